@@ -1,0 +1,91 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// The language rules that every target of this package lives by.
+let houseRules: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let metrics = Target.Dependency.product(name: "Metrics", package: "swift-metrics")
+let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
+let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
+
+let package = Package(
+    name: "interlock",
+    platforms: [.macOS(.v15)],
+    products: [
+        .executable(name: "interlock", targets: ["interlock"]),
+        .library(name: "Interlock", targets: ["Interlock"]),
+        .library(name: "Hiredis", targets: ["Hiredis"]),
+        .library(name: "InterlockTesting", targets: ["InterlockTesting"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
+    ],
+    targets: [
+        .systemLibrary(
+            name: "CHiredis",
+            // No pkg-config: Debian's flags for hiredis are refused by SwiftPM, and the default paths have it.
+            providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]
+        ),
+        .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
+        .target(
+            name: "Hiredis",
+            dependencies: ["CHiredis", nioCore, nioPosix, nioSSL, crypto, deque, logging],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "Interlock",
+            dependencies: ["InterlockCore", "Hiredis", nioCore, nioPosix, deque, logging, metrics, lifecycle],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "InterlockSidecar",
+            dependencies: [
+                "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
+                unixSignals, subprocess, "Yams",
+                crypto,
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "InterlockTesting",
+            dependencies: ["Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, subprocess],
+            swiftSettings: houseRules
+        ),
+        .executableTarget(
+            name: "interlock",
+            dependencies: [
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioPosix, logging, lifecycle, unixSignals,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: houseRules
+        ),
+    ]
+)

@@ -1,0 +1,47 @@
+internal import Crypto
+
+/// A Lua script and the digest that Redis knows it by.
+public struct RedisScript: Sendable {
+    /// For messages: the file's name.
+    public let name: String
+    public let source: [UInt8]
+    /// SHA-1 of the source in hexadecimal, as `EVALSHA` takes it.
+    public let digest: String
+
+    public init(name: String, source: [UInt8]) {
+        self.name = name
+        self.source = source
+        // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
+        digest = Insecure.SHA1.hash(data: source).map { byte in
+            (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+    }
+}
+
+/// A command that runs a script. The pipeline sends `EVALSHA`; when Redis does not know the script it was not run, and
+/// goes again as `EVAL`, which also loads it.
+public protocol ScriptCommand: RedisCommand {
+    var script: RedisScript { get }
+
+    /// How many of the arguments are keys; they come first.
+    var keyCount: Int { get }
+
+    /// Appends the keys, then the arguments.
+    func encodeArguments(into encoder: inout CommandEncoder)
+}
+
+extension ScriptCommand {
+    public func encode(into encoder: inout CommandEncoder) {
+        encoder.append("EVALSHA")
+        encoder.append(script.digest)
+        encoder.append(keyCount)
+        encodeArguments(into: &encoder)
+    }
+
+    func encodeWithSource(into encoder: inout CommandEncoder) {
+        encoder.append("EVAL")
+        encoder.append(script.source)
+        encoder.append(keyCount)
+        encodeArguments(into: &encoder)
+    }
+}

@@ -1,0 +1,172 @@
+internal import NIOCore
+internal import NIOPosix
+internal import NIOSSL
+internal import Logging
+
+/// Keeps one connection to Redis up: connects, logs in, selects the database, and begins again with jittered exponential
+/// backoff when it is lost. Confined to its event loop.
+final class RedisLink {
+    private enum State {
+        case idle
+        case connecting
+        case up(RedisChannelHandler)
+        /// Until the pause before the next attempt is over.
+        case pausing(Scheduled<Void>)
+        case closed
+    }
+
+    let eventLoop: any EventLoop
+    private let configuration: RedisConfiguration
+    private let logger: Logger
+    private var state = State.idle
+    private var backoff: Backoff
+    /// Completed once the last connection is gone after `close`.
+    private var closePromise: EventLoopPromise<Void>?
+
+    /// A connection is up and logged in.
+    var onUp: ((RedisChannelHandler) -> Void)?
+    /// The connection was lost, or an attempt failed; another follows unless the link was closed.
+    var onDown: ((RedisError) -> Void)?
+
+    init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.logger = logger
+        backoff = Backoff(range: configuration.reconnectDelay)
+    }
+
+    /// The connection, while it is up.
+    var handler: RedisChannelHandler? {
+        if case .up(let handler) = state { handler } else { nil }
+    }
+
+    /// Begins to connect; does nothing when it already has.
+    func start() {
+        guard case .idle = state else { return }
+        connect()
+    }
+
+    /// Ends the connection for good.
+    func close() -> EventLoopFuture<Void> {
+        let promise = closePromise ?? eventLoop.makePromise(of: Void.self)
+        guard closePromise == nil else { return promise.futureResult }
+        closePromise = promise
+        let previous = state
+        state = .closed
+        switch previous {
+        case .up(let handler):
+            handler.close(reason: RedisError(.notConnected, "this client was closed"))
+        case .pausing(let attempt):
+            attempt.cancel()
+            promise.succeed()
+        case .idle, .closed:
+            promise.succeed()
+        case .connecting:
+            // The attempt ends within the connect timeout and then finds the link closed.
+            break
+        }
+        return promise.futureResult
+    }
+
+    private func connect() {
+        state = .connecting
+        let handler = RedisChannelHandler(configuration: configuration)
+        let tls: NIOSSLContext?
+        do {
+            tls = try configuration.tls.map { try NIOSSLContext(configuration: $0) }
+        } catch {
+            return attemptFailed(RedisError(.connectionFailed, "the TLS settings for Redis cannot be used: \(error)"))
+        }
+        let serverName = configuration.serverName
+        let bootstrap = ClientBootstrap(group: eventLoop)
+            .connectTimeout(TimeAmount(configuration.connectTimeout))
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard let tls else { return }
+                    try channel.pipeline.syncOperations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: serverName))
+                }
+            }
+        let connecting =
+            switch configuration.address {
+            case .host(let host, let port): bootstrap.connect(host: host, port: port)
+            case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
+            }
+        connecting.assumeIsolated().whenComplete { [self] result in
+            switch result {
+            case .success(let channel): connected(channel, handler: handler)
+            case .failure(let error):
+                attemptFailed(
+                    RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(error)"))
+            }
+        }
+    }
+
+    private func connected(_ channel: any Channel, handler: RedisChannelHandler) {
+        do {
+            try channel.pipeline.syncOperations.addHandler(handler)
+        } catch {
+            return attemptFailed(RedisError(.connectionFailed, "\(error)"))
+        }
+        guard case .connecting = state else {
+            channel.close(promise: nil)
+            closePromise?.succeed()
+            return
+        }
+        handler.onClose = { [self] in attemptFailed($0) }
+        login(handler) { [self] failure in
+            if let failure { return handler.close(reason: failure) }
+            guard case .connecting = state else {
+                return handler.close(reason: RedisError(.notConnected, "this client was closed"))
+            }
+            backoff.reset()
+            state = .up(handler)
+            onUp?(handler)
+        }
+    }
+
+    /// `AUTH`, `SELECT` and `PING` leave together; the first failure is reported.
+    private func login(_ handler: RedisChannelHandler, completion: @escaping (RedisError?) -> Void) {
+        let timeout = TimeAmount(configuration.connectTimeout)
+        var failure: RedisError?
+        func note<Reply>(_ result: Result<Reply, RedisError>) {
+            guard failure == nil, case .failure(let error) = result else { return }
+            failure = RedisError(.connectionFailed, "\(configuration.displayName) refused the login: \(error.message)")
+            failure?.code = error.code
+        }
+        if let password = configuration.password {
+            handler.send(Auth(username: configuration.username, password: password), timeout: timeout) { note($0) }
+        }
+        if configuration.database != 0 {
+            handler.send(Select(database: configuration.database), timeout: timeout) { note($0) }
+        }
+        handler.send(Ping(), timeout: timeout) { result in
+            note(result)
+            completion(failure)
+        }
+    }
+
+    private func attemptFailed(_ error: RedisError) {
+        if case .closed = state {
+            closePromise?.succeed()
+            return
+        }
+        let pause = backoff.next(random: .random(in: 0...1))
+        logger.debug(
+            "The connection to Redis is down; it will be tried again",
+            metadata: ["redis": "\(configuration.displayName)", "error": "\(error)", "pause": "\(pause)"])
+        let attempt = eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(pause)) { [self] in
+            guard case .pausing = state else { return }
+            connect()
+        }
+        state = .pausing(attempt)
+        onDown?(error)
+    }
+}
+
+extension RedisConfiguration {
+    /// The name that TLS checks the certificate against: none for an address in digits.
+    fileprivate var serverName: String? {
+        guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }
+        return host
+    }
+}

@@ -1,0 +1,75 @@
+public import Logging
+public import NIOCore
+
+/// One connection that many callers share: their commands are pipelined, those of one tick of the event loop leave in one
+/// write, and replies are handed out in order.
+///
+/// Confined to its event loop: every member is called on it. `RedisClient` is the same for everyone else.
+///
+/// A command is sent at most once. While there is no connection it fails at once with `notConnected`; when the connection
+/// goes after it was sent it fails with `answerLost` or `timedOut`, and the caller must find out what became of it.
+public final class RedisPipeline {
+    private let link: RedisLink
+
+    /// Called when a connection is up and logged in: the first, and each one after a loss.
+    public var onUp: (() -> Void)?
+    /// Called when the connection is lost or an attempt fails; the next attempt is already planned.
+    public var onDown: ((RedisError) -> Void)?
+    /// Called once per read from the wire with the time its oldest answered command took.
+    public var onRoundTrip: ((TimeAmount) -> Void)?
+    /// Why there is no connection, while there is none.
+    public private(set) var lastFailure: RedisError?
+    /// How many commands were sent since the start.
+    public private(set) var commandsSent: Int64 = 0
+
+    public init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
+        link.onUp = { [unowned self] handler in
+            lastFailure = nil
+            handler.onRoundTrip = onRoundTrip
+            onUp?()
+        }
+        link.onDown = { [unowned self] error in
+            lastFailure = error
+            onDown?(error)
+        }
+    }
+
+    public var isUp: Bool { link.handler?.isOpen ?? false }
+
+    /// Begins to connect and keeps the connection up until `close`.
+    public func start() {
+        link.start()
+    }
+
+    /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns.
+    public func send<Command: RedisCommand>(
+        _ command: Command,
+        timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        commandsSent += 1
+        handler.send(command, timeout: timeout, completion: completion)
+    }
+
+    /// Runs a script; as `send`.
+    public func run<Command: ScriptCommand>(
+        _ command: Command,
+        timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        commandsSent += 1
+        handler.send(script: command, timeout: timeout, completion: completion)
+    }
+
+    /// Ends the connection for good; what is pending fails.
+    public func close() -> EventLoopFuture<Void> {
+        link.close()
+    }
+
+    private var notConnected: RedisError {
+        RedisError(.notConnected, lastFailure?.message ?? "Redis is not connected yet")
+    }
+}

@@ -1,0 +1,86 @@
+public import Logging
+public import NIOCore
+
+/// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
+///
+/// Pub/sub loses what is published while the connection is down: `onSubscribed` tells when to read again.
+public final class RedisSubscriber {
+    private let link: RedisLink
+    private let channels: [String]
+    private let checkInterval: TimeAmount
+    private var confirmed = 0
+    private var check: Scheduled<Void>?
+
+    /// Called with each message: the channel and the payload.
+    public var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
+    /// Called when all channels are subscribed: the first time, and after each loss.
+    public var onSubscribed: (() -> Void)?
+    /// Called when the connection is lost or an attempt fails.
+    public var onDown: ((RedisError) -> Void)?
+
+    /// - Parameters:
+    ///   - channels: at least one.
+    ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
+    public init(
+        configuration: RedisConfiguration,
+        channels: [String],
+        eventLoop: any EventLoop,
+        logger: Logger,
+        checkInterval: Duration = .seconds(5)
+    ) {
+        precondition(!channels.isEmpty, "a subscriber has channels")
+        self.channels = channels
+        self.checkInterval = TimeAmount(checkInterval)
+        link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
+        link.onUp = { [unowned self] in subscribe(on: $0) }
+        link.onDown = { [unowned self] error in
+            check?.cancel()
+            check = nil
+            onDown?(error)
+        }
+    }
+
+    /// Begins to connect and keeps the subscriptions up until `close`.
+    public func start() {
+        link.start()
+    }
+
+    /// Ends the subscriptions for good.
+    public func close() -> EventLoopFuture<Void> {
+        check?.cancel()
+        check = nil
+        return link.close()
+    }
+
+    private func subscribe(on handler: RedisChannelHandler) {
+        confirmed = 0
+        handler.onPush = { [weak self] in self?.receive($0) }
+        handler.sendWithoutReply(["SUBSCRIBE"] + channels)
+        scheduleCheck(of: handler)
+    }
+
+    private func scheduleCheck(of handler: RedisChannelHandler) {
+        check = link.eventLoop.assumeIsolated().scheduleTask(in: checkInterval) { [weak self, weak handler] in
+            guard let self, let handler else { return }
+            guard handler.timeSinceLastRead < self.checkInterval + self.checkInterval else {
+                return handler.close(reason: RedisError(.answerLost, "Redis gave no sign of life to a subscription"))
+            }
+            handler.sendWithoutReply(["PING"])
+            self.scheduleCheck(of: handler)
+        }
+    }
+
+    private func receive(_ reply: RedisReply) {
+        guard let parts = reply.array, let kind = parts.first?.text else { return }
+        switch kind {
+        case "message" where parts.count == 3:
+            guard let channel = parts[1].text, case .bulk(let payload) = parts[2] else { return }
+            onMessage?(channel, payload)
+        case "subscribe":
+            confirmed += 1
+            if confirmed == channels.count { onSubscribed?() }
+        default:
+            break
+        }
+    }
+}

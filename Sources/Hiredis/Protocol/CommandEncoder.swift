@@ -1,0 +1,70 @@
+internal import CHiredis
+internal import NIOCore
+
+/// Collects the arguments of one command and has hiredis format them. Reused: after the first few commands it allocates
+/// nothing of its own.
+public struct CommandEncoder {
+    private var bytes: [UInt8] = []
+    /// Where each argument ends in `bytes`.
+    private var ends: [Int] = []
+    private var pointers: [UnsafePointer<CChar>?] = []
+    private var lengths: [Int] = []
+
+    public init() {}
+
+    /// Appends one argument: text as UTF-8.
+    public mutating func append(_ argument: String) {
+        bytes.append(contentsOf: argument.utf8)
+        ends.append(bytes.count)
+    }
+
+    /// Appends one argument: any bytes.
+    public mutating func append(_ argument: [UInt8]) {
+        bytes.append(contentsOf: argument)
+        ends.append(bytes.count)
+    }
+
+    /// Appends one argument: a number in decimal.
+    public mutating func append(_ argument: Int64) {
+        var magnitude = argument.magnitude
+        if argument < 0 { bytes.append(UInt8(ascii: "-")) }
+        let start = bytes.count
+        repeat {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: magnitude % 10))
+            magnitude /= 10
+        } while magnitude > 0
+        bytes[start...].reverse()
+        ends.append(bytes.count)
+    }
+
+    /// Appends one argument: a number in decimal.
+    public mutating func append(_ argument: Int) {
+        append(Int64(argument))
+    }
+
+    /// Writes the collected command to `buffer` as RESP, and forgets it.
+    mutating func format(into buffer: inout ByteBuffer) {
+        defer {
+            bytes.removeAll(keepingCapacity: true)
+            ends.removeAll(keepingCapacity: true)
+        }
+        var target: UnsafeMutablePointer<CChar>?
+        let length = bytes.withUnsafeBytes { storage -> Int in
+            pointers.removeAll(keepingCapacity: true)
+            lengths.removeAll(keepingCapacity: true)
+            var start = 0
+            for end in ends {
+                // `bytes` is never empty here: every command has a name.
+                pointers.append(storage.baseAddress.map { ($0 + start).assumingMemoryBound(to: CChar.self) })
+                lengths.append(end - start)
+                start = end
+            }
+            return Int(redisFormatCommandArgv(&target, Int32(ends.count), &pointers, &lengths))
+        }
+        guard let target, length >= 0 else {
+            preconditionFailure("hiredis could not format a command: out of memory")
+        }
+        buffer.writeBytes(UnsafeRawBufferPointer(start: target, count: length))
+        redisFreeCommand(target)
+    }
+}

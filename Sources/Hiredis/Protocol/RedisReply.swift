@@ -1,0 +1,55 @@
+/// One reply of Redis, of any RESP2 type.
+public enum RedisReply: Hashable, Sendable {
+    /// A simple string such as `OK`.
+    case status(String)
+    /// A bulk string: any bytes.
+    case bulk([UInt8])
+    case integer(Int64)
+    /// Nested to any depth that hiredis reads.
+    case array([RedisReply])
+    case null
+    /// An error reply; inside an array it fails only its own element.
+    case error(RedisError)
+}
+
+extension RedisReply {
+    /// The text of a status or bulk reply; bytes that are not UTF-8 are replaced.
+    public var text: String? {
+        switch self {
+        case .status(let text): text
+        case .bulk(let bytes): String(decoding: bytes, as: UTF8.self)
+        case .integer, .array, .null, .error: nil
+        }
+    }
+
+    /// The number of an integer reply, or of a bulk that spells one.
+    public var integer: Int64? {
+        switch self {
+        case .integer(let value): value
+        case .bulk, .status: text.flatMap(Int64.init)
+        case .array, .null, .error: nil
+        }
+    }
+
+    /// The elements of an array reply.
+    public var array: [RedisReply]? {
+        if case .array(let elements) = self { elements } else { nil }
+    }
+
+    /// Fails as a reply that `command` cannot have.
+    public func unexpected(for command: StaticString) -> RedisError {
+        if case .error(let error) = self { return error }
+        return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
+    }
+
+    private var kind: String {
+        switch self {
+        case .status: "status"
+        case .bulk: "bulk string"
+        case .integer: "integer"
+        case .array: "array"
+        case .null: "nil"
+        case .error: "error"
+        }
+    }
+}

@@ -1,0 +1,157 @@
+/// Reads along with the bytes of a reply stream and refuses what hiredis would believe: bulks of hundreds of megabytes,
+/// arrays of a billion elements, nesting past its depth. It follows the structure and copies nothing.
+///
+/// hiredis 0.14 reserves memory by what a header claims, so the header must be judged before hiredis sees it.
+struct ReplyScreen {
+    private enum State {
+        /// At the first byte of a header.
+        case type
+        /// Inside a header that carries a number: `:` integers, `$` bulk lengths, `*` array lengths.
+        case number(kind: UInt8, value: Int, isNegative: Bool, digits: Int)
+        /// Inside a status or error line of this many bytes so far.
+        case line(length: Int)
+        /// The `\n` that must follow a `\r`; then what the header announced.
+        case lineFeed(then: Announced)
+        /// Inside a bulk string: so many bytes are left, its `\r\n` included.
+        case bulk(remaining: Int)
+    }
+
+    private enum Announced {
+        case value
+        case bulk(length: Int)
+        case array(length: Int)
+    }
+
+    private let limits: ReplyLimits
+    private var state = State.type
+    /// Elements still missing from each array that is being read, outermost first.
+    private var missing: [Int] = []
+    private var replyLength = 0
+
+    init(limits: ReplyLimits) {
+        self.limits = limits
+    }
+
+    /// Judges the next bytes of the stream. O(headers), bulk contents are skipped.
+    /// - Throws: `protocolViolation`; the bytes must then not be fed to hiredis.
+    mutating func inspect(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
+        var index = 0
+        while index < bytes.count {
+            switch state {
+            case .type:
+                state = try Self.begin(bytes[index])
+                index += 1
+                replyLength += 1
+            case .bulk(let remaining):
+                let skipped = min(remaining, bytes.count - index)
+                index += skipped
+                replyLength += skipped
+                if skipped == remaining { finishValue() } else { state = .bulk(remaining: remaining - skipped) }
+            case .number, .line, .lineFeed:
+                try advance(over: bytes[index])
+                index += 1
+                replyLength += 1
+            }
+            if replyLength > limits.replyLength {
+                throw RedisError(.protocolViolation, "the reply is longer than \(limits.replyLength) bytes")
+            }
+        }
+    }
+
+    private static func begin(_ byte: UInt8) throws(RedisError) -> State {
+        switch byte {
+        case UInt8(ascii: ":"), UInt8(ascii: "$"), UInt8(ascii: "*"):
+            return .number(kind: byte, value: 0, isNegative: false, digits: 0)
+        case UInt8(ascii: "+"), UInt8(ascii: "-"):
+            return .line(length: 0)
+        default:
+            throw RedisError(.protocolViolation, "a reply starts with byte \(byte), which is no RESP2 type")
+        }
+    }
+
+    private mutating func advance(over byte: UInt8) throws(RedisError) {
+        switch state {
+        case .number(let kind, let value, let isNegative, let digits):
+            try advanceNumber(over: byte, kind: kind, value: value, isNegative: isNegative, digits: digits)
+        case .line(let length):
+            guard byte != UInt8(ascii: "\r") else { return state = .lineFeed(then: .value) }
+            guard length < limits.lineLength else {
+                throw RedisError(.protocolViolation, "a reply line is longer than \(limits.lineLength) bytes")
+            }
+            state = .line(length: length + 1)
+        case .lineFeed(let announced):
+            guard byte == UInt8(ascii: "\n") else {
+                throw RedisError(.protocolViolation, "a reply line does not end with CR LF")
+            }
+            try begin(announced)
+        case .type, .bulk:
+            preconditionFailure("inspect handles these itself")
+        }
+    }
+
+    private mutating func advanceNumber(
+        over byte: UInt8, kind: UInt8, value: Int, isNegative: Bool, digits: Int
+    ) throws(RedisError) {
+        switch byte {
+        case UInt8(ascii: "\r") where digits > 0:
+            state = .lineFeed(then: try announce(kind: kind, value: isNegative ? -value : value))
+        case UInt8(ascii: "-") where digits == 0 && !isNegative,
+            UInt8(ascii: "+") where digits == 0 && !isNegative && kind == UInt8(ascii: ":"):
+            state = .number(kind: kind, value: 0, isNegative: byte == UInt8(ascii: "-"), digits: 0)
+        case UInt8(ascii: "0")...UInt8(ascii: "9") where digits < 19:
+            // 19 digits may wrap; only lengths are judged, and a wrapped one is negative or far over every limit.
+            state = .number(
+                kind: kind, value: value &* 10 &+ Int(byte &- UInt8(ascii: "0")), isNegative: isNegative, digits: digits + 1)
+        default:
+            throw RedisError(.protocolViolation, "a reply header is not a number")
+        }
+    }
+
+    private func announce(kind: UInt8, value: Int) throws(RedisError) -> Announced {
+        switch kind {
+        case UInt8(ascii: ":"):
+            return .value
+        case UInt8(ascii: "$"):
+            guard value != -1 else { return .value }
+            guard (0...limits.bulkLength).contains(value) else {
+                throw RedisError(.protocolViolation, "a reply announces a bulk string of \(value) bytes")
+            }
+            return .bulk(length: value)
+        default:
+            guard value != -1 else { return .value }
+            guard (0...limits.arrayLength).contains(value) else {
+                throw RedisError(.protocolViolation, "a reply announces an array of \(value) elements")
+            }
+            return .array(length: value)
+        }
+    }
+
+    private mutating func begin(_ announced: Announced) throws(RedisError) {
+        switch announced {
+        case .value:
+            finishValue()
+        case .bulk(let length):
+            state = .bulk(remaining: length + 2)
+        case .array(0):
+            finishValue()
+        case .array(let length):
+            guard missing.count < limits.depth else {
+                throw RedisError(.protocolViolation, "a reply nests arrays deeper than \(limits.depth)")
+            }
+            missing.append(length)
+            state = .type
+        }
+    }
+
+    private mutating func finishValue() {
+        state = .type
+        while let last = missing.last {
+            guard last == 1 else {
+                missing[missing.count - 1] = last - 1
+                return
+            }
+            missing.removeLast()
+        }
+        replyLength = 0
+    }
+}

@@ -1,0 +1,67 @@
+public import Logging
+public import NIOCore
+public import NIOPosix
+
+/// A Redis client for `async` code: one connection, many callers, kept up until `close`.
+public actor RedisClient {
+    private nonisolated let eventLoop: any EventLoop
+    private let pipeline: RedisPipeline
+    private var connecting: [CheckedContinuation<Void, any Error>] = []
+
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        eventLoop.executor.asUnownedSerialExecutor()
+    }
+
+    /// A client whose connection lives on `eventLoop`.
+    public init(
+        configuration: RedisConfiguration,
+        eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
+        logger: Logger = Logger(label: "hiredis")
+    ) {
+        self.eventLoop = eventLoop
+        pipeline = RedisPipeline(configuration: configuration, eventLoop: eventLoop, logger: logger)
+    }
+
+    /// Connects and logs in.
+    /// - Throws: `RedisError` when the first attempt fails; the next one is then already planned.
+    public func connect() async throws {
+        guard !pipeline.isUp else { return }
+        pipeline.onUp = { [unowned self] in assumeIsolated { $0.attempted(.success(())) } }
+        pipeline.onDown = { [unowned self] error in assumeIsolated { $0.attempted(.failure(error)) } }
+        try await withCheckedThrowingContinuation { continuation in
+            connecting.append(continuation)
+            pipeline.start()
+        }
+    }
+
+    /// Sends a command and waits for its reply.
+    /// - Parameter timeout: how long the reply may take; `nil`: the configuration's command timeout.
+    public func send<Command: RedisCommand & Sendable>(
+        _ command: Command, timeout: Duration? = nil
+    ) async throws -> Command.Reply where Command.Reply: Sendable {
+        try await withCheckedThrowingContinuation { continuation in
+            pipeline.send(command, timeout: timeout.map { TimeAmount($0) }) { continuation.resume(with: $0) }
+        }
+    }
+
+    /// Runs a script and waits for its reply.
+    public func run<Command: ScriptCommand & Sendable>(
+        _ command: Command, timeout: Duration? = nil
+    ) async throws -> Command.Reply where Command.Reply: Sendable {
+        try await withCheckedThrowingContinuation { continuation in
+            pipeline.run(command, timeout: timeout.map { TimeAmount($0) }) { continuation.resume(with: $0) }
+        }
+    }
+
+    /// Ends the connection; what is pending fails.
+    public func close() async {
+        // Closing cannot fail: the future is completed by this side alone.
+        try? await pipeline.close().get()
+    }
+
+    private func attempted(_ result: Result<Void, any Error>) {
+        let waiting = connecting
+        connecting = []
+        for continuation in waiting { continuation.resume(with: result) }
+    }
+}

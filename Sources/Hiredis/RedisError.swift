@@ -1,0 +1,104 @@
+/// Why a command has no reply, or which error Redis replied with.
+public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What happened; a program switches on this.
+    public enum Code: Hashable, Sendable {
+        /// There is no connection: the command was never sent.
+        case notConnected
+        /// So many commands are already awaiting replies that this one was refused; it was never sent.
+        case overloaded
+        /// The command was sent, and no reply came in time. Redis may have carried it out, or may yet.
+        case timedOut
+        /// The command was sent, and the connection was lost before its reply. Redis may have carried it out.
+        case answerLost
+        /// The peer sent bytes that are no RESP2, or more than this client accepts.
+        case protocolViolation
+        /// Redis replied, but not in the shape that this command's replies have.
+        case unexpectedReply
+        /// The connection could not be established: refused, not found, TLS or login failed.
+        case connectionFailed
+        /// Redis replied with an error.
+        case server(ServerCondition)
+    }
+
+    public var code: Code
+    /// For people: what was asked, what was wrong.
+    public var message: String
+
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { message }
+
+    /// The command may have been carried out although its reply is not known.
+    public var isOutcomeUnknown: Bool {
+        switch code {
+        case .timedOut, .answerLost: true
+        case .notConnected, .overloaded, .protocolViolation, .unexpectedReply, .connectionFailed, .server: false
+        }
+    }
+
+    /// Redis could not be reached or is not able to serve for now; the same command may succeed later.
+    public var isUnavailability: Bool {
+        switch code {
+        case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed, .protocolViolation: true
+        case .server(let condition): condition.isUnavailability
+        case .unexpectedReply: false
+        }
+    }
+
+    /// An error reply, as Redis worded it: `CODE message`.
+    init(reply: String) {
+        let word = reply.prefix { $0 != " " }
+        self.init(.server(ServerCondition(rawValue: String(word))), reply)
+    }
+}
+
+/// The first word of an error that Redis replied with.
+public struct ServerCondition: RawRepresentable, Hashable, Sendable {
+    public let rawValue: String
+
+    public init(rawValue: String) {
+        self.rawValue = rawValue
+    }
+
+    /// Redis is reading its data set into memory.
+    public static let loading = ServerCondition(rawValue: "LOADING")
+    /// The server is a replica and takes no writes.
+    public static let readOnly = ServerCondition(rawValue: "READONLY")
+    /// `maxmemory` is reached and nothing may be evicted.
+    public static let outOfMemory = ServerCondition(rawValue: "OOM")
+    /// Redis cannot persist to disk and refuses writes.
+    public static let misconfigured = ServerCondition(rawValue: "MISCONF")
+    /// A script runs for longer than `lua-time-limit`.
+    public static let busy = ServerCondition(rawValue: "BUSY")
+    /// The replica's link to its primary is down.
+    public static let primaryDown = ServerCondition(rawValue: "MASTERDOWN")
+    /// Fewer replicas are connected than `min-replicas-to-write`.
+    public static let tooFewReplicas = ServerCondition(rawValue: "NOREPLICAS")
+    /// The cluster does not serve this slot.
+    public static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
+    /// The script is not in the server's cache.
+    public static let noScript = ServerCondition(rawValue: "NOSCRIPT")
+    /// The connection must log in first.
+    public static let noAuthentication = ServerCondition(rawValue: "NOAUTH")
+    /// User or password is wrong.
+    public static let wrongPassword = ServerCondition(rawValue: "WRONGPASS")
+    /// The user may not run this command or touch this key.
+    public static let noPermission = ServerCondition(rawValue: "NOPERM")
+    /// The key holds another type.
+    public static let wrongType = ServerCondition(rawValue: "WRONGTYPE")
+    /// Everything else.
+    public static let error = ServerCondition(rawValue: "ERR")
+
+    /// Redis cannot serve for now, for a reason of its own.
+    public var isUnavailability: Bool {
+        switch self {
+        case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown,
+            .noAuthentication, .wrongPassword, .noPermission:
+            true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,16 @@
+/// The bounds that every lock of a sidecar lives within.
+public struct LockSettings: Hashable, Sendable {
+    /// `nil`: locks live under the sidecar's prefix, as `interlock:lock:{NAME}`. Otherwise the key is this prefix and the
+    /// bare name, so that other libraries' holders on the same key exclude Interlock's and the other way round.
+    public var keyPrefix: String?
+    /// The longest lease.
+    public var maximumTTL: Duration
+    /// The longest wait; a longer one asked for is cut to it.
+    public var maximumWait: Duration
+
+    public init(keyPrefix: String? = nil, maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60)) {
+        self.keyPrefix = keyPrefix
+        self.maximumTTL = maximumTTL
+        self.maximumWait = maximumWait
+    }
+}

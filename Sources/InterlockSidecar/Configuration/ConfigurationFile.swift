@@ -1,0 +1,65 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+import Yams
+
+/// A YAML file on its way to a tree of nodes.
+struct ConfigurationFile {
+    let path: String
+    private static let mostBytes = 1 << 20
+
+    /// The file's text.
+    /// - Throws: when it cannot be read or is not UTF-8.
+    func text() throws(ConfigurationError) -> String {
+        let bytes: Data
+        do {
+            bytes = try Data(contentsOf: URL(filePath: path))
+        } catch let error as CocoaError where error.code == .fileReadNoSuchFile {
+            throw refusal(nil, "there is no such file")
+        } catch let error as CocoaError where error.code == .fileReadNoPermission {
+            throw refusal(nil, "this user may not read the file")
+        } catch {
+            throw refusal(nil, "the file cannot be read")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else { throw refusal(nil, "expected text in UTF-8") }
+        return text
+    }
+
+    /// The tree that `yaml` stands for; `nil` when it says nothing.
+    /// - Throws: what is wrong with it as YAML. Values are not looked at.
+    func compose(_ yaml: String) throws(ConfigurationError) -> Node? {
+        guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
+        do {
+            // Without rules for tags, `yes` and `1e3` stay the text they are; the readers of values judge them.
+            return try Parser(yaml: yaml, resolver: .basic, encoding: .utf8).singleRoot()
+        } catch let error as YamlError {
+            throw refusal(error)
+        } catch {
+            throw refusal(nil, "expected YAML")
+        }
+    }
+
+    /// Leaves out the line itself, which Yams would show: it may hold a secret.
+    private func refusal(_ error: YamlError) -> ConfigurationError {
+        switch error {
+        case .scanner(let context, let problem, let mark, _), .parser(let context, let problem, let mark, _),
+            .composer(let context, let problem, let mark, _):
+            let explanation = [context?.text, problem].compactMap(\.self).joined(separator: ", ")
+            return refusal(mark.line, "not YAML: \(explanation)")
+        case .reader(let problem, let offset, _, let yaml):
+            let line = offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }
+            return refusal(line, "not YAML: \(problem)")
+        case .duplicatedKeysInMapping(let duplicates, let context):
+            let keys = duplicates.map { "\"\($0)\"" }.joined(separator: ", ")
+            return refusal(context.mark.line, "expected every key once, got \(keys) again further down in the same mapping")
+        default:
+            return refusal(nil, "not YAML")
+        }
+    }
+
+    private func refusal(_ line: Int?, _ message: String) -> ConfigurationError {
+        ConfigurationError(problems: [.init(place: .file(path, line: line), path: nil, message: message)])
+    }
+}

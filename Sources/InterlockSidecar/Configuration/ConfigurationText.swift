@@ -1,0 +1,57 @@
+import InterlockCore
+
+/// Rules of single words that several settings share.
+enum ConfigurationText {
+    /// Digits only: no sign, no separator, no exponent. `nil` also when it does not fit.
+    static func wholeNumber(_ text: some StringProtocol) -> Int64? {
+        let isDigits = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        return isDigits ? Int64(text) : nil
+    }
+
+    static func isSpaceOrControl(_ scalar: Unicode.Scalar) -> Bool {
+        scalar.properties.isWhitespace || scalar.properties.generalCategory == .control
+    }
+
+    /// `a`, `a or b`, `a, b or c`.
+    static func alternatives(_ words: [String]) -> String {
+        guard let last = words.last, words.count > 1 else { return words.first ?? "" }
+        return words.dropLast().joined(separator: ", ") + " or " + last
+    }
+
+    /// A name that becomes part of a key, whose parts are joined with `:`.
+    static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
+        do {
+            _ = try ResourceName(text)
+        } catch {
+            throw ConfigurationExpectation("a name of 1-\(ResourceName.longest) bytes without control characters, spaces or braces")
+        }
+        guard !text.contains(":") else { throw ConfigurationExpectation("a name without \":\"") }
+        return text
+    }
+
+    /// The candidate that `word` was probably meant to be: at most two letters put in, left out or replaced.
+    static func closest(to word: String, among candidates: [String]) -> String? {
+        let furthest = 2
+        guard word.utf8.count <= 64 else { return nil }
+        return
+            candidates
+            .map { (word: $0, distance: distance(Array(word.lowercased().utf8), Array($0.utf8))) }
+            .filter { $0.distance <= furthest && $0.distance < $0.word.utf8.count }
+            .min { $0.distance < $1.distance }?
+            .word
+    }
+
+    /// Levenshtein's distance. O(n·m).
+    private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
+        var previous = Array(0...right.count)
+        for (row, byte) in left.enumerated() {
+            var current = [row + 1]
+            for (column, other) in right.enumerated() {
+                let replaced = previous[column] + (byte == other ? 0 : 1)
+                current.append(min(replaced, previous[column + 1] + 1, current[column] + 1))
+            }
+            previous = current
+        }
+        return previous[right.count]
+    }
+}

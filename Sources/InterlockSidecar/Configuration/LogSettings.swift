@@ -1,0 +1,31 @@
+/// `log`: what is written to standard error, and how.
+public struct LogSettings: Sendable, Equatable {
+    /// The least severe message that is written.
+    public enum Level: String, CaseIterable, Sendable {
+        case trace, debug, info, notice, warning, error, critical
+    }
+
+    /// How a message is written.
+    public enum Format: String, CaseIterable, Sendable {
+        /// One line for people.
+        case text
+        /// One JSON object a line.
+        case json
+    }
+
+    /// `log.level`: `info` by default.
+    public var level = Level.info
+    /// `log.format`: `text` by default.
+    public var format = Format.text
+
+    public init() {}
+}
+
+extension LogSettings {
+    mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("level", into: &level) { $0.parsed(by: Level.init(parsing:)) }
+            section.read("format", into: &format) { $0.parsed(by: Format.init(parsing:)) }
+        }
+    }
+}

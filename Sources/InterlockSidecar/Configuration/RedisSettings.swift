@@ -1,0 +1,70 @@
+/// `redis`: the server that the fleet shares, and how its keys begin.
+public struct RedisSettings: Sendable, Equatable {
+    /// `redis.url`: `redis://`, `rediss://` or `unix://`. `nil`, the default: the sidecar starts a private server of its own.
+    public var url: String?
+    /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
+    public var prefix = "interlock:"
+    /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
+    public var timeout: Duration = .milliseconds(500)
+
+    public init() {}
+
+    /// Whether the sidecar starts a private server because none was named.
+    public var isEmbedded: Bool { url == nil }
+}
+
+/// A password in the URL is never shown.
+extension RedisSettings: CustomStringConvertible, CustomReflectable {
+    public var description: String {
+        "RedisSettings(url: \(maskedURL ?? "embedded"), prefix: \(prefix), timeout: \(timeout))"
+    }
+
+    public var customMirror: Mirror {
+        Mirror(self, children: ["url": maskedURL as Any, "prefix": prefix, "timeout": timeout])
+    }
+
+    /// The URL without user name, password and query: for logs. `nil` when embedded.
+    public var maskedURL: String? { url.map(ConfigurationValue.masked) }
+}
+
+extension RedisSettings {
+    mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
+            section.read("prefix", into: &prefix) {
+                $0.parsed { text throws(ConfigurationExpectation) in
+                    try Self.checkedPrefix(text, isEmptyAllowed: false)
+                }
+            }
+            section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
+            section.refuse(["urls", "cluster", "sentinel", "nodes"], "is not supported by this version; give one redis.url")
+        }
+    }
+
+    /// The schemes that are carried out. What follows is parsed by whoever connects.
+    private static let schemes = ["redis://", "rediss://", "unix://"]
+    private static let timeouts: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
+    private static let longestPrefix = 64
+
+    static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
+            throw ConfigurationExpectation("a URL that begins with redis://, rediss:// or unix:// (others are not supported)")
+        }
+        guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
+            throw ConfigurationExpectation("a URL without spaces or control characters")
+        }
+        return text
+    }
+
+    /// The rule of everything that keys begin with: `redis.prefix` and `locks.key_prefix`.
+    static func checkedPrefix(_ text: String, isEmptyAllowed: Bool) throws(ConfigurationExpectation) -> String {
+        let isAcceptable =
+            text.utf8.count <= longestPrefix && (isEmptyAllowed || !text.isEmpty)
+            && !text.unicodeScalars.contains { ConfigurationText.isSpaceOrControl($0) || $0 == "{" || $0 == "}" }
+        guard isAcceptable else {
+            let shortest = isEmptyAllowed ? 0 : 1
+            throw ConfigurationExpectation("\(shortest)-\(longestPrefix) bytes without control characters, spaces or braces")
+        }
+        return text
+    }
+}

@@ -1,0 +1,126 @@
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: keys, listeners and secrets")
+struct ConfigurationAccessTests {
+    private let twoKeys = """
+        auth: { keys: [ { name: ops, key_env: OPS, role: admin }, { name: web, key: literal-secret, role: use } ] }
+
+        """
+
+    @Test("a key comes from a variable or from the file")
+    func keys() throws {
+        let read = try configuration(twoKeys, environment: ["OPS": "from-variable"])
+        #expect(
+            read.keys == [
+                APIKey(name: "ops", secret: "from-variable", role: .admin),
+                APIKey(name: "web", secret: "literal-secret", role: .use),
+            ]
+        )
+    }
+
+    @Test(
+        "a key that nobody could use, or two could, is refused",
+        arguments: [
+            ("{ name: a, key_env: UNSET, role: use }", "auth.keys[0].key_env: the environment variable UNSET is not set"),
+            ("{ name: a, key_env: EMPTY, role: use }", "auth.keys[0].key_env: the environment variable EMPTY is empty"),
+            (
+                "{ name: a, key_env: LINE, role: use }",
+                """
+                auth.keys[0].key_env: expected a key of printable ASCII without spaces or line ends, \
+                got another value in the environment variable LINE
+                """
+            ),
+            (
+                "{ name: a, role: use }",
+                "auth.keys[0]: expected key_env, the name of the environment variable that holds the key"
+            ),
+            ("{ name: a, key_env: GOOD, key: x, role: use }", "auth.keys[0].key: expected either key_env or key, got both"),
+            ("{ name: a, key_env: GOOD, role: root }", "auth.keys[0].role: expected use or admin, got \"root\""),
+            ("{ name: a, key_env: GOOD }", "auth.keys[0]: expected the key role: use or admin"),
+            (
+                "{ name: a, key: x, role: use }, { name: a, key: y, role: use }",
+                "auth.keys[1]: the name \"a\" is given to more than one key; names must be unique"
+            ),
+            (
+                "{ name: a, key: x, role: use }, { name: b, key: x, role: use }",
+                "auth.keys[1]: the keys \"a\" and \"b\" have the same secret; give each its own"
+            ),
+        ]
+    )
+    func refusedKey(keys: String, refusal: String) {
+        let environment = ["EMPTY": "", "GOOD": "good", "LINE": "good\n"]
+        #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(refusal)"])
+    }
+
+    @Test(
+        "no message repeats a secret",
+        arguments: [
+            "auth: hunter2", "auth: { keys: hunter2 }", "auth: { keys: [ hunter2 ] }",
+            "auth: { keys: [ { name: a, role: use, key: \"hunter2 hunter2\" } ] }",
+            "auth: { keys: [ { name: a, role: use, key_env: \"hunter2-\" } ] }",
+            "auth: { keys: [ { name: a, role: use, key: hunter2 }",
+            "redis: { url: \"http://u:hunter2@host\" }", "redis: \"redis://:hunter2@host\"",
+            "redis: { url: \"http://host?password=hunter2\" }",
+        ]
+    )
+    func concealed(yaml: String) {
+        let refused = refusals(of: yaml)
+        #expect(!refused.isEmpty)
+        #expect(!refused.joined().contains("hunter2"))
+    }
+
+    @Test("printing and dumping a configuration shows no secret")
+    func printing() throws {
+        let read = try configuration(
+            twoKeys + "redis: { url: \"redis://me:hunter2@host:6379/1\" }",
+            environment: ["OPS": "from-variable"]
+        )
+        var dumped = ""
+        dump(read, to: &dumped)
+        for text in ["\(read)", String(reflecting: read), dumped] {
+            #expect(text.contains("ops") && text.contains("host:6379"))
+            #expect(!text.contains("hunter2") && !text.contains("from-variable") && !text.contains("literal-secret"))
+        }
+    }
+
+    @Test("a listener that other hosts reach needs keys")
+    func openListener() {
+        #expect(
+            refusals(of: "\nlisten: { resp: \"0.0.0.0:7379\" }") == [
+                """
+                file.yaml:2: listen.resp: 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
+                add a key, or listen on 127.0.0.1
+                """
+            ]
+        )
+    }
+
+    @Test("with keys it needs TLS, or a word that the network is private")
+    func plaintextListener() throws {
+        let listen = "listen: { http: \"[::]:7380\" }"
+        let refused = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
+        #expect(refused.count == 1)
+        #expect(refused.first?.contains("listen.http: [::]:7380 can be reached from other hosts and would carry keys") == true)
+        let allowed = "listen: { http: \"[::]:7380\", allow_plaintext: true }"
+        #expect(refusals(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
+    }
+
+    @Test("a flag that opens a listener is held to the same rule, and named")
+    func openedByFlag() {
+        let refused = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
+        #expect(refused.count == 1)
+        #expect(refused.first?.hasPrefix("--resp: listen.resp: 0.0.0.0:1 can be reached") == true)
+    }
+
+    @Test(
+        "only what is plainly loopback counts as loopback",
+        arguments: [
+            ("127.0.0.1", true), ("127.9.9.9", true), ("localhost", true), ("::1", true),
+            ("0.0.0.0", false), ("127.1", false), ("::", false), ("127.0.0.1.example.com", false), ("10.0.0.1", false),
+        ]
+    )
+    func loopback(host: String, isLoopback: Bool) {
+        #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
+    }
+}

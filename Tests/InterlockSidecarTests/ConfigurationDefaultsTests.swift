@@ -1,0 +1,158 @@
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+/// A configuration read from `yaml` under the name `file.yaml`.
+func configuration(
+    _ yaml: String,
+    environment: [String: String] = [:],
+    flags: SidecarConfiguration.Overrides = .init()
+) throws(ConfigurationError) -> SidecarConfiguration {
+    try SidecarConfiguration.load(yaml: yaml, fileName: "file.yaml", environment: environment, flags: flags)
+}
+
+/// The lines of the error that `yaml` is refused with; empty when it is accepted.
+func refusals(
+    of yaml: String,
+    environment: [String: String] = [:],
+    flags: SidecarConfiguration.Overrides = .init()
+) -> [String] {
+    do {
+        _ = try configuration(yaml, environment: environment, flags: flags)
+        return []
+    } catch {
+        return error.problems.map(\.description)
+    }
+}
+
+@Suite("Configuration: defaults and accepted values")
+struct ConfigurationDefaultsTests {
+    @Test("nothing said leaves every default in force", arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"])
+    func defaults(yaml: String) throws {
+        #expect(try configuration(yaml) == SidecarConfiguration())
+    }
+
+    @Test("without a file all defaults are in force")
+    func noFile() throws {
+        #expect(try SidecarConfiguration.load(file: nil, environment: [:]) == SidecarConfiguration())
+    }
+
+    @Test("the prefix can be chosen for the embedded Redis")
+    func embeddedPrefix() throws {
+        let redis = try configuration("redis: { prefix: 'a:', timeout: 1.5s }").redis
+        #expect(redis.isEmbedded)
+        #expect(redis.prefix == "a:")
+        #expect(redis.timeout == .milliseconds(1500))
+    }
+
+    @Test("every key of the server's own part is read")
+    func server() throws {
+        let read = try configuration(
+            """
+            redis: { url: "rediss://:pw@cache:6380/2" }
+            listen: { resp: "[::1]:0", http: "localhost:81", unix: /tmp/s, hosts: [a.example], max_connections: 5 }
+            log: { level: debug, format: json }
+            locks: { key_prefix: "", max_ttl: 2h, max_wait: 0s, max_hold: null }
+            fleet_size: 3
+            """
+        )
+        var expected = SidecarConfiguration()
+        expected.redis.url = "rediss://:pw@cache:6380/2"
+        expected.listen.resp = SocketEndpoint(host: "::1", port: 0)
+        expected.listen.http = SocketEndpoint(host: "localhost", port: 81)
+        expected.listen.unix = "/tmp/s"
+        expected.listen.hosts = ["a.example"]
+        expected.listen.maximumConnections = 5
+        expected.log.level = .debug
+        expected.log.format = .json
+        expected.locks = LockSettings(keyPrefix: "", maximumTTL: .seconds(7200), maximumWait: .zero)
+        expected.fleetSize = 3
+        #expect(read == expected)
+    }
+
+    @Test("every key of a service is read")
+    func service() throws {
+        let read = try configuration(
+            """
+            services:
+              catalog:
+                url: "https://api.example.com:8443/v1?x=1"
+                limits: [ { limit: 10, per: 1s, algorithm: fixed }, { name: day, limit: 50000, per: 1d } ]
+                on_limit: { action: trip, pause: 1s..2s, max_waiting: 7 }
+                when_redis_is_down: deny
+                permit_ttl: 5s
+                breaker: { failure_rate: 12.5%, slow_call: 2s, slow_rate: 90%, window: 1m, minimum_calls: 2,
+                           open_for: 7s, half_open_permits: 4, reporters: 1 }
+            """
+        )
+        let expected = ServiceDefinition(
+            name: "catalog",
+            limits: [
+                LimitDefinition(name: "1s", limit: 10, window: .seconds(1)),
+                LimitDefinition(name: "day", limit: 50000, window: .seconds(86_400)),
+            ],
+            onLimit: LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(2), maximumWaiting: 7),
+            breaker: BreakerSettings(
+                failureRate: 0.125,
+                slowCall: .seconds(2),
+                slowRate: 0.9,
+                window: .seconds(60),
+                minimumCalls: 2,
+                openFor: .seconds(7) ... .seconds(7),
+                halfOpenPermits: 4
+            ),
+            whenRedisIsDown: .deny,
+            permitLifetime: .seconds(5)
+        )
+        #expect(read.services == [expected])
+        #expect(read.warnings.isEmpty)
+    }
+
+    @Test("services keep the order of the file")
+    func order() throws {
+        let read = try configuration("services: { zebra: {}, ant: , mole: {} }")
+        #expect(read.services.map(\.name) == ["zebra", "ant", "mole"])
+        #expect(read.servicesByName["ant"] == ServiceDefinition(name: "ant"))
+    }
+
+    @Test(
+        "a limit without a name is called after its window's shortest spelling",
+        arguments: [
+            ("60s", "1m"), ("90s", "90s"), ("1000ms", "1s"), ("1.5s", "1500ms"), ("24h", "1d"), ("0.5d", "12h"),
+        ]
+    )
+    func limitName(window: String, name: String) throws {
+        let read = try configuration("services: { a: { limits: [ { limit: 1, per: \(window) } ] } }")
+        #expect(read.services.first?.limits.first?.name == name)
+    }
+
+    @Test("a limit of each subject has a name of its own beside the one of the same window")
+    func subjectLimitName() throws {
+        let read = try configuration("services: { a: { limits: [ {limit: 9, per: 1s}, {limit: 2, per: 1s, per_subject: true} ] } }")
+        #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
+    }
+
+    @Test("what is not carried out yet is accepted and warned of")
+    func warnings() throws {
+        let read = try configuration(
+            """
+            services:
+              catalog:
+                on_limit: { action: wait, patience: 5s }
+                concurrency: 32
+                probe: { path: /status, every: 5s, timeout: 1s, expect: { status: 200..399, body: "ok" }, unhealthy_after: 1 }
+            """
+        )
+        #expect(read.services.first?.onLimit.action == .wait)
+        #expect(read.warnings.count == 4)
+        #expect(read.warnings.contains("services.catalog.probe is not carried out by this version"))
+        #expect(read.warnings.contains("services.catalog.concurrency is not carried out by this version"))
+        #expect(read.warnings.contains("services.catalog.on_limit.patience is not carried out by this version"))
+    }
+
+    @Test("an alias stands for what its anchor holds")
+    func alias() throws {
+        let read = try configuration("services: { a: &s { permit_ttl: 3s }, b: *s }")
+        #expect(read.services.map(\.permitLifetime) == [.seconds(3), .seconds(3)])
+    }
+}

@@ -1,0 +1,186 @@
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: what is refused")
+struct ConfigurationRefusalTests {
+    @Test("all mistakes are reported at once, in the order of their lines")
+    func everyMistake() {
+        let yaml = """
+            fleet_size: 0
+            redis:
+              timeout: 500
+              tiemout: 1s
+            services:
+              catalog:
+                limits:
+                  - limit: ten
+                    per: 1s
+                  - { limit: 5, per: 2 seconds }
+                breaker: { failure_rate: 0.5 }
+            """
+        #expect(
+            refusals(of: yaml) == [
+                "file.yaml:1: fleet_size: expected a whole number of 1 or more, got 0",
+                "file.yaml:3: redis.timeout: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 500",
+                "file.yaml:4: redis.tiemout: unknown key; did you mean timeout?",
+                "file.yaml:8: services.catalog.limits[0].limit: expected a whole number of 1 or more, got \"ten\"",
+                "file.yaml:10: services.catalog.limits[1].per: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 2 seconds",
+                "file.yaml:11: services.catalog.breaker.failure_rate: expected a percentage such as 50%, got 0.5",
+            ]
+        )
+    }
+
+    @Test(
+        "an impossible value of a service is refused where it stands",
+        arguments: [
+            ("limits: [ { limit: 0, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got 0"),
+            ("limits: [ { limit: -3, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got \"-3\""),
+            ("limits: [ { limit: \"3\", per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got \"3\""),
+            (
+                "limits: [ { limit: 1000000000000001, per: 1s } ]",
+                "limits[0].limit: expected a whole number of 1000000000000000 or less, got 1000000000000001"
+            ),
+            ("limits: [ { limit: 1, per: 0s } ]", "limits[0].per: expected a duration of 1ms or more, got 0s"),
+            ("limits: [ { limit: 1, per: 367d } ]", "limits[0].per: expected a duration of 366d or less, got 367d"),
+            ("limits: [ { limit: 1, per: 0.5ms } ]", "limits[0].per: expected a duration of whole milliseconds, got 0.5ms"),
+            ("limits: [ { per: 1s } ]", "limits[0]: expected the key limit: a whole number of 1 or more"),
+            ("limits: [ 10 ]", "limits[0]: expected a mapping (key: value), got 10"),
+            ("limits: 10", "limits: expected a list, got 10"),
+            ("limits: [ { limit: 1, per: 1s, name: 'a:b' } ]", "limits[0].name: expected a name without \":\", got \"a:b\""),
+            (
+                "limits: [ { limit: 1, per: 1s, algorithm: gcra } ]",
+                "limits[0].algorithm: expected fixed (gcra is not supported by this version), got \"gcra\""
+            ),
+            (
+                "limits: [ { limit: 1, per: 1s }, { limit: 2, per: 1000ms } ]",
+                "limits[1]: the name \"1s\" is given to more than one limit of this service; give each its own name"
+            ),
+            ("on_limit: { action: block }", "on_limit.action: expected wait, deny or trip, got \"block\""),
+            (
+                "on_limit: { pause: 3s..2s }",
+                "on_limit.pause: expected a range whose first duration is not the longer one, got 3s..2s"
+            ),
+            ("on_limit: { max_waiting: 100001 }", "on_limit.max_waiting: expected a whole number of 100000 or less, got 100001"),
+            ("when_redis_is_down: no", "when_redis_is_down: expected local, allow or deny, got \"no\""),
+            ("breaker: { failure_rate: 101% }", "breaker.failure_rate: expected a percentage from 1% to 100%, got 101%"),
+            ("breaker: { slow_rate: 0% }", "breaker.slow_rate: expected a percentage from 1% to 100%, got 0%"),
+            ("breaker: { minimum_calls: 0 }", "breaker.minimum_calls: expected a whole number of 1 or more, got 0"),
+            ("breaker: { half_open_permits: 0 }", "breaker.half_open_permits: expected a whole number of 1 or more, got 0"),
+            ("breaker: { open_for: 0s }", "breaker.open_for: expected a duration of 1ms or more, got 0s"),
+            ("breaker: { open_for: 1s..0s }", "breaker.open_for: expected a range whose first duration is not the longer one, got 1s..0s"),
+            ("breaker: { reporters: 2 }", "breaker.reporters: expected 1, got 2; more reporters are not supported by this version"),
+            ("concurrency: 0", "concurrency: expected a whole number of 1 or more, got 0"),
+            ("probe: { path: status }", "probe.path: expected a path that begins with / and has no spaces, got \"status\""),
+            (
+                "probe: { expect: { status: 399..200 } }",
+                "probe.expect.status: expected a status or a range of them, such as 200..399, within 100..599, got 399..200"
+            ),
+            (
+                "url: \"ftp://example.com\"",
+                "url: expected a URL that begins with http:// or https:// and names a host, got \"ftp://example.com\""
+            ),
+            ("url: \"https:///x\"", "url: expected a URL that begins with http:// or https:// and names a host, got \"https:///x\""),
+        ]
+    )
+    func service(yaml: String, refusal: String) {
+        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(refusal)"])
+    }
+
+    @Test(
+        "an impossible value of the server's own part is refused where it stands",
+        arguments: [
+            (
+                "redis: { url: \"http://x\" }",
+                "redis.url: expected a URL that begins with redis://, rediss:// or unix:// (others are not supported), got \"http://x\""
+            ),
+            ("redis: { urls: [] }", "redis.urls: is not supported by this version; give one redis.url"),
+            (
+                "redis: { prefix: \"\" }",
+                "redis.prefix: expected 1-64 bytes without control characters, spaces or braces, got \"\""
+            ),
+            ("redis: { timeout: 5ms }", "redis.timeout: expected a duration of 10ms or more, got 5ms"),
+            ("redis: { timeout: 2m }", "redis.timeout: expected a duration of 1m or less, got 2m"),
+            (
+                "locks: { key_prefix: \"a{b}\" }",
+                "locks.key_prefix: expected 0-64 bytes without control characters, spaces or braces, got \"a{b}\""
+            ),
+            (
+                "locks: { key_prefix: [] }",
+                "locks.key_prefix: expected a text, got a list"
+            ),
+            ("locks: { max_hold: 5s }", "locks.max_hold: expected null; a longest hold is not supported by this version"),
+            (
+                "listen: { resp: \"127.0.0.1\" }",
+                "listen.resp: expected HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535, got \"127.0.0.1\""
+            ),
+            (
+                "listen: { resp: null }",
+                "listen.resp: expected HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535, got nothing"
+            ),
+            (
+                "listen: { http: \"127.0.0.1:7379\" }",
+                "listen.http: expected another address than listen.resp, got 127.0.0.1:7379 for both"
+            ),
+            (
+                "listen: { tls: { certificate: /nowhere.pem } }",
+                "listen.tls.certificate: expected the path of a PEM file that exists and can be read, got \"/nowhere.pem\""
+            ),
+            (
+                "log: { level: warn }",
+                "log.level: expected trace, debug, info, notice, warning, error or critical, got \"warn\""
+            ),
+            ("listen: { allow_plaintext: yes }", "listen.allow_plaintext: expected true or false, got \"yes\""),
+            ("services: { \"a:b\": {} }", "services.a:b: expected a name without \":\", got \"a:b\""),
+            ("servises: {}", "servises: unknown key; did you mean services?"),
+            ("<<: {}", "<<: unknown key; expected redis, listen, log, auth, locks, fleet_size or services"),
+        ]
+    )
+    func server(yaml: String, refusal: String) {
+        #expect(refusals(of: yaml).first == "file.yaml:1: \(refusal)")
+    }
+
+    @Test(
+        "what is not YAML is refused with its line",
+        arguments: [
+            ("a: [1\nb: 2\n", "file.yaml:2: not YAML: "),
+            ("redis: {}\n\tlog: {}\n", "file.yaml:2: not YAML: "),
+            ("redis: {}\n---\nlog: {}\n", "file.yaml:2: not YAML: "),
+            ("redis: *nowhere\n", "file.yaml:1: not YAML: "),
+            ("redis: {}\nlog: \u{1}\n", "file.yaml:2: not YAML: "),
+            ("redis: {}\nlog: {}\nlog: {}\n", "file.yaml:2: expected every key once, got \"log\" again"),
+            ("- redis", "file.yaml:1: expected a mapping"),
+        ]
+    )
+    func syntax(yaml: String, beginning: String) throws {
+        let refusal = try #require(refusals(of: yaml).first)
+        #expect(refusal.hasPrefix(beginning), "\(refusal)")
+    }
+
+    @Test("a file over 1 MiB is refused")
+    func tooLarge() {
+        let yaml = "#" + String(repeating: "x", count: 1 << 20)
+        #expect(refusals(of: yaml) == ["file.yaml: expected a file of at most 1 MiB"])
+    }
+
+    @Test("aliases cannot make a small file into endless work")
+    func aliases() {
+        let items = String(repeating: "*l,", count: 2000)
+        let services = (0..<2000).map { "s\($0): { limits: *all }" }.joined(separator: "\n  ")
+        let yaml = """
+            services:
+              first: { limits: [ &l { name: a, limit: 1, per: 1s } ] }
+              second: { limits: &all [ \(items) ] }
+              \(services)
+            """
+        #expect(refusals(of: yaml).contains("file.yaml: expected at most 100000 values, counting what aliases repeat"))
+    }
+
+    @Test("a file that is not there is refused by its name")
+    func missingFile() {
+        #expect(throws: ConfigurationError(problems: [
+            ConfigurationProblem(place: .file("/nowhere/a.yaml", line: nil), path: nil, message: "there is no such file")
+        ])) {
+            try SidecarConfiguration.load(file: "/nowhere/a.yaml", environment: [:])
+        }
+    }
+}

@@ -1,0 +1,31 @@
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: the samples that come with the project")
+struct ConfigurationSampleTests {
+    /// The project's folder, seen from this file.
+    private var project: String {
+        #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+    }
+
+    @Test("the sample for one machine is accepted")
+    func machine() throws {
+        let read = try SidecarConfiguration.load(file: project + "/docs/sample.yaml", environment: [:])
+        #expect(read.redis.isEmbedded)
+        #expect(read.services.map(\.name) == ["catalog", "search"])
+        #expect(read.services.first?.onLimit.action == .trip)
+        #expect(read.warnings.isEmpty)
+    }
+
+    @Test("the sample for a compose project is accepted")
+    func compose() throws {
+        let read = try SidecarConfiguration.load(
+            file: project + "/docker/interlock.yaml",
+            environment: ["INTERLOCK_OPS_KEY": "one", "INTERLOCK_WEB_KEY": "two"]
+        )
+        #expect(read.redis.url == "redis://redis:6379")
+        #expect(read.keys.map(\.name) == ["ops", "web"])
+        #expect(read.services.map(\.name) == ["catalog", "search"])
+        #expect(read.warnings.isEmpty)
+    }
+}
