@@ -16,7 +16,6 @@ let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
-let metrics = Target.Dependency.product(name: "Metrics", package: "swift-metrics")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
@@ -59,7 +58,18 @@ let package = Package(
         ),
         .target(
             name: "Interlock",
-            dependencies: ["InterlockCore", "Hiredis", nioCore, nioPosix, deque, logging, metrics, lifecycle],
+            dependencies: [
+                "InterlockCore", "Hiredis", nioCore, nioPosix, deque, logging, coreMetrics, lifecycle,
+                .product(name: "HeapModule", package: "swift-collections"),
+            ],
+            resources: [
+                .embedInCode("Locks/acquire.lua"), .embedInCode("Locks/renew.lua"), .embedInCode("Locks/release.lua"),
+                .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
+                .embedInCode("RateLimits/take.lua"), .embedInCode("RateLimits/give-back.lua"),
+                .embedInCode("RateLimits/peek.lua"),
+                .embedInCode("Breakers/breaker.lua"),
+                .embedInCode("Fleet/fleet.lua"),
+            ],
             swiftSettings: houseRules
         ),
         .target(

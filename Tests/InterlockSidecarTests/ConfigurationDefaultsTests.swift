@@ -27,7 +27,10 @@ func refusals(
 
 @Suite("Configuration: defaults and accepted values")
 struct ConfigurationDefaultsTests {
-    @Test("nothing said leaves every default in force", arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"])
+    @Test(
+        "nothing said leaves every default in force",
+        arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"]
+    )
     func defaults(yaml: String) throws {
         #expect(try configuration(yaml) == SidecarConfiguration())
     }
@@ -128,7 +131,9 @@ struct ConfigurationDefaultsTests {
 
     @Test("a limit of each subject has a name of its own beside the one of the same window")
     func subjectLimitName() throws {
-        let read = try configuration("services: { a: { limits: [ {limit: 9, per: 1s}, {limit: 2, per: 1s, per_subject: true} ] } }")
+        let read = try configuration(
+            "services: { a: { limits: [ { limit: 9, per: 1s }, { limit: 2, per: 1s, per_subject: true } ] } }"
+        )
         #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
     }
 

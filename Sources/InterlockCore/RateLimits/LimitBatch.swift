@@ -45,7 +45,7 @@ public struct LimitBatch: Sendable {
     let perSubject: [Int]
     public private(set) var subjects: [String] = []
     public private(set) var runs: [Run] = []
-    var requests: [LimitRequest] = []
+    public internal(set) var requests: [LimitRequest] = []
     private var groups: [String: Int] = [:]
 
     init(definitions: [LimitDefinition], serviceWide: [Int], perSubject: [Int]) {
@@ -67,6 +67,13 @@ public struct LimitBatch: Sendable {
             for index in perSubject { counters.append(counter(index, subject: subject)) }
         }
         return counters
+    }
+
+    /// The places in `counters` of those that bind the request at `place`.
+    public func counterIndices(ofRequestAt place: Int) -> [Int] {
+        let group = requests[place].subject.flatMap { groups[$0] } ?? 0
+        let (wide, narrow) = counterIndices(ofGroup: group)
+        return Array(wide) + Array(narrow)
     }
 
     /// The places in `counters` of those that bind `group`.

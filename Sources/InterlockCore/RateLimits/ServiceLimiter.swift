@@ -10,6 +10,14 @@ public struct ServiceLimiter: Sendable {
     public struct Settlement: Equatable, Sendable {
         public var id: Int
         public var answer: LimitAnswer
+        /// Its place in the batch; `nil`: its wait was over before it travelled.
+        public var place: Int?
+
+        public init(id: Int, answer: LimitAnswer, place: Int?) {
+            self.id = id
+            self.answer = answer
+            self.place = place
+        }
     }
 
     /// What the caller is to do with a call that just came.
@@ -110,7 +118,7 @@ public struct ServiceLimiter: Sendable {
             for position in 0..<run.count {
                 let request = batch.requests[place]
                 let sequence = sequences[place]
-                place += 1
+                defer { place += 1 }
                 if position < verdict_.granted {
                     for index in wide { used[index] += run.cost }
                     for index in narrow { used[index] += run.cost }
@@ -120,7 +128,7 @@ public struct ServiceLimiter: Sendable {
                             id: request.id,
                             answer: LimitAnswer(
                                 retryAfter: nil, limit: limits[binding], remaining: max(0, limits[binding] - used[binding]),
-                                resetAfter: max(1, verdict.counters[binding].ttl), limitIndex: counters[binding].definition)))
+                                resetAfter: max(1, verdict.counters[binding].ttl), limitIndex: counters[binding].definition), place: place))
                     continue
                 }
                 let ttl = max(0, verdict.counters[verdict_.binding].ttl)
@@ -146,7 +154,7 @@ public struct ServiceLimiter: Sendable {
                         id: request.id,
                         answer: LimitAnswer(
                             retryAfter: ttl + 1, limit: limits[verdict_.binding], remaining: refusal.remaining,
-                            resetAfter: ttl + 1, limitIndex: counter.definition)))
+                            resetAfter: ttl + 1, limitIndex: counter.definition), place: place))
             }
         }
     }
@@ -174,7 +182,7 @@ public struct ServiceLimiter: Sendable {
                 continue
             }
             refusals.changeWaiters(of: waiter.binding, by: -1)
-            settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now)))
+            settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), place: nil))
         }
     }
 
@@ -186,21 +194,25 @@ public struct ServiceLimiter: Sendable {
         return true
     }
 
+    /// Everyone who waits leaves: their marks, for the caller to answer.
+    public mutating func removeWaiting() -> [Int] {
+        defer { waiting.removeAll() }
+        for waiter in waiting { refusals.changeWaiters(of: waiter.binding, by: -1) }
+        return waiting.map(\.request.id)
+    }
+
     /// Something was given back to a limit: what was refused may now be granted.
     public mutating func gaveBack(definition: Int, subject: String?) {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
     /// The service's limits changed: what is remembered no longer holds, and those who wait are judged anew, in order.
-    public mutating func redefine(_ new: ServiceLimiter) -> ServiceLimiter {
-        var next = new
+    public func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
+        var next = ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
         next.inFlight = inFlight
         next.nextSequence = nextSequence
-        for waiter in waiting {
-            next.arrived.append(waiter.request)
-            next.arrivedSequences.append(waiter.sequence)
-        }
-        for (request, sequence) in zip(arrived.requests, arrivedSequences) {
+        let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))
+        for (request, sequence) in pending {
             next.arrived.append(request)
             next.arrivedSequences.append(sequence)
         }

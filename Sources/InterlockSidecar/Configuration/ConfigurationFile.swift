@@ -1,14 +1,18 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 import Yams
 
-/// A YAML file on its way to a tree of nodes.
+#if canImport(FoundationEssentials)
+    import FoundationEssentials
+#else
+    import Foundation
+#endif
+
+/// A file that configuration is read from: a YAML text on its way to a tree of nodes.
 struct ConfigurationFile {
     let path: String
     private static let mostBytes = 1 << 20
+
+    /// Whether this user may read it.
+    var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
 
     /// The file's text.
     /// - Throws: when it cannot be read or is not UTF-8.

@@ -23,7 +23,8 @@ enum ConfigurationText {
         do {
             _ = try ResourceName(text)
         } catch {
-            throw ConfigurationExpectation("a name of 1-\(ResourceName.longest) bytes without control characters, spaces or braces")
+            let rule = "a name of 1-\(ResourceName.longest) bytes without control characters, spaces or braces"
+            throw ConfigurationExpectation(rule)
         }
         guard !text.contains(":") else { throw ConfigurationExpectation("a name without \":\"") }
         return text

@@ -60,10 +60,11 @@ extension ConfigurationValue {
 
     /// A duration within `bounds`.
     func duration(in bounds: ClosedRange<Duration>) -> Duration? {
-        durationRange(in: bounds, by: { text throws(ConfigurationExpectation) in
+        let range = durationRange(in: bounds) { text throws(ConfigurationExpectation) in
             let single = try DurationText.parse(text)
             return single...single
-        })?.lowerBound
+        }
+        return range?.lowerBound
     }
 
     /// A range of durations, both within `bounds`.
@@ -88,7 +89,7 @@ extension ConfigurationValue {
     func percentage() -> Double? {
         parsed { text throws(ConfigurationExpectation) in
             let number = text.dropLast()
-            let isDecimal = number.utf8.allSatisfy { $0 == UInt8(ascii: ".") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+            let isDecimal = number.allSatisfy { $0 == "." || ("0"..."9").contains($0) }
             guard text.hasSuffix("%"), isDecimal, let percent = Double(number) else {
                 throw ConfigurationExpectation("a percentage such as 50%")
             }

@@ -1,9 +1,3 @@
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 extension ListenSettings {
     static let respPath = "listen.resp"
     static let httpPath = "listen.http"
@@ -51,7 +45,7 @@ extension TLSSettings {
     }
 
     private static func readableFile(_ path: String) throws(ConfigurationExpectation) -> String {
-        guard FileManager.default.isReadableFile(atPath: path) else {
+        guard ConfigurationFile(path: path).isReadable else {
             throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
         }
         return path

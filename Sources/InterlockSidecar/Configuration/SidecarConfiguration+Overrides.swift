@@ -11,7 +11,7 @@ extension SidecarConfiguration {
         public var unix: String?
         /// `--data-dir`, `INTERLOCK_DATA_DIR`: the folder of the embedded Redis.
         public var dataDirectory: String?
-        /// `INTERLOCK_LOG_LEVEL`: as `log.level`. There is no flag for it.
+        /// `INTERLOCK_LOG_LEVEL`: as `log.level`. The command line `interlock` has no flag for it.
         public var logLevel: String?
 
         public init(

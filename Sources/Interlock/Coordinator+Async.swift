@@ -1,0 +1,193 @@
+public import InterlockCore
+
+/// The calls for `async` code. Cancelling the task gives the call up; it then throws `InterlockError` with `cancelled`.
+extension Coordinator {
+    /// Takes a lock, or waits for it.
+    /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
+    /// - Throws: `InterlockError`.
+    public func acquireLock(_ request: LockRequest) async throws -> Lease? {
+        let answer: LockAnswer = try await cancellable { acquireLock(request, completion: $0) }
+        switch answer {
+        case .granted(let lease): return lease
+        case .held: return nil
+        case .failed(let error): throw error
+        }
+    }
+
+    /// Extends a lease to `ttl` milliseconds from now.
+    /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
+    public func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
+        let answer: RenewAnswer = try await cancellable {
+            renewLock(name, token: token, ttl: ttl, completion: $0)
+            return nil
+        }
+        switch answer {
+        case .renewed(let valid): return valid
+        case .lost: return nil
+        case .failed(let error): throw error
+        }
+    }
+
+    /// Ends a lease.
+    /// - Returns: `false`: the lock was not held by that token.
+    public func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
+        try await isReleased {
+            releaseLock(name, token: token, completion: $0)
+            return nil
+        }
+    }
+
+    /// Takes a lock from whoever has it.
+    /// - Returns: `false`: there is no lease.
+    public func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
+        try await isReleased {
+            breakLock(name, by: by, completion: $0)
+            return nil
+        }
+    }
+
+    /// What is known of a lock; `nil`: nobody holds it or waits for it.
+    public func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
+        let answer: Result<LockInformation?, InterlockError> = try await cancellable {
+            inspectLock(name, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
+    /// One step through the locks that are held.
+    public func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
+        let answer: Result<LockPage, InterlockError> = try await cancellable {
+            listLocks(cursor: cursor, matching: glob, count: count, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
+    /// Takes `cost` from all limits of a service that apply, or from none.
+    public func take(
+        service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
+    ) async throws -> LimitAnswer {
+        try await decided {
+            take(service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
+        }
+    }
+
+    /// What a call of cost 1 would be told, taking nothing.
+    public func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
+        try await decided {
+            peek(service: service, subject: subject, completion: $0)
+            return nil
+        }
+    }
+
+    /// Asks breaker and limits of a service in one step.
+    /// - Returns: granted or refused, never failed.
+    public func acquirePermit(
+        service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
+    ) async throws -> PermitAnswer {
+        let answer: PermitAnswer = try await cancellable {
+            acquirePermit(
+                service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
+        }
+        if case .failed(let error) = answer { throw error }
+        return answer
+    }
+
+    /// Reports the outcome of a permitted call.
+    /// - Returns: the breaker's state after it.
+    public func reportPermit(
+        service: String, permit: PermitID, _ report: OutcomeReport
+    ) async throws -> BreakerSnapshot.State {
+        let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
+            reportPermit(service: service, permit: permit, report, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
+    /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    public func forceBreaker(
+        service: String, to state: BreakerSnapshot.Forced?, by: String
+    ) async throws -> BreakerStatus {
+        let answer: Result<BreakerStatus, InterlockError> = try await cancellable {
+            forceBreaker(service: service, to: state, by: by, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
+    /// Each event's JSON, from now on. A follower who is slower than the events loses the oldest: at most `capacity`
+    /// are kept for it.
+    public func events(capacity: Int = 256) -> AsyncStream<String> {
+        let (stream, continuation) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingNewest(capacity))
+        let follower = follow { continuation.yield($0) }
+        continuation.onTermination = { _ in
+            Task { await self.unfollow(follower) }
+        }
+        return stream
+    }
+
+    private func isReleased(_ call: (Completion<ReleaseAnswer>) -> PendingCall?) async throws -> Bool {
+        switch try await cancellable(call) {
+        case .released: return true
+        case .lost: return false
+        case .failed(let error): throw error
+        }
+    }
+
+    private func decided(_ call: (Completion<TakeAnswer>) -> PendingCall?) async throws -> LimitAnswer {
+        switch try await cancellable(call) {
+        case .decided(let answer): return answer
+        case .failed(let error): throw error
+        }
+    }
+
+    /// Makes a call and waits for its answer; an answer that comes after the task was cancelled finds nobody.
+    private func cancellable<Answer: Sendable>(
+        _ call: (Completion<Answer>) -> PendingCall?
+    ) async throws -> Answer {
+        let waiter = CallWaiter<Answer>(coordinator: self)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                waiter.continuation = continuation
+                guard !Task.isCancelled else { return waiter.cancel() }
+                waiter.call = call(Completion { _, answer in waiter.receive(answer) })
+            }
+        } onCancel: {
+            Task { await cancelWaiter(waiter) }
+        }
+    }
+
+    private func cancelWaiter<Answer>(_ waiter: CallWaiter<Answer>) {
+        waiter.cancel()
+    }
+}
+
+/// One `async` call: whoever comes first, the answer or the cancellation, resumes it.
+///
+/// Sendable without a lock because it is touched on the coordinator's executor only; the cancellation handler merely
+/// passes it there.
+private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
+    private unowned let coordinator: Coordinator
+    var continuation: CheckedContinuation<Answer, any Error>?
+    var call: PendingCall?
+
+    init(coordinator: Coordinator) {
+        self.coordinator = coordinator
+    }
+
+    func receive(_ answer: Answer) -> Bool {
+        guard let continuation else { return false }
+        self.continuation = nil
+        continuation.resume(returning: answer)
+        return true
+    }
+
+    func cancel() {
+        guard let continuation else { return }
+        self.continuation = nil
+        if let call { coordinator.assumeIsolated { $0.cancel(call) } }
+        continuation.resume(throwing: InterlockError(.cancelled, "the call was given up by its caller"))
+    }
+}

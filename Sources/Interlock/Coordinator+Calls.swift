@@ -1,0 +1,159 @@
+public import InterlockCore
+
+/// A call whose answer is still to come, so that it can be given up.
+public enum PendingCall: Sendable {
+    case lock(UInt64)
+    case limit(service: String, Int)
+}
+
+/// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
+/// up with `cancel`, on the event loop, possibly before the method returns.
+extension Coordinator {
+    // MARK: Locks
+
+    /// Takes a lock, or waits for it. At most one round trip to Redis when it is free.
+    public func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall {
+        var request = request
+        if isGoingDown { request.wait = 0 }
+        return .lock(locks.acquire(request, completion: completion))
+    }
+
+    /// Extends a lease to `ttl` milliseconds from now.
+    public func renewLock(_ name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+        locks.renew(name: name, token: token, ttl: ttl, completion: completion)
+    }
+
+    /// Ends a lease.
+    public func releaseLock(_ name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+        locks.release(name: name, token: token, completion: completion)
+    }
+
+    /// Takes a lock from whoever has it. `by` is told to the fleet.
+    public func breakLock(_ name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
+        locks.breakLock(name: name, by: by, completion: completion)
+    }
+
+    /// What is known of a lock; `nil`: nobody holds it or waits for it.
+    public func inspectLock(
+        _ name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>
+    ) {
+        locks.inspect(name: name, completion: completion)
+    }
+
+    /// One step through the locks that are held: `count`, 1…1000, bounds the step's work and is no promise of its size.
+    public func listLocks(
+        cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>
+    ) {
+        locks.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
+    }
+
+    // MARK: Limits
+
+    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// - Parameter waitMilliseconds: how long to wait for a turn; 0: not at all.
+    public func take(
+        service name: String, cost: Int64, subject: String?, waitMilliseconds: Int64, completion: Completion<TakeAnswer>
+    ) -> PendingCall? {
+        guard let service = services[name] else {
+            completion(.failed(unknownService(name)))
+            return nil
+        }
+        let wait = isGoingDown ? 0 : waitMilliseconds
+        let id = limits.ask(
+            service, cost: cost, subject: subject, waitMilliseconds: wait, now: runtime.time.now(),
+            caller: .take(completion))
+        return wait > 0 ? .limit(service: name, id) : nil
+    }
+
+    /// What a call of cost 1 would be told, taking nothing.
+    public func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
+        guard let service = services[name] else {
+            completion(.failed(unknownService(name)))
+            return
+        }
+        limits.peek(service, subject: subject, completion: completion)
+    }
+
+    // MARK: Permits and breakers
+
+    /// Asks breaker and limits of a service in one step. An open breaker answers without Redis.
+    public func acquirePermit(
+        service name: String, cost: Int64, subject: String?, waitMilliseconds: Int64,
+        completion: Completion<PermitAnswer>
+    ) -> PendingCall? {
+        guard let service = services[name] else {
+            completion(.failed(unknownService(name)))
+            return nil
+        }
+        let wait = isGoingDown ? 0 : waitMilliseconds
+        let id = breakers.acquirePermit(
+            service, cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
+        return wait > 0 ? id.map { .limit(service: name, $0) } : nil
+    }
+
+    /// Reports the outcome of a permitted call; answers with the breaker's state after it.
+    public func reportPermit(
+        service name: String, permit: PermitID, _ report: OutcomeReport,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        guard let service = services[name] else {
+            completion(.failure(unknownService(name)))
+            return
+        }
+        breakers.report(service, permit: permit, report, completion: completion)
+    }
+
+    /// A service's breaker as this sidecar sees it. No Redis.
+    public func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
+        guard let service = services[name] else { return .failure(unknownService(name)) }
+        return .success(breakers.status(of: service))
+    }
+
+    /// All services' breakers, by name. No Redis.
+    public func allBreakers() -> [BreakerStatus] {
+        services.values.map { breakers.status(of: $0) }.sorted { $0.service < $1.service }
+    }
+
+    /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    public func forceBreaker(
+        service name: String, to state: BreakerSnapshot.Forced?, by: String,
+        completion: Completion<Result<BreakerStatus, InterlockError>>
+    ) {
+        guard let service = services[name] else {
+            completion(.failure(unknownService(name)))
+            return
+        }
+        breakers.force(service, to: state, by: by, completion: completion)
+    }
+
+    /// A service's definition, if it is configured.
+    public func definition(ofService name: String) -> ServiceDefinition? {
+        services[name]?.definition
+    }
+
+    // MARK: Giving up, and following
+
+    /// Gives up a call: its completion is not called any more, and what it is granted meanwhile is given back.
+    public func cancel(_ call: PendingCall) {
+        switch call {
+        case .lock(let id):
+            locks.cancel(id)
+        case .limit(let name, let id):
+            guard let service = services[name] else { return }
+            limits.cancel(id, of: service)
+        }
+    }
+
+    /// Calls `follower` with each event's JSON until `unfollow`; it must not block.
+    public func follow(_ follower: @escaping (_ json: String) -> Void) -> UInt64 {
+        feed.add(follower)
+    }
+
+    public func unfollow(_ id: UInt64) {
+        feed.remove(id)
+    }
+
+    private func unknownService(_ name: String) -> InterlockError {
+        InterlockError(.unknownService, "no service \"\(name)\" is configured; see BREAKER.LIST for those that are")
+    }
+}

@@ -1,0 +1,222 @@
+internal import CoreMetrics
+internal import Hiredis
+public import InterlockCore
+public import Logging
+public import NIOCore
+public import ServiceLifecycle
+
+/// The heart of a sidecar, and what a Swift program embeds: locks, limits and breakers over one shared Redis.
+///
+/// The coordinator, its decisions and its Redis connections live on one NIO event loop. A door on the same loop enters
+/// with `assumeIsolated` and calls the completion-based methods: no thread changes, no task per call. Everyone else
+/// calls the `async` ones.
+public actor Coordinator: Service {
+    /// Where it lives.
+    public nonisolated let eventLoop: any EventLoop
+    /// Its ID in the fleet.
+    public nonisolated let id: String
+    /// The keys and channels of its fleet.
+    public nonisolated let keys: KeySpace
+
+    let configuration: InterlockConfiguration
+    let runtime: CoordinatorRuntime
+    let locks: LockCoordinator
+    let limits: RateLimitCoordinator
+    let breakers: BreakerCoordinator
+    let fleet: FleetCoordinator
+    let feed = EventFeed()
+    private let subscriber: RedisSubscriber
+    private(set) var services: [String: GuardedService] = [:]
+    private var isStarted = false
+    private(set) var isGoingDown = false
+    private var outage: Deadlines.Entry?
+
+    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+        eventLoop.executor.asUnownedSerialExecutor()
+    }
+
+    /// How often everything that other sidecars may change is read again, in case a message was lost.
+    static let rereadMilliseconds: Int64 = 5000
+
+    /// A coordinator on `eventLoop`. It does nothing before `run` or `start`.
+    public init(
+        configuration: InterlockConfiguration,
+        eventLoop: any EventLoop,
+        time: TimeSource = .system,
+        logger: Logger = Logger(label: "interlock")
+    ) {
+        var entropy = SystemRandomNumberGenerator()
+        let id = String(OwnerToken.hexadecimal(entropy.next()).prefix(12))
+        self.id = id
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        let runtime = CoordinatorRuntime(
+            id: id, eventLoop: eventLoop, configuration: configuration, time: time, logger: logger)
+        self.runtime = runtime
+        keys = runtime.keys
+        locks = LockCoordinator(runtime: runtime, settings: configuration.locks)
+        let limits = RateLimitCoordinator(runtime: runtime)
+        self.limits = limits
+        breakers = BreakerCoordinator(runtime: runtime, limits: limits)
+        fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
+        subscriber = RedisSubscriber(
+            configuration: configuration.redis, channels: [runtime.keys.events, runtime.keys.wake(id)],
+            eventLoop: eventLoop, logger: logger)
+        for definition in configuration.services {
+            services[definition.name] = GuardedService(definition: definition)
+        }
+    }
+
+    // MARK: Life
+
+    /// Runs until graceful shutdown.
+    public func run() async throws {
+        start()
+        try? await gracefulShutdown()
+        await stop()
+    }
+
+    /// Begins to connect. Calls are answered from now on: as unavailable until Redis is there.
+    public func start() {
+        guard !isStarted else { return }
+        isStarted = true
+        let floor = configuration.fleetSize
+        limits.sidecars = { [fleet] in max(floor, fleet.members.count) }
+        runtime.pipeline.onUp = { [unowned self] in redisIsUp() }
+        runtime.pipeline.onDown = { [unowned self] in redisIsDown($0) }
+        runtime.pipeline.onRoundTrip = { [runtime] in runtime.metrics.roundTripTime.recordNanoseconds($0.nanoseconds) }
+        subscriber.onMessage = { [unowned self] in receive($1, on: $0) }
+        subscriber.onSubscribed = { [unowned self] in reread() }
+        runtime.pipeline.start()
+        subscriber.start()
+        planReread()
+    }
+
+    /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
+    public func stop() async {
+        drain()
+        breakers.flushOutcomes(of: Array(services.values))
+        await withCheckedContinuation { continuation in
+            fleet.leave { continuation.resume() }
+        }
+        runtime.deadlines.cancelAll()
+        // Closing cannot fail: the futures are completed by this side alone.
+        try? await subscriber.close().get()
+        try? await runtime.pipeline.close().get()
+    }
+
+    /// Nobody is left waiting: every wait is answered as unavailable, and new ones are.
+    public func drain() {
+        isGoingDown = true
+        locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+        for service in services.values { limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down")) }
+    }
+
+    /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
+    public func reload(services definitions: [ServiceDefinition]) {
+        var next: [String: GuardedService] = [:]
+        for definition in definitions {
+            if let known = services[definition.name] {
+                known.redefine(definition)
+                next[definition.name] = known
+            } else {
+                let service = GuardedService(definition: definition)
+                next[definition.name] = service
+                breakers.synchronise(service)
+            }
+        }
+        for (name, service) in services where next[name] == nil {
+            limits.failWaiting(service, InterlockError(.unknownService, "the service \(name) is no longer configured"))
+            breakers.forget(service)
+        }
+        services = next
+        for service in services.values { limits.reconsider(service) }
+        runtime.logger.notice("The services were reloaded", metadata: ["services": "\(services.count)"])
+    }
+
+    /// Whether calls can be served: Redis is connected and the sidecar is not going down.
+    public var isReady: Bool { runtime.pipeline.isUp && !isGoingDown }
+
+    /// Everything at a glance.
+    public var status: CoordinatorStatus {
+        CoordinatorStatus(
+            id: id, host: configuration.host, version: configuration.version, redis: configuration.redis.displayName,
+            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
+            redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
+            fleet: fleet.members.isEmpty ? [id] : fleet.members, locksHeld: locks.held(now: runtime.time.now()),
+            locksWaiting: locks.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
+            redisCommands: runtime.pipeline.commandsSent)
+    }
+
+    /// Brings the gauges up to date; for whoever is about to read the metrics.
+    public func refreshGauges() {
+        let metrics = runtime.metrics
+        metrics.leases.record(locks.held(now: runtime.time.now()))
+        metrics.waiters.record(locks.waiting)
+        metrics.commands.record(runtime.pipeline.commandsSent)
+        metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
+        metrics.fleet.record(max(1, fleet.members.count))
+        metrics.permitsUnderWay.record(breakers.permitsUnderWay)
+        for service in services.values {
+            service.metrics.waiting.record(service.limiter.waitingCount)
+            service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))
+        }
+    }
+
+    // MARK: Redis comes and goes
+
+    private func redisIsUp() {
+        runtime.logger.info("Redis is connected", metadata: ["redis": "\(configuration.redis.displayName)"])
+        runtime.metrics.reconnects.increment()
+        outage?.cancel()
+        outage = nil
+        fleet.redisIsBack()
+        locks.redisIsBack()
+        reread()
+        breakers.flushOutcomes(of: Array(services.values))
+        for service in services.values { limits.reconsider(service) }
+    }
+
+    private func redisIsDown(_ error: RedisError) {
+        runtime.metrics.connectionFailures.increment()
+        guard outage == nil else { return }
+        runtime.logger.warning(
+            "Redis is not connected; it is tried again until it is",
+            metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(error)"])
+        let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
+        outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
+            guard !runtime.pipeline.isUp else { return }
+            locks.failWaiters(runtime.pipeline.lastFailure ?? error)
+        }
+    }
+
+    // MARK: Following the fleet
+
+    private func planReread() {
+        // A little apart for each sidecar, so that a fleet does not ask in step.
+        let pause = Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10))
+        runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
+            fleet.beat()
+            reread()
+            planReread()
+        }
+    }
+
+    private func reread() {
+        guard runtime.pipeline.isUp else { return }
+        for service in services.values { breakers.synchronise(service) }
+        locks.wakeAll()
+    }
+
+    private func receive(_ payload: [UInt8], on channel: String) {
+        guard channel == keys.events else {
+            guard let message = WakeMessage(payload), message.db == runtime.database else { return }
+            return locks.wake(message.lock)
+        }
+        guard let event = InterlockEvent(json: payload), event.database == runtime.database else { return }
+        if case .breaker(let name, let snapshot) = event.payload, let service = services[name] {
+            breakers.heard(snapshot, redisTime: event.atMilliseconds, of: service)
+        }
+        feed.publish(String(decoding: payload, as: UTF8.self))
+    }
+}

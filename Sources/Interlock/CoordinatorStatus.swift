@@ -1,0 +1,22 @@
+/// A sidecar at a glance.
+public struct CoordinatorStatus: Sendable {
+    /// Its ID in the fleet.
+    public var id: String
+    public var host: String
+    public var version: String
+    /// Which Redis, without credentials.
+    public var redis: String
+    public var isRedisUp: Bool
+    /// Why Redis is not up; `nil` while it is.
+    public var redisFailure: String?
+    public var redisVersion: String?
+    /// Anything but `noeviction` can lose locks.
+    public var evictionPolicy: String?
+    /// The live sidecars' IDs when Redis was last heard of.
+    public var fleet: [String]
+    public var locksHeld: Int
+    public var locksWaiting: Int
+    public var services: Int
+    public var permitsUnderWay: Int
+    public var redisCommands: Int64
+}

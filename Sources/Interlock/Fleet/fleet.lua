@@ -1,0 +1,23 @@
+-- A sidecar's sign of life, or its leave.
+--
+-- KEYS  1 fleet (zset)
+-- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
+--       3 the event channel  4 the event, up to its type  5 the event, from its time on, up to the time's value
+-- Reply {time in ms, {the live sidecars' IDs}}
+--
+-- Guarantees that a sidecar that says nothing more is off the list when its time is up.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lifetime = tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local changed
+if lifetime > 0 then
+  changed = redis.call('ZADD', KEYS[1], now + lifetime, ARGV[1]) == 1 and 'fleet.joined'
+else
+  changed = redis.call('ZREM', KEYS[1], ARGV[1]) == 1 and 'fleet.left'
+end
+if changed then
+  redis.call('PUBLISH', ARGV[3], ARGV[4] .. changed .. ARGV[5] .. string.format('%.0f', now) .. '}')
+end
+return {now, redis.call('ZRANGE', KEYS[1], 0, -1)}

@@ -1,0 +1,27 @@
+/// Why a call to the coordinator has no answer. Held by another, lost and unreachable are never the same error.
+public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What a program switches on.
+    public enum Code: Hashable, Sendable {
+        /// The call itself is wrong: a name, a number, an unknown permit. The same call will fail again.
+        case invalid
+        /// Redis cannot be reached or cannot serve; nothing is known to have happened.
+        case unavailable
+        /// No such service is configured.
+        case unknownService
+        /// The caller gave up.
+        case cancelled
+        /// Anything else, in the words of Redis.
+        case other
+    }
+
+    public var code: Code
+    /// For people: what was asked, what was wrong, what to do.
+    public var message: String
+
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { message }
+}

@@ -1,0 +1,82 @@
+/// Every key and channel name, in one place. All keys of one thing share a hash tag, so that each script runs on a
+/// Redis Cluster.
+public struct KeySpace: Hashable, Sendable {
+    /// What every key and channel begins with.
+    public let prefix: String
+    /// See `LockSettings.keyPrefix`.
+    public let lockKeyPrefix: String?
+
+    public static let defaultPrefix = "interlock:"
+
+    public init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
+        self.prefix = prefix
+        self.lockKeyPrefix = lockKeyPrefix
+    }
+
+    /// The owner's token: a string with a ttl.
+    public func lock(_ name: String) -> String {
+        if let lockKeyPrefix { lockKeyPrefix + name } else { prefix + "lock:{" + name + "}" }
+    }
+
+    /// The last fence.
+    public func fence(_ name: String) -> String {
+        prefix + "fence:{" + (lockKeyPrefix ?? "") + name + "}"
+    }
+
+    /// The sidecars that wait, with deadlines.
+    public func queue(_ name: String) -> String {
+        prefix + "queue:{" + (lockKeyPrefix ?? "") + name + "}"
+    }
+
+    /// The lock's name, if `key` is a lock's key.
+    public func lockName(ofKey key: String) -> String? {
+        if let lockKeyPrefix {
+            guard key.hasPrefix(lockKeyPrefix), !key.hasPrefix(prefix) else { return nil }
+            return String(key.dropFirst(lockKeyPrefix.count))
+        }
+        let start = prefix + "lock:{"
+        guard key.hasPrefix(start), key.hasSuffix("}") else { return nil }
+        return String(key.dropFirst(start.count).dropLast())
+    }
+
+    /// The `SCAN` pattern for lock names that match `glob`.
+    public func lockPattern(matching glob: String) -> String {
+        if let lockKeyPrefix { Self.escaped(lockKeyPrefix) + glob } else { Self.escaped(prefix) + "lock:{" + glob + "}" }
+    }
+
+    /// The calls counted in a limit's present window.
+    public func rate(service: String, limit: String, subject: String?) -> String {
+        let key = prefix + "rate:{" + service + "}:" + limit
+        return if let subject { key + ":" + subject } else { key }
+    }
+
+    /// A breaker's state.
+    public func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
+    /// Every change of a breaker's state.
+    public func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
+    /// The outcomes of the window, in slices.
+    public func breakerWindow(_ service: String) -> String { breaker(service) + ":window" }
+    /// The trial permits under way.
+    public func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
+
+    /// The live sidecars.
+    public var fleet: String { prefix + "fleet" }
+    /// What is known of one sidecar.
+    public func fleetMember(_ id: String) -> String { prefix + "fleet:" + id }
+
+    /// The channel of typed events.
+    public var events: String { prefix + "events" }
+    /// What the wake channels begin with.
+    public var wakePrefix: String { prefix + "wake:" }
+    /// The channel that wakes one sidecar.
+    public func wake(_ id: String) -> String { wakePrefix + id }
+
+    private static func escaped(_ text: String) -> String {
+        var escaped = ""
+        for character in text {
+            if "*?[]\\^".contains(character) { escaped.append("\\") }
+            escaped.append(character)
+        }
+        return escaped
+    }
+}

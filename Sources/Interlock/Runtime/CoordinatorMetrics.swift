@@ -1,0 +1,67 @@
+internal import CoreMetrics
+internal import InterlockCore
+
+/// What the coordinator counts, by swift-metrics: whoever embeds the library gets it in a backend of their own.
+final class CoordinatorMetrics {
+    let locksGranted = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
+    let locksHeld = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
+    let locksFailed = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "failed")])
+    let locksReleased = Counter(label: "interlock_lock_releases_total", dimensions: [("decision", "released")])
+    let releasesLost = Counter(label: "interlock_lock_releases_total", dimensions: [("decision", "lost")])
+    let acquireTime = Timer(label: "interlock_lock_acquire_seconds")
+    let leases = Gauge(label: "interlock_locks_held")
+    let waiters = Gauge(label: "interlock_locks_waiting")
+    let limitTime = Timer(label: "interlock_limit_decision_seconds")
+    let roundTripTime = Timer(label: "interlock_redis_round_trip_seconds")
+    let reconnects = Counter(label: "interlock_redis_connects_total")
+    let connectionFailures = Counter(label: "interlock_redis_connection_failures_total")
+    let commands = Gauge(label: "interlock_redis_commands")
+    let isConnected = Gauge(label: "interlock_redis_connected")
+    let fleet = Gauge(label: "interlock_fleet_sidecars")
+    let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
+}
+
+/// What is counted for one service.
+struct ServiceMetrics {
+    let taken: Counter
+    let limited: Counter
+    let failed: Counter
+    let remembered: Counter
+    let permitsGranted: Counter
+    let permitsRefused: Counter
+    let waiting: Gauge
+    let trips: Counter
+    private let states: [BreakerSnapshot.State: Gauge]
+    private let outcomes: [Outcome: Counter]
+
+    init(service: String) {
+        func counter(_ label: String, _ decision: String) -> Counter {
+            Counter(label: label, dimensions: [("service", service), ("decision", decision)])
+        }
+        taken = counter("interlock_limit_decisions_total", "taken")
+        limited = counter("interlock_limit_decisions_total", "limited")
+        failed = counter("interlock_limit_decisions_total", "failed")
+        remembered = Counter(label: "interlock_limit_remembered_refusals_total", dimensions: [("service", service)])
+        permitsGranted = counter("interlock_permit_decisions_total", "granted")
+        permitsRefused = counter("interlock_permit_decisions_total", "refused")
+        waiting = Gauge(label: "interlock_limit_waiting", dimensions: [("service", service)])
+        trips = Counter(label: "interlock_breaker_trips_total", dimensions: [("service", service)])
+        states = Dictionary(
+            uniqueKeysWithValues: BreakerSnapshot.State.allCases.map { state in
+                (state, Gauge(label: "interlock_breaker_state", dimensions: [("service", service), ("state", state.rawValue)]))
+            })
+        outcomes = Dictionary(
+            uniqueKeysWithValues: Outcome.allCases.map { outcome in
+                (outcome, Counter(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)]))
+            })
+    }
+
+    /// 1 for the state it is in, 0 for the others.
+    func record(state: BreakerSnapshot.State) {
+        for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
+    }
+
+    func record(_ outcome: Outcome) {
+        outcomes[outcome]?.increment()
+    }
+}

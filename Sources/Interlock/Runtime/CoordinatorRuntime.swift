@@ -1,0 +1,38 @@
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+internal import NIOCore
+
+/// What the coordinator's rooms share. Confined to its event loop.
+final class CoordinatorRuntime {
+    /// This sidecar's ID in the fleet.
+    let id: String
+    let eventLoop: any EventLoop
+    let pipeline: RedisPipeline
+    let keys: KeySpace
+    let database: Int
+    let host: String
+    let time: TimeSource
+    let deadlines: Deadlines
+    let logger: Logger
+    let metrics: CoordinatorMetrics
+    var entropy = EntropyPool()
+    /// How long a caller may wait for Redis, in milliseconds.
+    let timeoutMilliseconds: Int64
+
+    init(
+        id: String, eventLoop: any EventLoop, configuration: InterlockConfiguration, time: TimeSource, logger: Logger
+    ) {
+        self.id = id
+        self.eventLoop = eventLoop
+        self.time = time
+        self.logger = logger
+        keys = KeySpace(prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix)
+        database = configuration.redis.database
+        host = configuration.host
+        pipeline = RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
+        deadlines = Deadlines(eventLoop: eventLoop, time: time)
+        metrics = CoordinatorMetrics()
+        timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
+    }
+}

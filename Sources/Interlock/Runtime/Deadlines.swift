@@ -1,0 +1,96 @@
+internal import HeapModule
+internal import InterlockCore
+internal import NIOCore
+
+/// Many deadlines on one timer of the event loop. Setting and cancelling cost O(log n); a cancelled deadline is dropped
+/// when its time comes, or when the cancelled ones are the majority.
+final class Deadlines {
+    /// A deadline that can be called off.
+    final class Entry {
+        fileprivate var action: (() -> Void)?
+        fileprivate unowned let deadlines: Deadlines
+
+        fileprivate init(action: @escaping () -> Void, deadlines: Deadlines) {
+            self.action = action
+            self.deadlines = deadlines
+        }
+
+        func cancel() {
+            guard action != nil else { return }
+            action = nil
+            deadlines.entryCancelled()
+        }
+    }
+
+    private struct Item: Comparable {
+        var instant: Instant
+        var entry: Entry
+
+        static func < (left: Item, right: Item) -> Bool { left.instant < right.instant }
+        static func == (left: Item, right: Item) -> Bool { left.instant == right.instant }
+    }
+
+    private let eventLoop: any EventLoop
+    private let time: TimeSource
+    private var heap = Heap<Item>()
+    private var cancelled = 0
+    private var armed: (instant: Instant, timer: Scheduled<Void>)?
+
+    init(eventLoop: any EventLoop, time: TimeSource) {
+        self.eventLoop = eventLoop
+        self.time = time
+    }
+
+    /// Calls `action` at `instant` or soon after.
+    @discardableResult
+    func schedule(at instant: Instant, _ action: @escaping () -> Void) -> Entry {
+        let entry = Entry(action: action, deadlines: self)
+        heap.insert(Item(instant: instant, entry: entry))
+        arm()
+        return entry
+    }
+
+    /// Calls nothing any more.
+    func cancelAll() {
+        while let item = heap.popMin() { item.entry.action = nil }
+        cancelled = 0
+        armed?.timer.cancel()
+        armed = nil
+    }
+
+    private func arm() {
+        guard let next = heap.min?.instant else { return }
+        if let armed {
+            guard next < armed.instant else { return }
+            armed.timer.cancel()
+        }
+        let delay = max(0, next.nanoseconds - time.now().nanoseconds)
+        let timer = eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(delay)) { [weak self] in
+            guard let self else { return }
+            armed = nil
+            fire()
+        }
+        armed = (next, timer)
+    }
+
+    private func fire() {
+        let now = time.now()
+        while let item = heap.min, item.instant <= now {
+            heap.removeMin()
+            guard let action = item.entry.action else {
+                cancelled -= 1
+                continue
+            }
+            item.entry.action = nil
+            action()
+        }
+        arm()
+    }
+
+    private func entryCancelled() {
+        cancelled += 1
+        guard cancelled > 1024, cancelled > heap.count / 2 else { return }
+        heap = Heap(heap.unordered.filter { $0.entry.action != nil })
+        cancelled = 0
+    }
+}

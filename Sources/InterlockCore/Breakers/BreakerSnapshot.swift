@@ -1,0 +1,53 @@
+/// A breaker's state as the fleet shares it: the fields of its hash in Redis.
+public struct BreakerSnapshot: Hashable, Sendable {
+    public enum State: String, CaseIterable, Sendable {
+        case closed
+        case open
+        case halfOpen = "half_open"
+    }
+
+    /// What an operator forced; it stands until `AUTO`.
+    public enum Forced: String, CaseIterable, Sendable {
+        case open
+        case closed
+        /// Nothing is refused and nothing trips; outcomes are still counted.
+        case disabled
+    }
+
+    public var state: State
+    /// Why it is in this state: `failures`, `slow`, `limit`, `trials`, `forced`, `auto`; empty: never changed.
+    public var cause: String
+    /// Since when, in milliseconds of the Unix epoch by Redis' clock.
+    public var sinceMilliseconds: Int64
+    /// When an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0: it does not by itself.
+    public var untilMilliseconds: Int64
+    /// Rises with every change of state.
+    public var generation: Int64
+    /// How often it opened.
+    public var trips: Int64
+    public var failureRate: Double
+    public var slowRate: Double
+    /// Calls in the window at the last report.
+    public var calls: Int64
+    /// Who made the change: a sidecar's ID, with the API key's name when a person did.
+    public var by: String
+    public var forced: Forced?
+
+    public init(
+        state: State = .closed, cause: String = "", sinceMilliseconds: Int64 = 0, untilMilliseconds: Int64 = 0,
+        generation: Int64 = 0, trips: Int64 = 0, failureRate: Double = 0, slowRate: Double = 0, calls: Int64 = 0,
+        by: String = "", forced: Forced? = nil
+    ) {
+        self.state = state
+        self.cause = cause
+        self.sinceMilliseconds = sinceMilliseconds
+        self.untilMilliseconds = untilMilliseconds
+        self.generation = generation
+        self.trips = trips
+        self.failureRate = failureRate
+        self.slowRate = slowRate
+        self.calls = calls
+        self.by = by
+        self.forced = forced
+    }
+}

@@ -1,0 +1,115 @@
+internal import Glibc
+internal import Subprocess
+internal import Synchronization
+
+/// A child process that runs until it is told to end, and what it printed.
+///
+/// It dies with this process: `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess
+/// starts every child on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
+final class ServerProcess: Sendable {
+    private let record: Record
+    private let ended: Task<Void, Never>
+
+    private init(record: Record, ended: Task<Void, Never>) {
+        self.record = record
+        self.ended = ended
+    }
+
+    /// Starts `program`, found on the PATH.
+    /// - Throws: what swift-subprocess throws when nothing could be started. A program that does not exist starts all the
+    ///   same, and ends at once with a word about it in its log.
+    static func start(_ program: String, arguments: [String]) async throws -> ServerProcess {
+        let record = Record()
+        let (launches, launch) = AsyncThrowingStream.makeStream(of: Void.self)
+        let ended = Task {
+            do {
+                _ = try await run(
+                    .name("setpriv"),
+                    arguments: Arguments(["--pdeathsig", "KILL", "--", program] + arguments),
+                    input: .none,
+                    output: .sequence,
+                    error: .combinedWithOutput
+                ) { execution in
+                    record.began(execution.processIdentifier.value)
+                    // The process is reaped after this body: until it returns, its id belongs to nobody else.
+                    defer { record.ends() }
+                    launch.yield()
+                    for try await chunk in execution.standardOutput {
+                        chunk.withUnsafeBytes { record.append($0) }
+                    }
+                }
+                launch.finish()
+            } catch {
+                launch.finish(throwing: error)
+            }
+        }
+        for try await _ in launches { break }
+        return ServerProcess(record: record, ended: ended)
+    }
+
+    /// What the process printed so far.
+    var log: String { record.log }
+
+    var isRunning: Bool { record.isRunning }
+
+    /// Sends a signal, unless the process is gone.
+    func send(signal: Int32) {
+        record.send(signal: signal)
+    }
+
+    /// Waits until the process is gone.
+    func waitUntilEnd() async {
+        await ended.value
+    }
+
+    /// Asks the process to end, and ends it when it has not within `patience`.
+    func stop(patience: Duration) async {
+        send(signal: SIGCONT)
+        send(signal: SIGTERM)
+        let insistence = Task { [record] in
+            try await Task.sleep(for: patience)
+            record.send(signal: SIGKILL)
+        }
+        await waitUntilEnd()
+        insistence.cancel()
+    }
+}
+
+extension ServerProcess {
+    /// What is known of the process; shared with the task that runs it.
+    private final class Record: Sendable {
+        private struct State {
+            var pid: pid_t?
+            var output: [UInt8] = []
+        }
+
+        private let state = Mutex(State())
+
+        func began(_ pid: pid_t) {
+            state.withLock { $0.pid = pid }
+        }
+
+        func ends() {
+            state.withLock { $0.pid = nil }
+        }
+
+        func append(_ bytes: UnsafeRawBufferPointer) {
+            state.withLock { $0.output.append(contentsOf: bytes) }
+        }
+
+        var log: String {
+            state.withLock { String(decoding: $0.output, as: UTF8.self) }
+        }
+
+        var isRunning: Bool {
+            state.withLock { $0.pid != nil }
+        }
+
+        func send(signal: Int32) {
+            state.withLock { state in
+                // Fails only for a process that has ended and is not reaped yet, which is as well.
+                if let pid = state.pid { _ = Glibc.kill(pid, signal) }
+            }
+        }
+    }
+}

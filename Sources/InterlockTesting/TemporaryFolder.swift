@@ -1,0 +1,30 @@
+internal import FoundationEssentials
+internal import Glibc
+
+/// A fresh folder that only this user may enter.
+struct TemporaryFolder: Sendable {
+    let path: String
+
+    /// Creates the folder in `/tmp`, whatever `TMPDIR` says: the path of a Unix socket may have 107 bytes.
+    init() throws {
+        var template = Array("/tmp/interlock-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else {
+            throw RedisServerError(reason: "cannot create a folder in /tmp: \(String(cString: strerror(errno)))", log: "")
+        }
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Deletes what the server saved, so that it starts empty.
+    func removeData() {
+        for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
+            // Most of these do not exist.
+            try? FileManager.default.removeItem(atPath: "\(path)/\(name)")
+        }
+    }
+
+    /// Deletes the folder with all that is in it.
+    func remove() {
+        // A folder left behind in /tmp must not fail a test that is over.
+        try? FileManager.default.removeItem(atPath: path)
+    }
+}
