@@ -6,7 +6,7 @@ extension Coordinator {
     /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
     /// - Throws: `InterlockError`.
     public func acquireLock(_ request: LockRequest) async throws -> Lease? {
-        let answer: LockAnswer = try await cancellable { acquireLock(request, completion: $0) }
+        let answer: LockAnswer = try await cancellable { calls.acquireLock(request, completion: $0) }
         switch answer {
         case .granted(let lease): return lease
         case .held: return nil
@@ -18,7 +18,7 @@ extension Coordinator {
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
     public func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
         let answer: RenewAnswer = try await cancellable {
-            renewLock(name, token: token, ttl: ttl, completion: $0)
+            calls.renewLock(name, token: token, ttl: ttl, completion: $0)
             return nil
         }
         switch answer {
@@ -32,7 +32,7 @@ extension Coordinator {
     /// - Returns: `false`: the lock was not held by that token.
     public func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
         try await isReleased {
-            releaseLock(name, token: token, completion: $0)
+            calls.releaseLock(name, token: token, completion: $0)
             return nil
         }
     }
@@ -41,7 +41,7 @@ extension Coordinator {
     /// - Returns: `false`: there is no lease.
     public func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
         try await isReleased {
-            breakLock(name, by: by, completion: $0)
+            calls.breakLock(name, by: by, completion: $0)
             return nil
         }
     }
@@ -49,7 +49,7 @@ extension Coordinator {
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
     public func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
         let answer: Result<LockInformation?, InterlockError> = try await cancellable {
-            inspectLock(name, completion: $0)
+            calls.inspectLock(name, completion: $0)
             return nil
         }
         return try answer.get()
@@ -58,7 +58,7 @@ extension Coordinator {
     /// One step through the locks that are held.
     public func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
         let answer: Result<LockPage, InterlockError> = try await cancellable {
-            listLocks(cursor: cursor, matching: glob, count: count, completion: $0)
+            calls.listLocks(cursor: cursor, matching: glob, count: count, completion: $0)
             return nil
         }
         return try answer.get()
@@ -69,14 +69,14 @@ extension Coordinator {
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> LimitAnswer {
         try await decided {
-            take(service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
+            calls.take(service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
         }
     }
 
     /// What a call of cost 1 would be told, taking nothing.
     public func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
         try await decided {
-            peek(service: service, subject: subject, completion: $0)
+            calls.peek(service: service, subject: subject, completion: $0)
             return nil
         }
     }
@@ -87,7 +87,7 @@ extension Coordinator {
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
         let answer: PermitAnswer = try await cancellable {
-            acquirePermit(
+            calls.acquirePermit(
                 service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
         }
         if case .failed(let error) = answer { throw error }
@@ -100,7 +100,7 @@ extension Coordinator {
         service: String, permit: PermitID, _ report: OutcomeReport
     ) async throws -> BreakerSnapshot.State {
         let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
-            reportPermit(service: service, permit: permit, report, completion: $0)
+            calls.reportPermit(service: service, permit: permit, report, completion: $0)
             return nil
         }
         return try answer.get()
@@ -111,21 +111,35 @@ extension Coordinator {
         service: String, to state: BreakerSnapshot.Forced?, by: String
     ) async throws -> BreakerStatus {
         let answer: Result<BreakerStatus, InterlockError> = try await cancellable {
-            forceBreaker(service: service, to: state, by: by, completion: $0)
+            calls.forceBreaker(service: service, to: state, by: by, completion: $0)
             return nil
         }
         return try answer.get()
     }
 
+    /// A service's breaker as this sidecar sees it. No Redis.
+    /// - Throws: `InterlockError` when there is no such service.
+    public func breaker(service: String) throws -> BreakerStatus { try calls.breaker(service: service).get() }
+
+    /// All services' breakers, by name. No Redis.
+    public func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
+
+    /// A service's definition, if it is configured.
+    public func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
+
     /// Each event's JSON, from now on. A follower who is slower than the events loses the oldest: at most `capacity`
     /// are kept for it.
     public func events(capacity: Int = 256) -> AsyncStream<String> {
         let (stream, continuation) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingNewest(capacity))
-        let follower = follow { continuation.yield($0) }
+        let follower = calls.follow { continuation.yield($0) }
         continuation.onTermination = { _ in
             Task { await self.unfollow(follower) }
         }
         return stream
+    }
+
+    private func unfollow(_ follower: UInt64) {
+        calls.unfollow(follower)
     }
 
     private func isReleased(_ call: (Completion<ReleaseAnswer>) -> PendingCall?) async throws -> Bool {
@@ -187,7 +201,7 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     func cancel() {
         guard let continuation else { return }
         self.continuation = nil
-        if let call { coordinator.assumeIsolated { $0.cancel(call) } }
+        if let call { coordinator.assumeIsolated { $0.calls.cancel(call) } }
         continuation.resume(throwing: InterlockError(.cancelled, "the call was given up by its caller"))
     }
 }

@@ -13,23 +13,17 @@ public import ServiceLifecycle
 public actor Coordinator: Service {
     /// Where it lives.
     public nonisolated let eventLoop: any EventLoop
-    /// Its ID in the fleet.
+    /// Its ID in the calls.fleet.
     public nonisolated let id: String
-    /// The keys and channels of its fleet.
+    /// The keys and channels of its calls.fleet.
     public nonisolated let keys: KeySpace
 
     let configuration: InterlockConfiguration
-    let runtime: CoordinatorRuntime
-    let locks: LockCoordinator
-    let limits: RateLimitCoordinator
-    let breakers: BreakerCoordinator
-    let fleet: FleetCoordinator
-    let feed = EventFeed()
+    let calls: CoordinatorCalls
     private let subscriber: RedisSubscriber
-    private(set) var services: [String: GuardedService] = [:]
     private var isStarted = false
-    private(set) var isGoingDown = false
     private var outage: Deadlines.Entry?
+    private var awaitingReadiness: [CheckedContinuation<Void, Never>] = []
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
@@ -52,20 +46,28 @@ public actor Coordinator: Service {
         self.configuration = configuration
         let runtime = CoordinatorRuntime(
             id: id, eventLoop: eventLoop, configuration: configuration, time: time, logger: logger)
-        self.runtime = runtime
         keys = runtime.keys
-        locks = LockCoordinator(runtime: runtime, settings: configuration.locks)
-        let limits = RateLimitCoordinator(runtime: runtime)
-        self.limits = limits
-        breakers = BreakerCoordinator(runtime: runtime, limits: limits)
-        fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
+        calls = CoordinatorCalls(runtime: runtime, configuration: configuration)
         subscriber = RedisSubscriber(
             configuration: configuration.redis, channels: [runtime.keys.events, runtime.keys.wake(id)],
             eventLoop: eventLoop, logger: logger)
-        for definition in configuration.services {
-            services[definition.name] = GuardedService(definition: definition)
-        }
     }
+
+    /// The same calls for a door whose channels live on this event loop.
+    ///
+    /// - Precondition: called on the event loop; nothing of it may leave it.
+    public nonisolated func callsOnEventLoop() -> CoordinatorCalls {
+        assumeIsolated { UncheckedCalls(calls: $0.calls) }.calls
+    }
+
+    /// Takes the calls out of the actor for a door on the actor's own loop.
+    private struct UncheckedCalls: @unchecked Sendable {
+        // Safe: made and opened by `callsOnEventLoop`, in one call on the loop that both sides are confined to.
+        let calls: CoordinatorCalls
+    }
+
+    private var runtime: CoordinatorRuntime { calls.runtime }
+    private var services: [String: GuardedService] { calls.services }
 
     // MARK: Life
 
@@ -81,7 +83,7 @@ public actor Coordinator: Service {
         guard !isStarted else { return }
         isStarted = true
         let floor = configuration.fleetSize
-        limits.sidecars = { [fleet] in max(floor, fleet.members.count) }
+        calls.limits.sidecars = { [calls] in max(floor, calls.fleet.members.count) }
         runtime.pipeline.onUp = { [unowned self] in redisIsUp() }
         runtime.pipeline.onDown = { [unowned self] in redisIsDown($0) }
         runtime.pipeline.onRoundTrip = { [runtime] in runtime.metrics.roundTripTime.recordNanoseconds($0.nanoseconds) }
@@ -95,9 +97,9 @@ public actor Coordinator: Service {
     /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
     public func stop() async {
         drain()
-        breakers.flushOutcomes(of: Array(services.values))
+        calls.breakers.flushOutcomes(of: Array(services.values))
         await withCheckedContinuation { continuation in
-            fleet.leave { continuation.resume() }
+            calls.fleet.leave { continuation.resume() }
         }
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
@@ -107,9 +109,10 @@ public actor Coordinator: Service {
 
     /// Nobody is left waiting: every wait is answered as unavailable, and new ones are.
     public func drain() {
-        isGoingDown = true
-        locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
-        for service in services.values { limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down")) }
+        calls.isGoingDown = true
+        readinessIsDecided()
+        calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+        for service in services.values { calls.limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down")) }
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
@@ -122,41 +125,45 @@ public actor Coordinator: Service {
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
-                breakers.synchronise(service)
+                calls.breakers.synchronise(service)
             }
         }
         for (name, service) in services where next[name] == nil {
-            limits.failWaiting(service, InterlockError(.unknownService, "the service \(name) is no longer configured"))
-            breakers.forget(service)
+            calls.limits.failWaiting(service, InterlockError(.unknownService, "the service \(name) is no longer configured"))
+            calls.breakers.forget(service)
         }
-        services = next
-        for service in services.values { limits.reconsider(service) }
+        calls.services = next
+        for service in services.values { calls.limits.reconsider(service) }
         runtime.logger.notice("The services were reloaded", metadata: ["services": "\(services.count)"])
     }
 
     /// Whether calls can be served: Redis is connected and the sidecar is not going down.
-    public var isReady: Bool { runtime.pipeline.isUp && !isGoingDown }
+    public var isReady: Bool { runtime.pipeline.isUp && !calls.isGoingDown }
+
+    /// Waits until Redis is connected; returns as well when the coordinator is stopped first.
+    public func untilReady() async {
+        guard !runtime.pipeline.isUp, !calls.isGoingDown else { return }
+        await withCheckedContinuation { awaitingReadiness.append($0) }
+    }
+
+    private func readinessIsDecided() {
+        let waiting = awaitingReadiness
+        awaitingReadiness = []
+        for continuation in waiting { continuation.resume() }
+    }
 
     /// Everything at a glance.
-    public var status: CoordinatorStatus {
-        CoordinatorStatus(
-            id: id, host: configuration.host, version: configuration.version, redis: configuration.redis.displayName,
-            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
-            redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
-            fleet: fleet.members.isEmpty ? [id] : fleet.members, locksHeld: locks.held(now: runtime.time.now()),
-            locksWaiting: locks.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
-            redisCommands: runtime.pipeline.commandsSent)
-    }
+    public var status: CoordinatorStatus { calls.status }
 
     /// Brings the gauges up to date; for whoever is about to read the metrics.
     public func refreshGauges() {
         let metrics = runtime.metrics
-        metrics.leases.record(locks.held(now: runtime.time.now()))
-        metrics.waiters.record(locks.waiting)
+        metrics.leases.record(calls.locks.held(now: runtime.time.now()))
+        metrics.waiters.record(calls.locks.waiting)
         metrics.commands.record(runtime.pipeline.commandsSent)
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
-        metrics.fleet.record(max(1, fleet.members.count))
-        metrics.permitsUnderWay.record(breakers.permitsUnderWay)
+        metrics.fleet.record(max(1, calls.fleet.members.count))
+        metrics.permitsUnderWay.record(calls.breakers.permitsUnderWay)
         for service in services.values {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))
@@ -170,11 +177,12 @@ public actor Coordinator: Service {
         runtime.metrics.reconnects.increment()
         outage?.cancel()
         outage = nil
-        fleet.redisIsBack()
-        locks.redisIsBack()
+        calls.fleet.redisIsBack()
+        calls.locks.redisIsBack()
         reread()
-        breakers.flushOutcomes(of: Array(services.values))
-        for service in services.values { limits.reconsider(service) }
+        calls.breakers.flushOutcomes(of: Array(services.values))
+        for service in services.values { calls.limits.reconsider(service) }
+        readinessIsDecided()
     }
 
     private func redisIsDown(_ error: RedisError) {
@@ -186,7 +194,7 @@ public actor Coordinator: Service {
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
             guard !runtime.pipeline.isUp else { return }
-            locks.failWaiters(runtime.pipeline.lastFailure ?? error)
+            calls.locks.failWaiters(runtime.pipeline.lastFailure ?? error)
         }
     }
 
@@ -196,7 +204,7 @@ public actor Coordinator: Service {
         // A little apart for each sidecar, so that a fleet does not ask in step.
         let pause = Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10))
         runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
-            fleet.beat()
+            calls.fleet.beat()
             reread()
             planReread()
         }
@@ -204,19 +212,19 @@ public actor Coordinator: Service {
 
     private func reread() {
         guard runtime.pipeline.isUp else { return }
-        for service in services.values { breakers.synchronise(service) }
-        locks.wakeAll()
+        for service in services.values { calls.breakers.synchronise(service) }
+        calls.locks.wakeAll()
     }
 
     private func receive(_ payload: [UInt8], on channel: String) {
         guard channel == keys.events else {
             guard let message = WakeMessage(payload), message.db == runtime.database else { return }
-            return locks.wake(message.lock)
+            return calls.locks.wake(message.lock)
         }
         guard let event = InterlockEvent(json: payload), event.database == runtime.database else { return }
         if case .breaker(let name, let snapshot) = event.payload, let service = services[name] {
-            breakers.heard(snapshot, redisTime: event.atMilliseconds, of: service)
+            calls.breakers.heard(snapshot, redisTime: event.atMilliseconds, of: service)
         }
-        feed.publish(String(decoding: payload, as: UTF8.self))
+        calls.feed.publish(String(decoding: payload, as: UTF8.self))
     }
 }

@@ -1,5 +1,5 @@
 /// `HSET key field value …`.
-public struct SetFields: RedisCommand {
+public struct SetFields: RedisCommand, Sendable {
     public var key: String
     public var fields: [(name: String, value: String)]
 
@@ -25,7 +25,7 @@ public struct SetFields: RedisCommand {
 }
 
 /// `PEXPIRE key milliseconds`.
-public struct ExpireKey: RedisCommand {
+public struct ExpireKey: RedisCommand, Sendable {
     public var key: String
     public var milliseconds: Int64
 
@@ -48,7 +48,7 @@ public struct ExpireKey: RedisCommand {
 }
 
 /// `DEL key`.
-public struct DeleteKey: RedisCommand {
+public struct DeleteKey: RedisCommand, Sendable {
     public var key: String
 
     public init(key: String) {

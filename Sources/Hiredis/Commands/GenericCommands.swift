@@ -1,5 +1,5 @@
 /// `PING`: is anybody there?
-public struct Ping: RedisCommand {
+public struct Ping: RedisCommand, Sendable {
     public init() {}
 
     public func encode(into encoder: inout CommandEncoder) {
@@ -12,7 +12,7 @@ public struct Ping: RedisCommand {
 }
 
 /// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.
-public struct AnyCommand: RedisCommand {
+public struct AnyCommand: RedisCommand, Sendable {
     public var arguments: [String]
 
     public init(_ arguments: [String]) {
@@ -28,7 +28,7 @@ public struct AnyCommand: RedisCommand {
 }
 
 /// `INFO section`: the server's own report, `key:value` lines as a dictionary.
-public struct Info: RedisCommand {
+public struct Info: RedisCommand, Sendable {
     public var section: String
 
     public init(section: String) {
@@ -52,7 +52,7 @@ public struct Info: RedisCommand {
 }
 
 /// `SCAN cursor MATCH pattern COUNT n TYPE type`: one step through the keyspace.
-public struct Scan: RedisCommand {
+public struct Scan: RedisCommand, Sendable {
     public var cursor: String
     public var pattern: String
     public var count: Int

@@ -9,7 +9,7 @@ final class FleetCoordinator {
     static let lifetimeMilliseconds: Int64 = 15000
 
     private let runtime: CoordinatorRuntime
-    private let version: String
+    let version: String
     private let startedAt: Int64
     /// The live sidecars' IDs when Redis was last heard of, this one's among them.
     private(set) var members: [String] = []

@@ -12,6 +12,8 @@ final class CoordinatorRuntime {
     let keys: KeySpace
     let database: Int
     let host: String
+    /// Which Redis, without credentials.
+    let redisName: String
     let time: TimeSource
     let deadlines: Deadlines
     let logger: Logger
@@ -30,6 +32,7 @@ final class CoordinatorRuntime {
         keys = KeySpace(prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix)
         database = configuration.redis.database
         host = configuration.host
+        redisName = configuration.redis.displayName
         pipeline = RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()

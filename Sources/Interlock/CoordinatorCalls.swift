@@ -1,3 +1,4 @@
+internal import Hiredis
 public import InterlockCore
 
 /// A call whose answer is still to come, so that it can be given up.
@@ -7,8 +8,42 @@ public enum PendingCall: Sendable {
 }
 
 /// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
-/// up with `cancel`, on the event loop, possibly before the method returns.
-extension Coordinator {
+/// up with `cancel`, on the event loop, possibly before the method returns. No thread changes, no task per call.
+///
+/// Confined to the coordinator's event loop: `Coordinator.callsOnEventLoop` hands it out there and nowhere else.
+public final class CoordinatorCalls {
+    let runtime: CoordinatorRuntime
+    let locks: LockCoordinator
+    let limits: RateLimitCoordinator
+    let breakers: BreakerCoordinator
+    let fleet: FleetCoordinator
+    let feed = EventFeed()
+    var services: [String: GuardedService] = [:]
+    /// Nobody is let to wait any more.
+    var isGoingDown = false
+
+    init(runtime: CoordinatorRuntime, configuration: InterlockConfiguration) {
+        self.runtime = runtime
+        locks = LockCoordinator(runtime: runtime, settings: configuration.locks)
+        limits = RateLimitCoordinator(runtime: runtime)
+        breakers = BreakerCoordinator(runtime: runtime, limits: limits)
+        fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
+        for definition in configuration.services {
+            services[definition.name] = GuardedService(definition: definition)
+        }
+    }
+
+    /// Everything at a glance.
+    public var status: CoordinatorStatus {
+        CoordinatorStatus(
+            id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
+            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
+            redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
+            fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locks.held(now: runtime.time.now()),
+            locksWaiting: locks.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
+            redisCommands: runtime.pipeline.commandsSent)
+    }
+
     // MARK: Locks
 
     /// Takes a lock, or waits for it. At most one round trip to Redis when it is free.
@@ -154,6 +189,6 @@ extension Coordinator {
     }
 
     private func unknownService(_ name: String) -> InterlockError {
-        InterlockError(.unknownService, "no service \"\(name)\" is configured; see BREAKER.LIST for those that are")
+        InterlockError(.unknownService, "no service \"\(name.prefix(64))\" is configured; see BREAKER.LIST for those that are")
     }
 }

@@ -1,0 +1,61 @@
+public import Logging
+public import ServiceLifecycle
+internal import Subprocess
+internal import Synchronization
+
+/// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.
+///
+/// The kernel kills it when the sidecar dies, however that happens: it is started through `setpriv --pdeathsig`.
+public struct PrivateRedis: Service {
+    private let folder: DataFolder
+    private let logger: Logger
+
+    /// Prepares the data folder.
+    /// - Throws: `SidecarError` when the folder cannot be used.
+    public init(dataDirectory: String, logger: Logger) throws(SidecarError) {
+        folder = try DataFolder(path: dataDirectory)
+        self.logger = logger
+    }
+
+    /// Where people find it: `redis-cli -s PATH`.
+    public var socketPath: String { folder.socketPath }
+
+    /// Runs the server until graceful shutdown, then stops it and waits for its end.
+    /// - Throws: `SidecarError` when it cannot be started, or ends by itself.
+    public func run() async throws {
+        var options = PlatformOptions()
+        // A group of its own: Ctrl-C in a terminal reaches the sidecar, which still needs its Redis to say good-bye.
+        options.processGroupID = 0
+        options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(5))]
+        let arguments = Arguments(arguments)
+        let isToldToEnd = Mutex(false)
+        try await withGracefulShutdownHandler {
+            let status: TerminationStatus?
+            do {
+                status = try await cancelWhenGracefulShutdown { [options] in
+                    try await Subprocess.run(
+                        .name("setpriv"), arguments: arguments, platformOptions: options, output: .discarded, error: .discarded
+                    ).terminationStatus
+                }
+            } catch is CancellationError {
+                status = nil
+            } catch {
+                throw SidecarError("the private redis-server cannot be started: \(error); name a Redis with --redis")
+            }
+            guard !isToldToEnd.withLock({ $0 }), let status else { return }
+            throw SidecarError(
+                "the private redis-server ended by itself (\(status)); is redis-server installed? See \(folder.logPath), "
+                    + "or name a Redis with --redis")
+        } onGracefulShutdown: {
+            isToldToEnd.withLock { $0 = true }
+        }
+    }
+
+    private var arguments: [String] {
+        [
+            "--pdeathsig", "KILL", "--", "redis-server", "--port", "0", "--unixsocket", folder.socketPath,
+            "--unixsocketperm", "600", "--dir", folder.path, "--logfile", folder.logPath, "--appendonly", "yes",
+            "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+        ]
+    }
+}

@@ -1,0 +1,68 @@
+/// The commands of the RESP door: their names, how many arguments they take, and who may use them.
+struct RESPCommandTable {
+    enum Command: CaseIterable {
+        case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
+        case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak
+        case limitTake, limitPeek
+        case permitAcquire, permitReport
+        case breakerState, breakerList, breakerForce
+    }
+
+    struct Entry {
+        var command: Command
+        var name: String
+        /// How many arguments, the name included.
+        var arity: ClosedRange<Int>
+        /// `nil`: before anybody has shown a key.
+        var role: APIKey.Role?
+        /// How it is called, for the error of whoever calls it differently.
+        var usage: String
+    }
+
+    private let entries: [CommandKey: Entry]
+    let all: [Entry]
+
+    init() {
+        all = Command.allCases.map(Self.entry)
+        entries = Dictionary(uniqueKeysWithValues: all.map { (CommandKey($0.name), $0) })
+    }
+
+    subscript(key: CommandKey) -> Entry? { entries[key] }
+
+    private static let many = 64
+
+    private static func entry(_ command: Command) -> Entry {
+        func entry(_ usage: String, _ arity: ClosedRange<Int>, _ role: APIKey.Role? = .use) -> Entry {
+            let name = String(usage.prefix { $0 != " " })
+            return Entry(command: command, name: name, arity: arity, role: role, usage: usage)
+        }
+        return switch command {
+        case .ping: entry("PING [message]", 1...2)
+        case .echo: entry("ECHO message", 2...2)
+        case .auth: entry("AUTH [name] key", 2...3, nil)
+        case .hello: entry("HELLO [2|3 [AUTH name key] [SETNAME name]]", 1...many, nil)
+        case .client: entry("CLIENT ID|GETNAME|SETNAME name|SETINFO attribute value", 2...many)
+        case .command: entry("COMMAND [COUNT|DOCS|INFO …]", 1...many)
+        case .info: entry("INFO [section …]", 1...many)
+        case .select: entry("SELECT 0", 2...2)
+        case .quit: entry("QUIT", 1...1, nil)
+        case .reset: entry("RESET", 1...1, nil)
+        case .subscribe: entry("SUBSCRIBE channel", 2...many)
+        case .unsubscribe: entry("UNSUBSCRIBE [channel]", 1...many)
+        case .lockAcquire: entry("LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text]", 3...many)
+        case .lockRenew: entry("LOCK.RENEW name token ttl-ms", 4...4)
+        case .lockRelease: entry("LOCK.RELEASE name token", 3...3)
+        case .lockInfo: entry("LOCK.INFO name", 2...2)
+        case .lockList: entry("LOCK.LIST [cursor] [MATCH glob] [COUNT n]", 1...6)
+        case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
+        case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms]", 2...many)
+        case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s]", 2...many)
+        case .permitAcquire: entry("PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms]", 2...many)
+        case .permitReport:
+            entry("PERMIT.REPORT service permit OK|ERROR|IGNORE [LATENCY ms] [STATUS code] [RETRYAFTER ms]", 4...many)
+        case .breakerState: entry("BREAKER.STATE service", 2...2)
+        case .breakerList: entry("BREAKER.LIST", 1...1)
+        case .breakerForce: entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO", 3...3, .admin)
+        }
+    }
+}

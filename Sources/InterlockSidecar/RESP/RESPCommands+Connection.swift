@@ -1,0 +1,216 @@
+internal import Interlock
+internal import NIOCore
+
+/// The commands that concern the connection itself: as much of Redis' as common clients need to connect.
+extension RESPCommands {
+    func runConnectionCommand(
+        _ command: RESPCommandTable.Command, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
+    ) throws(InterlockError) {
+        switch command {
+        case .ping:
+            connection.reply(tag) { writer in
+                if connection.session.follower != nil, !writer.speaksRESP3 {
+                    writer.array(2)
+                    writer.bulk("pong")
+                    writer.bulk(request.count > 1 ? request.text(1) : "")
+                } else if request.count > 1 {
+                    writer.bulk(request.text(1))
+                } else {
+                    writer.simple("PONG")
+                }
+            }
+        case .echo:
+            connection.reply(tag) { $0.bulk(request.text(1)) }
+        case .auth:
+            authenticate(request, tag, connection)
+        case .hello:
+            hello(request, tag, connection)
+        case .client:
+            client(request, tag, connection)
+        case .command:
+            describeCommands(request, tag, connection)
+        case .info:
+            let report = SidecarReport(status: calls.status, connections: connection.door.connectionCount).text
+            connection.reply(tag) { $0.bulk(report) }
+        case .select:
+            guard request.integer(1) == 0 else {
+                throw InterlockError(.invalid, "a sidecar has one database, 0; which of Redis' it uses is its own configuration")
+            }
+            connection.reply(tag) { $0.simple("OK") }
+        case .quit:
+            connection.reply(tag) { $0.simple("OK") }
+            connection.closeAfterReplies()
+        case .reset:
+            connection.speaksRESP3 = false
+            connection.session.caller = connection.door.access.anonymous
+            connection.session.name = ""
+            unfollow(connection)
+            connection.reply(tag) { $0.simple("RESET") }
+        case .subscribe:
+            try subscribe(request, tag, connection)
+        case .unsubscribe:
+            unfollow(connection)
+            let channel = eventChannel
+            connection.reply(tag) { writer in
+                writer.push(3)
+                writer.bulk("unsubscribe")
+                writer.bulk(channel)
+                writer.integer(0)
+            }
+        default:
+            preconditionFailure("RESPCommands runs \(command) itself")
+        }
+    }
+
+    private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
+        let access = connection.door.access
+        guard access.requiresKey else {
+            connection.reply(tag) { $0.error("ERR", "AUTH was called, but this sidecar has no API keys configured") }
+            return
+        }
+        let hasName = request.count == 3
+        let key = request.text(hasName ? 2 : 1)
+        guard let caller = access.caller(key: key, name: hasName ? request.text(1) : nil) else {
+            connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
+            return
+        }
+        connection.session.caller = caller
+        connection.reply(tag) { $0.simple("OK") }
+    }
+
+    private func hello(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
+        var version: Int64?
+        if request.count > 1 {
+            version = request.integer(1)
+            guard version == 2 || version == 3 else {
+                connection.reply(tag) { $0.error("NOPROTO", "unsupported protocol version; 2 and 3 are there") }
+                return
+            }
+        }
+        var index = 2
+        var caller = connection.session.caller
+        var name: String?
+        while index < request.count {
+            if request.isWord(index, "AUTH"), index + 2 < request.count {
+                let access = connection.door.access
+                // Clients that know only a password send the user name "default".
+                let user = request.text(index + 1)
+                caller = access.caller(key: request.text(index + 2), name: user == "default" ? nil : user) ?? access.anonymous
+                guard caller != nil else {
+                    connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
+                    return
+                }
+                index += 3
+            } else if request.isWord(index, "SETNAME"), index + 1 < request.count {
+                name = request.text(index + 1)
+                index += 2
+            } else {
+                connection.reply(tag) { $0.error("ERR", "syntax error in HELLO near '\(request.text(index).prefix(64))'") }
+                return
+            }
+        }
+        guard caller != nil else {
+            connection.reply(tag) { $0.error("NOAUTH", "HELLO must show an API key: HELLO 3 AUTH name key") }
+            return
+        }
+        connection.session.caller = caller
+        if let name { connection.session.name = name }
+        if let version { connection.speaksRESP3 = version == 3 }
+        let id = connection.session.id
+        connection.reply(tag) { writer in
+            writer.map(7)
+            writer.bulk("server")
+            writer.bulk("interlock")
+            writer.bulk("version")
+            writer.bulk(SidecarVersion.current)
+            writer.bulk("proto")
+            writer.integer(writer.speaksRESP3 ? 3 : 2)
+            writer.bulk("id")
+            writer.integer(id)
+            writer.bulk("mode")
+            writer.bulk("standalone")
+            writer.bulk("role")
+            writer.bulk("master")
+            writer.bulk("modules")
+            writer.array(0)
+        }
+    }
+
+    private func client(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
+        if request.isWord(1, "ID") {
+            let id = connection.session.id
+            connection.reply(tag) { $0.integer(id) }
+        } else if request.isWord(1, "GETNAME") {
+            let name = connection.session.name
+            connection.reply(tag) { $0.bulk(name) }
+        } else if request.isWord(1, "SETNAME"), request.count == 3 {
+            connection.session.name = request.text(2)
+            connection.reply(tag) { $0.simple("OK") }
+        } else if request.isWord(1, "SETINFO"), request.count == 4 {
+            connection.reply(tag) { $0.simple("OK") }
+        } else {
+            connection.reply(tag) { $0.error("ERR", "unknown CLIENT subcommand; ID, GETNAME, SETNAME and SETINFO are there") }
+        }
+    }
+
+    private func describeCommands(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
+        if request.count > 1, request.isWord(1, "COUNT") {
+            connection.reply(tag) { $0.integer(Int64(table.all.count)) }
+        } else if request.count > 1, request.isWord(1, "DOCS") {
+            connection.reply(tag) { writer in
+                writer.map(table.all.count)
+                for entry in table.all {
+                    writer.bulk(entry.name.lowercased())
+                    writer.map(1)
+                    writer.bulk("summary")
+                    writer.bulk(entry.usage)
+                }
+            }
+        } else {
+            connection.reply(tag) { writer in
+                writer.array(table.all.count)
+                for entry in table.all {
+                    writer.array(6)
+                    writer.bulk(entry.name.lowercased())
+                    let isFixed = entry.arity.lowerBound == entry.arity.upperBound
+                    writer.integer(Int64(isFixed ? entry.arity.lowerBound : -entry.arity.lowerBound))
+                    writer.array(0)
+                    writer.integer(0)
+                    writer.integer(0)
+                    writer.integer(0)
+                }
+            }
+        }
+    }
+
+    // MARK: Events
+
+    private func subscribe(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let channel = eventChannel
+        guard request.count == 2, request.text(1) == channel else {
+            throw InterlockError(.invalid, "the one channel of a sidecar is \(channel)")
+        }
+        if connection.session.follower == nil {
+            connection.session.follower = calls.follow { [weak connection] json in
+                connection?.push { writer in
+                    writer.push(3)
+                    writer.bulk("message")
+                    writer.bulk(channel)
+                    writer.bulk(json)
+                }
+            }
+        }
+        connection.reply(tag) { writer in
+            writer.push(3)
+            writer.bulk("subscribe")
+            writer.bulk(channel)
+            writer.integer(1)
+        }
+    }
+
+    private func unfollow(_ connection: RESPConnection) {
+        guard let follower = connection.session.follower else { return }
+        connection.session.follower = nil
+        connection.door.unfollow(follower)
+    }
+}

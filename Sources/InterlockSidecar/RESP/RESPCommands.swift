@@ -1,0 +1,265 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOCore
+
+/// Carries out the commands of the RESP door: checks role and arity, reads the arguments, and makes the one typed call.
+final class RESPCommands {
+    let calls: CoordinatorCalls
+    /// The channel that `SUBSCRIBE` knows.
+    let eventChannel: String
+    let table = RESPCommandTable()
+
+    init(coordinator: Coordinator) {
+        calls = coordinator.callsOnEventLoop()
+        eventChannel = coordinator.keys.events
+    }
+
+    /// Starts one command; its reply goes to `connection` under `tag`.
+    func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
+        guard let entry = table[request.nameKey] else {
+            connection.reply(tag) {
+                $0.error("ERR", "unknown command '\(request.text(0).prefix(64))'; COMMAND lists those there are")
+            }
+            return
+        }
+        if let role = entry.role {
+            guard let caller = connection.session.caller else {
+                connection.reply(tag) { $0.error("NOAUTH", "show an API key first: AUTH key, or AUTH name key") }
+                return
+            }
+            guard role == .use || caller.role == .admin else {
+                connection.reply(tag) { $0.error("NOPERM", "\(entry.name) needs a key with the role admin") }
+                return
+            }
+        }
+        guard entry.arity.contains(request.count) else {
+            connection.reply(tag) {
+                $0.error("ERR", "wrong number of arguments for '\(entry.name.lowercased())'; it is \(entry.usage)")
+            }
+            return
+        }
+        do throws(InterlockError) {
+            try run(entry.command, request, tag: tag, on: connection)
+        } catch {
+            connection.reply(tag) { $0.error(error) }
+        }
+    }
+
+    private func run(
+        _ command: RESPCommandTable.Command, _ request: RESPRequest, tag: UInt64, on connection: RESPConnection
+    ) throws(InterlockError) {
+        switch command {
+        case .limitTake: try take(request, tag, connection)
+        case .permitAcquire: try acquirePermit(request, tag, connection)
+        case .lockAcquire: try acquireLock(request, tag, connection)
+        case .lockRelease: try releaseLock(request, tag, connection)
+        case .lockRenew: try renewLock(request, tag, connection)
+        case .lockInfo: try inspectLock(request, tag, connection)
+        case .lockList: try listLocks(request, tag, connection)
+        case .lockBreak: try breakLock(request, tag, connection)
+        case .limitPeek: try peek(request, tag, connection)
+        case .permitReport: try reportPermit(request, tag, connection)
+        case .breakerState: try breakerState(request, tag, connection)
+        case .breakerList: breakerList(tag, connection)
+        case .breakerForce: try forceBreaker(request, tag, connection)
+        case .ping, .echo, .auth, .hello, .client, .command, .info, .select, .quit, .reset, .subscribe, .unsubscribe:
+            try runConnectionCommand(command, request, tag, connection)
+        }
+    }
+
+    // MARK: Locks
+
+    private func acquireLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = try RESPOptions.name(request.text(1), what: "name")
+        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
+        var lock = LockRequest(name: name, ttl: ttl)
+        if request.count > 3 {
+            let options = try RESPOptions(request, from: 3, allowed: [.wait, .owner, .label])
+            lock.wait = try options.milliseconds(.wait) ?? 0
+            lock.owner = try options.name(.owner)
+            lock.label = try options.name(.label)
+        }
+        connection.note(calls.acquireLock(lock, completion: connection.completions.lock(tag)), for: tag)
+    }
+
+    private func renewLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = try RESPOptions.name(request.text(1), what: "name")
+        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
+        calls.renewLock(name, token: request.text(2), ttl: ttl, completion: connection.completions.renew(tag))
+    }
+
+    private func releaseLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = try RESPOptions.name(request.text(1), what: "name")
+        calls.releaseLock(name, token: request.text(2), completion: connection.completions.release(tag))
+    }
+
+    private func breakLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = try RESPOptions.name(request.text(1), what: "name")
+        let by = connection.session.caller?.name ?? ""
+        calls.breakLock(name, by: by, completion: connection.completions.release(tag))
+    }
+
+    private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = try RESPOptions.name(request.text(1), what: "name")
+        let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success(nil): writer.null()
+                case .success(let information?):
+                    writer.map(4)
+                    writer.bulk("label")
+                    writer.bulkOrNull(information.label)
+                    writer.bulk("fence")
+                    writer.integerOrNull(information.fence)
+                    writer.bulk("ttl_ms")
+                    writer.integer(information.ttlMilliseconds)
+                    writer.bulk("waiters")
+                    writer.integer(Int64(information.waiters))
+                }
+            } ?? false
+        }
+        calls.inspectLock(name, completion: completion)
+    }
+
+    private func listLocks(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let hasCursor = request.count > 1 && request.integer(1) != nil
+        let options = try RESPOptions(request, from: hasCursor ? 2 : 1, allowed: [.match, .count])
+        let count = try options.integer(.count, in: 1...1000) ?? 100
+        let completion = Completion<Result<LockPage, InterlockError>>(tag: tag) { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success(let page):
+                    writer.array(2)
+                    writer.bulk(page.cursor)
+                    writer.array(page.names.count)
+                    for name in page.names { writer.bulk(name) }
+                }
+            } ?? false
+        }
+        calls.listLocks(
+                cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
+                completion: completion)
+    }
+
+    // MARK: Limits and permits
+
+    private static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
+
+    private func take(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let completion = connection.completions.take(tag)
+        guard request.count > 2 else {
+            _ = calls.take(service: request.text(1), cost: 1, subject: nil, waitMilliseconds: 0, completion: completion)
+            return
+        }
+        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
+        let cost = try options.integer(.cost, in: Self.costs) ?? 1
+        let subject = try options.name(.subject)
+        let wait = try options.milliseconds(.wait) ?? 0
+        let call = calls.take(
+                service: request.text(1), cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
+        connection.note(call, for: tag)
+    }
+
+    private func peek(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let subject = try RESPOptions(request, from: 2, allowed: [.subject]).name(.subject)
+        calls.peek(service: request.text(1), subject: subject, completion: connection.completions.take(tag))
+    }
+
+    private func acquirePermit(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let completion = connection.completions.permit(tag)
+        guard request.count > 2 else {
+            _ = calls.acquirePermit(
+                    service: request.text(1), cost: 1, subject: nil, waitMilliseconds: 0, completion: completion)
+            return
+        }
+        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
+        let cost = try options.integer(.cost, in: Self.costs) ?? 1
+        let subject = try options.name(.subject)
+        let wait = try options.milliseconds(.wait) ?? 0
+        let call = calls.acquirePermit(
+                service: request.text(1), cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
+        connection.note(call, for: tag)
+    }
+
+    private func reportPermit(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        guard let permit = PermitID(request.text(2)) else {
+            throw InterlockError(.invalid, "permit: expected the 32 hexadecimal digits that PERMIT.ACQUIRE gave")
+        }
+        guard let outcome = Outcome(rawValue: request.text(3).lowercased()) else {
+            throw InterlockError(.invalid, "outcome: expected OK, ERROR or IGNORE, got \"\(request.text(3).prefix(64))\"")
+        }
+        let options = try RESPOptions(request, from: 4, allowed: [.latency, .status, .retryAfter])
+        let report = OutcomeReport(
+            outcome: outcome, latencyMilliseconds: try options.milliseconds(.latency),
+            status: try options.integer(.status, in: 100...599).map(Int.init),
+            retryAfterMilliseconds: try options.milliseconds(.retryAfter))
+        calls.reportPermit(
+                service: request.text(1), permit: permit, report, completion: connection.completions.outcome(tag))
+    }
+
+    // MARK: Breakers
+
+    private func breakerState(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let status = try calls.breaker(service: request.text(1)).get()
+        connection.reply(tag) { $0.breaker(status) }
+    }
+
+    private func breakerList(_ tag: UInt64, _ connection: RESPConnection) {
+        let all = calls.allBreakers()
+        connection.reply(tag) { writer in
+            writer.array(all.count)
+            for status in all { writer.breaker(status) }
+        }
+    }
+
+    private func forceBreaker(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let word = request.text(2).lowercased()
+        let state = BreakerSnapshot.Forced(rawValue: word)
+        guard state != nil || word == "auto" else {
+            throw InterlockError(.invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(request.text(2).prefix(64))\"")
+        }
+        let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success: writer.simple("OK")
+                }
+            } ?? false
+        }
+        let by = connection.session.caller?.name ?? ""
+        calls.forceBreaker(service: request.text(1), to: state, by: by, completion: completion)
+    }
+}
+
+extension RESPWriter {
+    /// A breaker's status as a map.
+    fileprivate mutating func breaker(_ status: BreakerStatus) {
+        map(12)
+        bulk("service")
+        bulk(status.service)
+        bulk("state")
+        bulk(status.state.rawValue)
+        bulk("fleet_state")
+        bulk(status.fleet.state.rawValue)
+        bulk("cause")
+        bulk(status.fleet.cause)
+        bulk("since_ms")
+        integer(status.fleet.sinceMilliseconds)
+        bulk("until_ms")
+        integer(status.fleet.untilMilliseconds)
+        bulk("generation")
+        integer(status.fleet.generation)
+        bulk("failure_rate")
+        double(status.fleet.failureRate)
+        bulk("slow_rate")
+        double(status.fleet.slowRate)
+        bulk("calls")
+        integer(status.fleet.calls)
+        bulk("trips")
+        integer(status.fleet.trips)
+        bulk("forced")
+        bulkOrNull(status.fleet.forced?.rawValue)
+    }
+}

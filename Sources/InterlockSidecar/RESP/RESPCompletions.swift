@@ -1,0 +1,110 @@
+internal import Interlock
+internal import InterlockCore
+
+/// How each kind of answer is written. Made once per connection, so that a command costs no closure.
+struct RESPCompletions {
+    private let lock: (UInt64, LockAnswer) -> Bool
+    private let renew: (UInt64, RenewAnswer) -> Bool
+    private let release: (UInt64, ReleaseAnswer) -> Bool
+    private let take: (UInt64, TakeAnswer) -> Bool
+    private let permit: (UInt64, PermitAnswer) -> Bool
+    private let outcome: (UInt64, Result<BreakerSnapshot.State, InterlockError>) -> Bool
+
+    init(connection: RESPConnection) {
+        lock = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .granted(let lease):
+                    writer.array(3)
+                    writer.bulk(lease.token)
+                    writer.integer(lease.fence)
+                    writer.integer(lease.validMilliseconds)
+                case .held: writer.null()
+                case .failed(let error): writer.error(error)
+                }
+            } ?? false
+        }
+        renew = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .renewed(let valid): writer.integer(valid)
+                case .lost: writer.null()
+                case .failed(let error): writer.error(error)
+                }
+            } ?? false
+        }
+        release = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .released: writer.integer(1)
+                case .lost: writer.integer(0)
+                case .failed(let error): writer.error(error)
+                }
+            } ?? false
+        }
+        take = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .decided(let answer):
+                    writer.array(5)
+                    writer.integer(answer.isTaken ? 0 : 1)
+                    writer.integer(answer.limit)
+                    writer.integer(answer.remaining)
+                    writer.integer(answer.retryAfter ?? -1)
+                    writer.integer(answer.resetAfter)
+                case .failed(let error): writer.error(error)
+                }
+            } ?? false
+        }
+        permit = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .granted(let id, let state):
+                    writer.array(4)
+                    writer.integer(1)
+                    writer.bulk(id.description)
+                    writer.bulk(state.rawValue)
+                    writer.integer(-1)
+                case .refused(let reason, let state, let retryAfter):
+                    writer.array(4)
+                    writer.integer(0)
+                    writer.bulk(reason.rawValue)
+                    writer.bulk(state.rawValue)
+                    writer.integer(retryAfter)
+                case .failed(let error): writer.error(error)
+                }
+            } ?? false
+        }
+        outcome = { [weak connection] tag, answer in
+            connection?.reply(tag) { writer in
+                switch answer {
+                case .success(let state): writer.bulk(state.rawValue)
+                case .failure(let error): writer.error(error)
+                }
+            } ?? false
+        }
+    }
+
+    func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
+    func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
+    func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
+    func take(_ tag: UInt64) -> Completion<TakeAnswer> { Completion(tag: tag, deliver: take) }
+    func permit(_ tag: UInt64) -> Completion<PermitAnswer> { Completion(tag: tag, deliver: permit) }
+    func outcome(_ tag: UInt64) -> Completion<Result<BreakerSnapshot.State, InterlockError>> {
+        Completion(tag: tag, deliver: outcome)
+    }
+}
+
+extension RESPWriter {
+    /// The coordinator's errors, by the words that programs switch on.
+    mutating func error(_ error: InterlockError) {
+        let word =
+            switch error.code {
+            case .invalid: "INVALID"
+            case .unavailable: "UNAVAILABLE"
+            case .unknownService: "UNKNOWN"
+            case .cancelled, .other: "ERR"
+            }
+        self.error(word, error.message)
+    }
+}

@@ -1,0 +1,271 @@
+internal import DequeModule
+internal import Interlock
+internal import Logging
+internal import NIOCore
+
+/// One client of the RESP door: parses its commands, has them carried out, and answers in their order.
+///
+/// Lives on the coordinator's event loop and enters it without a hop. Commands start without waiting for earlier answers;
+/// at most `longestPipeline` are pending, then reading pauses.
+final class RESPConnection: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// A command whose answer is still to come, or waits for earlier ones.
+    private enum Slot {
+        case pending(PendingCall?)
+        case ready(ByteBuffer)
+    }
+
+    /// The most commands of one connection that are pending.
+    static let longestPipeline = 1024
+    /// The most that is kept for a client that does not read; then it is dropped.
+    static let longestOutput = 4 << 20
+    /// Replies are handed to the socket when they reach this size, and at the end of each tick.
+    private static let flushThreshold = 64 << 10
+
+    let door: RESPDoorContext
+    /// Answers to commands under way find their way back here by tag; one closure each for the whole connection.
+    private(set) lazy var completions = RESPCompletions(connection: self)
+    private var context: ChannelHandlerContext?
+    private var parser = RESPRequestParser()
+    private var input = ByteBuffer()
+    private var writer = RESPWriter()
+    private var slots = Deque<Slot>()
+    /// The tag of the first slot.
+    private var firstTag: UInt64 = 0
+    private var isReading = false
+    private var isFlushPlanned = false
+    private var isReadHeldBack = false
+    private var isWritable = true
+    /// No further command is taken; closes when all replies are written.
+    private var isClosing = false
+    private var stall: Scheduled<Void>?
+
+    /// What the client has told of itself, and may do.
+    var session: RESPSession
+
+    init(door: RESPDoorContext) {
+        self.door = door
+        session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous)
+    }
+
+    var speaksRESP3: Bool {
+        get { writer.speaksRESP3 }
+        set { writer.speaksRESP3 = newValue }
+    }
+
+    // MARK: Replies
+
+    /// Writes the reply to the command with this tag, or keeps it until those before it are written. `false`: the client
+    /// has left.
+    @discardableResult
+    func reply(_ tag: UInt64, _ write: (inout RESPWriter) -> Void) -> Bool {
+        guard context != nil, tag >= firstTag else { return false }
+        guard tag == firstTag else {
+            var apart = RESPWriter(speaksRESP3: writer.speaksRESP3)
+            write(&apart)
+            slots[Int(tag - firstTag)] = .ready(apart.buffer)
+            return true
+        }
+        write(&writer)
+        slots.removeFirst()
+        firstTag += 1
+        while case .ready(var buffer) = slots.first {
+            writer.buffer.writeBuffer(&buffer)
+            slots.removeFirst()
+            firstTag += 1
+        }
+        afterWriting()
+        return true
+    }
+
+    /// Writes something that answers no command: what a subscription brings.
+    func push(_ write: (inout RESPWriter) -> Void) {
+        guard context != nil else { return }
+        write(&writer)
+        afterWriting()
+    }
+
+    /// Remembers how to give up the command with this tag, if its client leaves first.
+    func note(_ call: PendingCall?, for tag: UInt64) {
+        guard let call, context != nil, tag >= firstTag, case .pending = slots[Int(tag - firstTag)] else { return }
+        slots[Int(tag - firstTag)] = .pending(call)
+    }
+
+    /// Takes no further command, and closes when everything is answered.
+    func closeAfterReplies() {
+        isClosing = true
+        planFlush()
+    }
+
+    private func afterWriting() {
+        guard let context else { return }
+        if writer.buffer.readableBytes > Self.longestOutput {
+            return drop(context)
+        }
+        if isReading {
+            if writer.buffer.readableBytes >= Self.flushThreshold { flushNow() }
+        } else {
+            planFlush()
+        }
+    }
+
+    private func planFlush() {
+        guard !isFlushPlanned, context != nil else { return }
+        isFlushPlanned = true
+        door.flushes.plan(self)
+    }
+
+    /// Hands what is written to the socket. Called once per tick and connection.
+    func flushNow() {
+        isFlushPlanned = false
+        guard let context else { return }
+        if isClosing, slots.isEmpty {
+            // Closing drops what the socket has not taken yet: it waits for the last byte.
+            context.writeAndFlush(wrapOutboundOut(writer.buffer)).assumeIsolated().whenComplete { _ in
+                context.close(promise: nil)
+            }
+            writer.buffer.clear()
+            return
+        }
+        if writer.buffer.readableBytes > 0 {
+            context.writeAndFlush(wrapOutboundOut(writer.buffer), promise: nil)
+            writer.buffer.clear()
+        }
+        if isReadHeldBack || input.readableBytes > 0 { resume(context) }
+    }
+
+    // MARK: Commands
+
+    private func process(_ context: ChannelHandlerContext) {
+        isReading = true
+        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
+        isReading = false
+    }
+
+    private var mayTakeMore: Bool { slots.count < Self.longestPipeline && isWritable }
+
+    /// `false`: more bytes are needed.
+    private func takeOne(_ context: ChannelHandlerContext) -> Bool {
+        let outcome = input.withUnsafeReadableBytes { bytes -> RESPRequestParser.Outcome in
+            let outcome = parser.next(bytes)
+            if case .command = outcome {
+                let tag = firstTag + UInt64(slots.count)
+                slots.append(.pending(nil))
+                door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
+            }
+            return outcome
+        }
+        switch outcome {
+        case .command(let consumed), .nothing(let consumed):
+            input.moveReaderIndex(forwardBy: consumed)
+            return true
+        case .incomplete:
+            return false
+        case .malformed(let reason):
+            refuse("ERR", "Protocol error: \(reason)")
+            return false
+        case .http:
+            door.logger.warning("An HTTP request came to the RESP door; the connection was closed")
+            drop(context)
+            return false
+        }
+    }
+
+    /// Answers in its turn with an error, and closes.
+    private func refuse(_ word: String, _ message: String) {
+        let tag = firstTag + UInt64(slots.count)
+        slots.append(.pending(nil))
+        input.clear()
+        isClosing = true
+        reply(tag) { $0.error(word, message) }
+    }
+
+    private func resume(_ context: ChannelHandlerContext) {
+        guard mayTakeMore, !isReading else { return }
+        if input.readableBytes > 0 {
+            process(context)
+            if writer.buffer.readableBytes > 0 { planFlush() }
+        }
+        if isReadHeldBack, mayTakeMore {
+            isReadHeldBack = false
+            context.read()
+        }
+    }
+
+    private func drop(_ context: ChannelHandlerContext) {
+        isClosing = true
+        writer.buffer.clear()
+        context.close(promise: nil)
+    }
+}
+
+// MARK: - Channel
+
+extension RESPConnection {
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        door.connected(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        ended()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var buffer = unwrapInboundIn(data)
+        guard !isClosing else { return }
+        if input.readableBytes == 0 { input = buffer } else { input.writeBuffer(&buffer) }
+        process(context)
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if writer.buffer.readableBytes > 0 || isClosing { flushNow() }
+        if input.readableBytes == 0, input.capacity > Self.flushThreshold { input = ByteBuffer() }
+    }
+
+    /// With automatic reading NIO asks for more after each read: not while this client has too much under way.
+    func read(context: ChannelHandlerContext) {
+        guard mayTakeMore || isClosing else { return isReadHeldBack = true }
+        context.read()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        isWritable = context.channel.isWritable
+        stall?.cancel()
+        stall = nil
+        if isWritable {
+            resume(context)
+        } else {
+            stall = context.eventLoop.assumeIsolated().scheduleTask(in: door.stallTimeout) { [weak self] in
+                guard let self, let context = self.context else { return }
+                self.door.logger.info("A client does not read its replies; it was dropped")
+                self.drop(context)
+            }
+        }
+        context.fireChannelWritabilityChanged()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        ended()
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    /// The client has left: its waits are given up.
+    private func ended() {
+        guard context != nil else { return }
+        context = nil
+        stall?.cancel()
+        door.disconnected(self)
+        for case .pending(let call?) in slots { door.cancel(call) }
+        slots.removeAll()
+        if let follower = session.follower { door.unfollow(follower) }
+        session.follower = nil
+    }
+}

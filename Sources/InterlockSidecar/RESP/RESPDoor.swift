@@ -1,0 +1,138 @@
+internal import Glibc
+public import Interlock
+public import Logging
+internal import NIOCore
+internal import NIOPosix
+internal import NIOSSL
+public import ServiceLifecycle
+
+/// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
+public struct RESPDoor: Service {
+    /// How long a client may leave its replies unread before it is dropped.
+    static let stallSeconds: Int64 = 10
+
+    private let coordinator: Coordinator
+    private let access: AccessControl
+    private let listen: ListenSettings
+    private let logger: Logger
+    private let onBound: @Sendable (Int) -> Void
+
+    /// - Parameter onBound: called with the TCP port once it listens.
+    public init(
+        coordinator: Coordinator, access: AccessControl, listen: ListenSettings, logger: Logger,
+        onBound: @escaping @Sendable (Int) -> Void = { _ in }
+    ) {
+        self.coordinator = coordinator
+        self.access = access
+        self.listen = listen
+        self.logger = logger
+        self.onBound = onBound
+    }
+
+    /// Serves until graceful shutdown; then waits are answered, and connections close when all is written.
+    /// - Throws: when it cannot listen.
+    public func run() async throws {
+        let eventLoop = coordinator.eventLoop
+        let tls = try listen.tls.map { try Self.sslContext($0) }
+        let context = try await eventLoop.submit {
+            NIOLoopBound(
+                RESPDoorContext(
+                    coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
+                    stallTimeout: .seconds(Self.stallSeconds), logger: logger),
+                eventLoop: eventLoop)
+        }.get()
+        let tcp = try await bootstrap(context, tls: tls).bind(host: listen.resp.host, port: listen.resp.port)
+            .get(orExplain: "listen.resp \(listen.resp)")
+        var listeners = [tcp]
+        if let path = listen.unix {
+            do {
+                listeners.append(try await bindUnixSocket(path, context))
+            } catch {
+                try? await tcp.close()
+                throw error
+            }
+        }
+        onBound(tcp.localAddress?.port ?? 0)
+        logger.info(
+            "The RESP door is open",
+            metadata: ["address": "\(tcp.localAddress.map { "\($0)" } ?? "")", "unix": "\(listen.unix ?? "-")"])
+        try? await gracefulShutdown()
+        for listener in listeners { try? await listener.close() }
+        if let path = listen.unix { unlink(path) }
+        await coordinator.drain()
+        try await eventLoop.submit { context.value.closeAll() }.get()
+        try await Self.untilEmpty(context, eventLoop: eventLoop)
+    }
+
+    private func bootstrap(_ context: NIOLoopBound<RESPDoorContext>, tls: NIOSSLContext?) -> ServerBootstrap {
+        ServerBootstrap(group: coordinator.eventLoop)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let door = context.value
+                    guard !door.isFull else {
+                        let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
+                        channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
+                        return
+                    }
+                    if let tls { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
+                    try channel.pipeline.syncOperations.addHandler(RESPConnection(door: door))
+                }
+            }
+    }
+
+    /// A socket that only this user can open. One that a dead sidecar left is replaced; a live one is not.
+    private func bindUnixSocket(_ path: String, _ context: NIOLoopBound<RESPDoorContext>) async throws -> any Channel {
+        let probe = ClientBootstrap(group: coordinator.eventLoop).connectTimeout(.milliseconds(200))
+        if let live = try? await probe.connect(unixDomainSocketPath: path).get() {
+            try? await live.close()
+            throw SidecarError("listen.unix \(path): another process is listening there; stop it, or name another path")
+        }
+        let mask = umask(0o177)
+        defer { umask(mask) }
+        return try await bootstrap(context, tls: nil).bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true)
+            .get(orExplain: "listen.unix \(path)")
+    }
+
+    private static func sslContext(_ settings: TLSSettings) throws -> NIOSSLContext {
+        do {
+            return try NIOSSLContext(configuration: settings.serverConfiguration())
+        } catch {
+            throw SidecarError("listen.tls: the certificate or key cannot be used: \(error)")
+        }
+    }
+
+    /// Connections close by themselves once they are answered; what has not after 5 seconds is left to the process' end.
+    private static func untilEmpty(_ context: NIOLoopBound<RESPDoorContext>, eventLoop: any EventLoop) async throws {
+        let isEmpty = eventLoop.makePromise(of: Void.self)
+        eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
+            guard context.value.connectionCount == 0 else { return }
+            task.cancel()
+            isEmpty.succeed()
+        }
+        let timeout = eventLoop.scheduleTask(in: .seconds(5)) { isEmpty.succeed() }
+        try await isEmpty.futureResult.get()
+        timeout.cancel()
+    }
+}
+
+extension TLSSettings {
+    /// NIOSSL's settings for a listener with this certificate and key.
+    func serverConfiguration() throws -> TLSConfiguration {
+        let certificates = try NIOSSLCertificate.fromPEMFile(certificate).map { NIOSSLCertificateSource.certificate($0) }
+        return .makeServerConfiguration(
+            certificateChain: certificates, privateKey: .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)))
+    }
+}
+
+extension EventLoopFuture<any Channel> {
+    /// The channel, or an error that says what could not be listened on.
+    func get(orExplain what: String) async throws -> any Channel {
+        do {
+            return try await get()
+        } catch {
+            throw SidecarError("\(what): cannot listen there: \(error)")
+        }
+    }
+}

@@ -1,0 +1,56 @@
+internal import Interlock
+internal import Logging
+internal import NIOCore
+
+/// What the connections of a RESP door share. Confined to the coordinator's event loop.
+final class RESPDoorContext {
+    let access: AccessControl
+    let logger: Logger
+    let flushes: RESPFlushes
+    let commands: RESPCommands
+    /// After this time without reading a single byte of its replies a client is dropped.
+    let stallTimeout: TimeAmount
+    private let maximumConnections: Int
+    private var connections: [ObjectIdentifier: RESPConnection] = [:]
+    private var lastConnectionID: Int64 = 0
+
+    init(
+        coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount, logger: Logger
+    ) {
+        self.access = access
+        self.logger = logger
+        self.maximumConnections = maximumConnections
+        self.stallTimeout = stallTimeout
+        flushes = RESPFlushes(eventLoop: coordinator.eventLoop)
+        commands = RESPCommands(coordinator: coordinator)
+    }
+
+    var connectionCount: Int { connections.count }
+    var isFull: Bool { connections.count >= maximumConnections }
+
+    func nextConnectionID() -> Int64 {
+        lastConnectionID += 1
+        return lastConnectionID
+    }
+
+    func connected(_ connection: RESPConnection) {
+        connections[ObjectIdentifier(connection)] = connection
+    }
+
+    func disconnected(_ connection: RESPConnection) {
+        connections[ObjectIdentifier(connection)] = nil
+    }
+
+    func cancel(_ call: PendingCall) {
+        commands.calls.cancel(call)
+    }
+
+    func unfollow(_ follower: UInt64) {
+        commands.calls.unfollow(follower)
+    }
+
+    /// Every connection answers what it has and closes.
+    func closeAll() {
+        for connection in Array(connections.values) { connection.closeAfterReplies() }
+    }
+}

@@ -1,0 +1,80 @@
+/// One command as it lies in the connection's buffer: nothing is copied before somebody wants it as text.
+///
+/// Valid only while the buffer that it points into is.
+struct RESPRequest {
+    let bytes: UnsafeRawBufferPointer
+    /// Where each argument lies in `bytes`; the command's name is the first.
+    let arguments: [Range<Int>]
+
+    var count: Int { arguments.count }
+
+    /// Argument `index` as text; bytes that are no UTF-8 are replaced.
+    func text(_ index: Int) -> String {
+        String(decoding: argument(index), as: UTF8.self)
+    }
+
+    /// Argument `index` as a number; `nil`: it is none, or does not fit into 64 bits.
+    func integer(_ index: Int) -> Int64? {
+        let digits = argument(index)
+        guard let first = digits.first, digits.count <= 20 else { return nil }
+        let isNegative = first == UInt8(ascii: "-")
+        let rest = isNegative ? digits.dropFirst() : digits[...]
+        guard !rest.isEmpty else { return nil }
+        var value: Int64 = 0
+        for byte in rest {
+            let digit = Int64(byte) - Int64(UInt8(ascii: "0"))
+            guard (0...9).contains(digit) else { return nil }
+            let (product, overflow) = value.multipliedReportingOverflow(by: 10)
+            let (sum, sumOverflow) = isNegative ? product.subtractingReportingOverflow(digit) : product.addingReportingOverflow(digit)
+            guard !overflow, !sumOverflow else { return nil }
+            value = sum
+        }
+        return value
+    }
+
+    /// Whether argument `index` is this word, which is given in upper case; ASCII case is ignored.
+    func isWord(_ index: Int, _ word: StaticString) -> Bool {
+        let candidate = argument(index)
+        guard candidate.count == word.utf8CodeUnitCount else { return false }
+        return word.withUTF8Buffer { expected in
+            zip(candidate, expected).allSatisfy { Self.upperCased($0) == $1 }
+        }
+    }
+
+    /// The command's name as one number: its first 15 bytes in upper case and its length. Longer names share no key with
+    /// any command there is.
+    var nameKey: CommandKey { CommandKey(argument(0)) }
+
+    private func argument(_ index: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(rebasing: bytes[arguments[index]])
+    }
+
+    static func upperCased(_ byte: UInt8) -> UInt8 {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) ? byte & 0xDF : byte
+    }
+}
+
+/// A command's name packed into 16 bytes, for one comparison.
+struct CommandKey: Hashable {
+    private let low: UInt64
+    private let high: UInt64
+
+    init(_ name: UnsafeRawBufferPointer) {
+        var low: UInt64 = 0
+        var high: UInt64 = 0
+        let count = min(name.count, 16)
+        for index in 0..<count {
+            let byte = UInt64(RESPRequest.upperCased(name[index]))
+            if index < 8 { low |= byte << UInt64(8 * index) } else { high |= byte << UInt64(8 * (index - 8)) }
+        }
+        // No command has more than 15 bytes: the sixteenth place tells longer names apart from all of them.
+        if name.count > 15 { high |= 0xFF << 56 }
+        self.low = low
+        self.high = high
+    }
+
+    init(_ name: String) {
+        var copy = name
+        self = copy.withUTF8 { CommandKey(UnsafeRawBufferPointer($0)) }
+    }
+}

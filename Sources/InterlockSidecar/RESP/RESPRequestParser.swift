@@ -1,0 +1,144 @@
+/// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline line of words.
+///
+/// Pure: bytes in, one outcome out. Refuses what no client needs before it costs memory.
+struct RESPRequestParser {
+    enum Outcome: Equatable {
+        /// A whole command; `arguments` has it, and so many bytes are used up.
+        case command(consumed: Int)
+        /// An empty line or array: so many bytes are used up.
+        case nothing(consumed: Int)
+        /// More bytes are needed.
+        case incomplete
+        /// The connection cannot go on: why, for the client.
+        case malformed(String)
+        /// A web page is talking to us: the connection is closed without a word.
+        case http
+    }
+
+    static let longestBulk = 64 << 10
+    static let longestArray = 1024
+    static let longestLine = 64 << 10
+    /// A whole command with all its arguments.
+    static let longestCommand = 1 << 20
+
+    /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
+    private(set) var arguments: [Range<Int>] = []
+
+    /// Reads one command from the start of `bytes`.
+    mutating func next(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+        guard let first = bytes.first else { return .incomplete }
+        return first == UInt8(ascii: "*") ? array(bytes) : inline(bytes)
+    }
+
+    private mutating func array(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+        arguments.removeAll(keepingCapacity: true)
+        var position = 1
+        let count: Int
+        switch Self.number(bytes, at: &position) {
+        case .value(let value) where value <= Self.longestArray: count = max(0, value)
+        case .value, .invalid: return .malformed("invalid multibulk length: at most \(Self.longestArray) arguments")
+        case .incomplete: return .incomplete
+        }
+        guard count > 0 else { return .nothing(consumed: position) }
+        for _ in 0..<count {
+            guard position < bytes.count else { return incompleteUnlessTooLong(bytes) }
+            guard bytes[position] == UInt8(ascii: "$") else {
+                return .malformed("expected '$', got byte \(bytes[position])")
+            }
+            position += 1
+            let length: Int
+            switch Self.number(bytes, at: &position) {
+            case .value(let value) where (0...Self.longestBulk).contains(value): length = value
+            case .value, .invalid: return .malformed("invalid bulk length: at most \(Self.longestBulk) bytes")
+            case .incomplete: return incompleteUnlessTooLong(bytes)
+            }
+            guard bytes.count - position >= length + 2 else { return incompleteUnlessTooLong(bytes) }
+            guard bytes[position + length] == UInt8(ascii: "\r"), bytes[position + length + 1] == UInt8(ascii: "\n") else {
+                return .malformed("a bulk string does not end where its length says")
+            }
+            arguments.append(position..<(position + length))
+            position += length + 2
+        }
+        guard position <= Self.longestCommand else { return Self.tooLong }
+        return .command(consumed: position)
+    }
+
+    private func incompleteUnlessTooLong(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+        bytes.count > Self.longestCommand ? Self.tooLong : .incomplete
+    }
+
+    private static let tooLong = Outcome.malformed("a command is longer than \(longestCommand) bytes")
+
+    private enum Number {
+        case value(Int)
+        case incomplete
+        case invalid
+    }
+
+    /// The number up to `\r\n` at `position`, which is moved behind them.
+    private static func number(_ bytes: UnsafeRawBufferPointer, at position: inout Int) -> Number {
+        var index = position
+        var value = 0
+        var digits = 0
+        var isNegative = false
+        while index < bytes.count {
+            let byte = bytes[index]
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"):
+                guard digits < 10 else { return .invalid }
+                value = value * 10 + Int(byte - UInt8(ascii: "0"))
+                digits += 1
+            case UInt8(ascii: "-") where digits == 0 && !isNegative:
+                isNegative = true
+            case UInt8(ascii: "\r") where digits > 0:
+                guard index + 1 < bytes.count else { return .incomplete }
+                guard bytes[index + 1] == UInt8(ascii: "\n") else { return .invalid }
+                position = index + 2
+                return .value(isNegative ? -value : value)
+            default:
+                return .invalid
+            }
+            index += 1
+        }
+        return .incomplete
+    }
+
+    // MARK: Inline
+
+    private mutating func inline(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+        arguments.removeAll(keepingCapacity: true)
+        guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")) else {
+            guard !Self.looksLikeHTTP(bytes) else { return .http }
+            return bytes.count > Self.longestLine ? .malformed("an inline command is longer than \(Self.longestLine) bytes") : .incomplete
+        }
+        guard end <= Self.longestLine else {
+            return .malformed("an inline command is longer than \(Self.longestLine) bytes")
+        }
+        guard !Self.looksLikeHTTP(bytes) else { return .http }
+        var start: Int?
+        for index in 0...end {
+            let isSpace = bytes[index] <= UInt8(ascii: " ")
+            if let word = start, isSpace {
+                arguments.append(word..<index)
+                start = nil
+            } else if start == nil, !isSpace {
+                start = index
+            }
+        }
+        guard arguments.count <= Self.longestArray else {
+            return .malformed("an inline command has more than \(Self.longestArray) words")
+        }
+        return arguments.isEmpty ? .nothing(consumed: end + 1) : .command(consumed: end + 1)
+    }
+
+    /// A browser can be made to send a request here; its first line must not be taken for a command, nor its body be read.
+    private static func looksLikeHTTP(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        for start in httpStarts where bytes.count >= start.count {
+            if zip(bytes, start).allSatisfy({ RESPRequest.upperCased($0) == $1 }) { return true }
+        }
+        return false
+    }
+
+    private static let httpStarts: [[UInt8]] =
+        ["GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "CONNECT ", "OPTIONS ", "TRACE ", "PATCH ", "HOST:"].map { Array($0.utf8) }
+}

@@ -1,0 +1,10 @@
+/// What a client of the RESP door has told of itself, and what it may do.
+struct RESPSession {
+    let id: Int64
+    /// `nil`: it has not shown a key yet.
+    var caller: AccessControl.Caller?
+    /// `CLIENT SETNAME`.
+    var name = ""
+    /// It follows the events.
+    var follower: UInt64?
+}

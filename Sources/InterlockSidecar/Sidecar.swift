@@ -1,0 +1,113 @@
+internal import CoreMetrics
+internal import Glibc
+public import Interlock
+internal import Hiredis
+public import Logging
+internal import NIOPosix
+internal import ServiceLifecycle
+internal import UnixSignals
+
+/// A whole sidecar: the embedded Redis when none is named, the coordinator, and the doors, under one service group.
+public struct Sidecar: Sendable {
+    /// Where its doors are, once it is ready.
+    public struct Addresses: Sendable {
+        public var respPort: Int
+        public var httpPort: Int
+        /// The embedded Redis' socket, for `redis-cli -s`.
+        public var privateRedis: String?
+    }
+
+    private let configuration: SidecarConfiguration
+    private let logger: Logger
+    private let privateRedis: PrivateRedis?
+    public let coordinator: Coordinator
+    private let metrics: PrometheusRegistry
+    private let reload: (@Sendable () throws -> SidecarConfiguration)?
+
+    /// Prepares everything and opens nothing.
+    /// - Parameters:
+    ///   - metrics: where the coordinator's metrics go; bootstrapped by the caller.
+    ///   - reload: reads the configuration again on SIGHUP; `nil`: SIGHUP changes nothing.
+    /// - Throws: `SidecarError` when the data folder or the Redis URL cannot be used.
+    public init(
+        configuration: SidecarConfiguration, environment: [String: String], metrics: PrometheusRegistry, logger: Logger,
+        reload: (@Sendable () throws -> SidecarConfiguration)? = nil
+    ) throws(SidecarError) {
+        self.configuration = configuration
+        self.logger = logger
+        self.metrics = metrics
+        self.reload = reload
+        let url: String
+        if let named = configuration.redis.url {
+            privateRedis = nil
+            url = named
+        } else {
+            let directory =
+                if let chosen = configuration.dataDirectory { chosen } else { try DataFolder.standardPath(environment: environment) }
+            let server = try PrivateRedis(dataDirectory: directory, logger: logger)
+            privateRedis = server
+            url = "unix://\(server.socketPath)"
+        }
+        coordinator = Coordinator(
+            configuration: try configuration.coordinatorConfiguration(redisURL: url),
+            eventLoop: MultiThreadedEventLoopGroup(numberOfThreads: 1).next(), logger: logger)
+    }
+
+    /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
+    /// - Parameter onReady: called once both doors are open and Redis is connected.
+    public func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
+        let access = AccessControl(keys: configuration.keys)
+        let readiness = Readiness(privateRedis: privateRedis?.socketPath, coordinator: coordinator, onReady: onReady)
+        let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var services: [any Service] = []
+        if let privateRedis { services.append(privateRedis) }
+        services.append(coordinator)
+        services.append(
+            RESPDoor(coordinator: coordinator, access: access, listen: configuration.listen, logger: logger) {
+                readiness.respIsOpen(port: $0)
+            })
+        services.append(
+            HTTPDoor(
+                coordinator: coordinator, access: access, listen: configuration.listen, metrics: metrics,
+                eventLoopGroup: httpGroup, logger: logger
+            ) { readiness.httpIsOpen(port: $0) })
+        services.append(readiness)
+        if let reload { services.append(ConfigurationReloader(coordinator: coordinator, logger: logger, read: reload)) }
+        var groupConfiguration = ServiceGroupConfiguration(
+            services: services.map {
+                .init(service: $0, successTerminationBehavior: .ignore, failureTerminationBehavior: .gracefullyShutdownGroup)
+            },
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        groupConfiguration.maximumGracefulShutdownDuration = .seconds(10)
+        try await ServiceGroup(configuration: groupConfiguration).run()
+    }
+}
+
+extension SidecarConfiguration {
+    /// What the coordinator needs of it.
+    /// - Throws: `SidecarError` when the Redis URL cannot be used.
+    public func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
+        var server: RedisConfiguration
+        do throws(RedisURLError) {
+            server = try RedisConfiguration(url: redisURL)
+        } catch {
+            throw SidecarError("redis.url: \(error)")
+        }
+        server.commandTimeout = redis.timeout
+        server.connectTimeout = redis.timeout
+        return InterlockConfiguration(
+            redis: server, prefix: redis.prefix, locks: locks, services: services, fleetSize: fleetSize,
+            host: Self.hostName, version: SidecarVersion.current)
+    }
+
+    /// This host's name as a label: what a label may not contain becomes a dash.
+    static var hostName: String {
+        var buffer = [CChar](repeating: 0, count: 256)
+        guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
+        let bytes = buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+        let name = String(decoding: bytes, as: UTF8.self).map { character in
+            character.isLetter || character.isNumber || "-._".contains(character) ? character : "-"
+        }
+        return name.isEmpty ? "localhost" : String(name)
+    }
+}

@@ -1,0 +1,120 @@
+public import Hiredis
+internal import NIOCore
+internal import NIOPosix
+internal import Synchronization
+
+/// A TCP server on 127.0.0.1 that speaks as much RESP as a test has it speak: junk, half replies, nothing at all.
+///
+/// It remembers what it received, so that a test can tell how often a command was sent. It takes at most 64 connections
+/// and remembers at most 100,000 commands; whatever exceeds that is hung up on.
+public final class MisbehavingRedis: Sendable {
+    private struct State {
+        var commands: [ReceivedCommand] = []
+        var connectionCount = 0
+        var open: [ObjectIdentifier: any Channel] = [:]
+    }
+
+    private static let connectionLimit = 64
+    private static let commandLimit = 100_000
+
+    private let answersLogin: Bool
+    private let script: @Sendable (ReceivedCommand) -> ScriptedAnswer
+    private let state = Mutex(State())
+    private let listener = Mutex<(any Channel)?>(nil)
+    /// The port it listens on; known before `withServer` hands it out.
+    private let boundPort = Mutex(0)
+
+    private init(answersLogin: Bool, script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer) {
+        self.answersLogin = answersLogin
+        self.script = script
+    }
+
+    /// Runs `body` with a server that answers each command as `script` says, and closes it afterwards.
+    /// - Parameters:
+    ///   - answersLogin: whether the first `PING` of each connection is answered properly and kept from `script`: it is how
+    ///     a client ends its login.
+    ///   - script: what to do about a command. It is called on the server's event loop.
+    public static func withServer<Result>(
+        answersLogin: Bool = true,
+        script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
+        _ body: (MisbehavingRedis) async throws -> Result
+    ) async throws -> Result {
+        let server = MisbehavingRedis(answersLogin: answersLogin, script: script)
+        try await server.listen()
+        do {
+            let result = try await body(server)
+            await server.close()
+            return result
+        } catch {
+            await server.close()
+            throw error
+        }
+    }
+
+    public var port: Int { boundPort.withLock { $0 } }
+
+    /// `redis://127.0.0.1:PORT`.
+    public var url: String { "redis://127.0.0.1:\(port)" }
+
+    /// How to reach the server; patient, as that of `RedisServer`.
+    public var configuration: RedisConfiguration {
+        var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
+        configuration.connectTimeout = .seconds(10)
+        configuration.commandTimeout = .seconds(10)
+        return configuration
+    }
+
+    /// Every command so far, in the order of arrival, without those of a login that the server answered itself.
+    public var commands: [ReceivedCommand] { state.withLock { $0.commands } }
+
+    /// How many connections there were so far, open or not.
+    public var connectionCount: Int { state.withLock { $0.connectionCount } }
+
+    private func listen() async throws {
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard let connection = self.accepted(channel) else { throw ChannelError.operationUnsupported }
+                    try channel.pipeline.syncOperations.addHandlers(
+                        ByteToMessageHandler(CommandDecoder()),
+                        MisbehavingRedisHandler(connection: connection, answersLogin: self.answersLogin) { self.answer($0) }
+                    )
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        boundPort.withLock { $0 = channel.localAddress?.port ?? 0 }
+        listener.withLock { $0 = channel }
+    }
+
+    /// Numbers a new connection; `nil` when there were too many.
+    private func accepted(_ channel: any Channel) -> Int? {
+        let number = state.withLock { state -> Int? in
+            guard state.open.count < Self.connectionLimit else { return nil }
+            state.open[ObjectIdentifier(channel)] = channel
+            state.connectionCount += 1
+            return state.connectionCount - 1
+        }
+        channel.closeFuture.whenComplete { _ in
+            self.state.withLock { $0.open[ObjectIdentifier(channel)] = nil }
+        }
+        return number
+    }
+
+    private func answer(_ command: ReceivedCommand) -> ScriptedAnswer {
+        let isWithinLimit = state.withLock { state in
+            guard state.commands.count < Self.commandLimit else { return false }
+            state.commands.append(command)
+            return true
+        }
+        return isWithinLimit ? script(command) : .close
+    }
+
+    private func close() async {
+        let listening = listener.withLock { $0.take() }
+        // Closing what is closed already fails, which is as well.
+        try? await listening?.close()
+        for channel in state.withLock({ Array($0.open.values) }) { try? await channel.close() }
+    }
+}

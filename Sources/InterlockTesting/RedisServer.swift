@@ -1,0 +1,194 @@
+internal import Glibc
+internal import Hiredis
+
+/// A real `redis-server` of a test's own: in a fresh folder, on a Unix socket and, unless told otherwise, a free TCP port of
+/// 127.0.0.1. It persists nothing by itself, and dies with the test process.
+///
+/// Use `withServer`, which always ends it.
+public actor RedisServer {
+    /// What the server offers beside its Unix socket.
+    public enum Listener: Hashable, Sendable {
+        /// Nothing.
+        case none
+        /// Plain TCP on 127.0.0.1.
+        case tcp
+        /// TLS on 127.0.0.1, with a certificate made for it.
+        case tls
+    }
+
+    /// The server's working directory; deleted at the end.
+    public nonisolated var folder: String { temporaryFolder.path }
+    public nonisolated var socketPath: String { "\(folder)/redis.sock" }
+    /// The TCP or TLS port; `nil` when there is none. Stays the same over a restart.
+    public nonisolated let port: Int?
+    /// The certificate of a server with a `tls` listener, for a client to trust.
+    public nonisolated let certificate: TestCertificate?
+
+    private nonisolated let temporaryFolder: TemporaryFolder
+    /// That of `--requirepass`: of letters and digits, for it becomes part of URLs.
+    nonisolated let password: String?
+    private let arguments: [String]
+    private var process: ServerProcess?
+    /// The logs of the processes before `process`.
+    private var earlierLog = ""
+
+    private init(arguments: [String], listener: Listener) async throws {
+        temporaryFolder = try TemporaryFolder()
+        port = try await listener == .none ? nil : LocalPort.unused()
+        certificate = try await listener == .tls ? .selfSigned(in: temporaryFolder.path) : nil
+        password = arguments.firstIndex(of: "--requirepass").flatMap { index in
+            arguments.indices.contains(index + 1) ? arguments[index + 1] : nil
+        }
+        self.arguments = arguments
+    }
+
+    /// Starts a server and waits until it serves.
+    /// - Parameter arguments: further configuration as the command line takes it: `["--requirepass", "secret"]`.
+    /// - Throws: `RedisServerError` with the server's log when it does not come up within 20 s. A port that was taken in
+    ///   the meantime is replaced by another.
+    public static func start(arguments: [String] = [], listener: Listener = .tcp) async throws -> RedisServer {
+        var attemptsLeft = 5
+        while true {
+            let server = try await RedisServer(arguments: arguments, listener: listener)
+            do {
+                try await server.launch(untilReady: true)
+                return server
+            } catch {
+                await server.remove()
+                attemptsLeft -= 1
+                guard attemptsLeft > 0, await server.log.contains("Address already in use") else { throw error }
+            }
+        }
+    }
+
+    /// Starts a server, runs `body`, and ends the server whatever happens. When `body` throws, the server's log is printed.
+    ///
+    /// For `arguments` and `listener` see `start`.
+    public static func withServer<Result>(
+        arguments: [String] = [],
+        listener: Listener = .tcp,
+        _ body: (RedisServer) async throws -> Result
+    ) async throws -> Result {
+        let server = try await start(arguments: arguments, listener: listener)
+        do {
+            let result = try await body(server)
+            await server.remove()
+            return result
+        } catch {
+            print("The log of redis-server in \(server.folder), whose test failed with \(error):\n\(await server.log)")
+            await server.remove()
+            throw error
+        }
+    }
+
+    /// What the server printed since it was first started.
+    public var log: String { earlierLog + (process?.log ?? "") }
+
+    /// Ends the server as an operator would: SIGTERM, and SIGKILL when it has not ended within 5 s.
+    public func stop() async {
+        await process?.stop(patience: .seconds(5))
+    }
+
+    /// Ends the server as a power cut would: SIGKILL.
+    public func kill() async {
+        process?.send(signal: SIGKILL)
+        await process?.waitUntilEnd()
+    }
+
+    /// Stops the server's clock: it keeps its connections and answers nothing.
+    public func pause() {
+        process?.send(signal: SIGSTOP)
+    }
+
+    /// Lets the server go on after `pause`.
+    public func resume() {
+        process?.send(signal: SIGCONT)
+    }
+
+    /// Starts the server again on the same socket and port; ends it first when it runs.
+    /// - Parameters:
+    ///   - keepingData: whether a running server saves its data first. One that was killed comes back with what it had
+    ///     saved before.
+    ///   - addedArguments: configuration for this start only.
+    ///   - untilReady: whether to wait until it serves, and not only until it has started.
+    /// - Throws: `RedisServerError` when it cannot save its data or does not come up.
+    public func restart(
+        keepingData: Bool = true, addedArguments: [String] = [], untilReady: Bool = true
+    ) async throws {
+        if keepingData, process?.isRunning ?? false { try await save() }
+        await kill()
+        if !keepingData { temporaryFolder.removeData() }
+        try await launch(untilReady: untilReady, addedArguments: addedArguments)
+    }
+
+    /// Ends the server and deletes its folder.
+    private func remove() async {
+        await kill()
+        temporaryFolder.remove()
+    }
+
+    private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
+        earlierLog = log
+        process = nil
+        let launched = try await ServerProcess.start("redis-server", arguments: baseArguments + arguments + addedArguments)
+        process = launched
+        if untilReady { try await waitUntilReady(launched) }
+    }
+
+    private var baseArguments: [String] {
+        var words = ["--dir", folder, "--unixsocket", socketPath, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        switch (port, certificate) {
+        case (nil, _):
+            words += ["--port", "0"]
+        case (let port?, nil):
+            words += ["--port", "\(port)"]
+        case (let port?, let certificate?):
+            words += ["--port", "0", "--tls-port", "\(port)", "--tls-auth-clients", "no"]
+            words += ["--tls-cert-file", certificate.certificatePath, "--tls-key-file", certificate.keyPath]
+        }
+        return words
+    }
+
+    /// Tries until the server answers anything but "still loading": an error about the login is an answer.
+    private func waitUntilReady(_ launched: ServerProcess) async throws {
+        var probe = configuration
+        probe.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
+        let client = RedisClient(configuration: probe)
+        do {
+            try await eventually(within: .seconds(20), "redis-server serves") {
+                do {
+                    try await client.connect()
+                    return true
+                } catch let error as RedisError {
+                    if case .server(let condition) = error.code { return condition != .loading }
+                    guard launched.isRunning else {
+                        throw RedisServerError(reason: "redis-server ended as soon as it was started", log: launched.log)
+                    }
+                    return false
+                }
+            }
+            await client.close()
+        } catch let error as DeadlineExceeded {
+            await client.close()
+            throw RedisServerError(reason: error.description, log: launched.log)
+        } catch {
+            await client.close()
+            throw error
+        }
+    }
+
+    private func save() async throws {
+        let client = RedisClient(configuration: configuration)
+        let outcome: Result<RedisReply, any Error>
+        do {
+            try await client.connect()
+            outcome = .success(try await client.send(AnyCommand(["SAVE"]), timeout: .seconds(20)))
+        } catch {
+            outcome = .failure(error)
+        }
+        await client.close()
+        guard case .success(.status("OK")) = outcome else {
+            throw RedisServerError(reason: "redis-server could not save its data: \(outcome)", log: log)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import ArgumentParser
+import Glibc
+import InterlockSidecar
+import Logging
+
+/// `interlock serve`: runs a sidecar until it is told to stop.
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run a sidecar.",
+        discussion: """
+            Without a Redis named anywhere it starts a private redis-server on a Unix socket in its data folder, for one
+            machine. The environment (INTERLOCK_REDIS_URL, INTERLOCK_RESP, INTERLOCK_HTTP, INTERLOCK_UNIX,
+            INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads the
+            services; SIGTERM stops it within 10 seconds.
+
+            EXAMPLES
+              interlock serve
+              interlock serve --config interlock.yaml
+              interlock serve --redis redis://10.0.0.5:6379 --resp 127.0.0.1:7379 --unix /run/interlock.sock
+            """
+    )
+
+    @Option(help: ArgumentHelp("Configuration in YAML.", valueName: "file"))
+    var config: String?
+
+    @Option(help: ArgumentHelp("redis://, rediss:// or unix:// of the Redis that the fleet shares.", valueName: "url"))
+    var redis: String?
+
+    @Option(help: ArgumentHelp("Where the RESP door listens.", valueName: "host:port"))
+    var resp: String?
+
+    @Option(help: ArgumentHelp("Where the HTTP door listens.", valueName: "host:port"))
+    var http: String?
+
+    @Option(help: ArgumentHelp("A Unix socket for the RESP door as well.", valueName: "path"))
+    var unix: String?
+
+    @Option(help: ArgumentHelp("Folder of the private Redis.", valueName: "dir"))
+    var dataDir: String?
+
+    func run() async throws {
+        let environment = ProcessEnvironment.variables
+        let configuration: SidecarConfiguration
+        do throws(ConfigurationError) {
+            configuration = try read(environment: environment)
+        } catch {
+            throw Failure(error.description, exitCode: .usage)
+        }
+        let metrics = PrometheusRegistry()
+        LoggingSetup.bootstrap(configuration.log)
+        let logger = Logger(label: "interlock")
+        for warning in configuration.warnings { logger.warning("\(warning)") }
+        do {
+            let sidecar = try Sidecar(
+                configuration: configuration, environment: environment, metrics: metrics, logger: logger
+            ) { [self] in try read(environment: environment) }
+            try await sidecar.run { addresses in Self.announce(addresses, configuration) }
+        } catch {
+            throw Failure("\(error)", exitCode: .unavailable)
+        }
+    }
+
+    private func read(environment: [String: String]) throws(ConfigurationError) -> SidecarConfiguration {
+        try SidecarConfiguration.load(
+            file: config, environment: environment,
+            flags: SidecarConfiguration.Overrides(
+                redisURL: redis, resp: resp, http: http, unix: unix, dataDirectory: dataDir))
+    }
+
+    /// What a person needs next, on standard output.
+    private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
+        var lines = [
+            "Interlock \(SidecarVersion.current) is ready.",
+            "  RESP   redis-cli -p \(addresses.respPort) PING",
+            "  HTTP   curl -s localhost:\(addresses.httpPort)/readyz",
+        ]
+        if let path = configuration.listen.unix { lines.append("  Unix   redis-cli -s \(path) PING") }
+        if let socket = addresses.privateRedis {
+            lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")
+        }
+        print(lines.joined(separator: "\n"))
+        fflush(nil)
+    }
+}

@@ -1,0 +1,43 @@
+import Testing
+
+@testable import Hiredis
+
+@Suite("Backoff")
+struct BackoffTests {
+    private let range = Duration.milliseconds(20)...Duration.milliseconds(1000)
+
+    @Test("the longest pause doubles with each failure up to the upper bound")
+    func growth() {
+        var backoff = Backoff(range: range)
+        let pauses = (0..<8).map { _ in backoff.next(random: 1) }
+        #expect(pauses == [20, 40, 80, 160, 320, 640, 1000, 1000].map { .milliseconds($0) })
+    }
+
+    @Test("no pause is shorter than half the lower bound: a fleet must not spin")
+    func floor() {
+        var backoff = Backoff(range: range)
+        #expect((0..<8).allSatisfy { _ in backoff.next(random: 0) == .milliseconds(10) })
+    }
+
+    @Test("the pause is proportional to the random number")
+    func jitter() {
+        var backoff = Backoff(range: range)
+        for _ in 0..<3 { _ = backoff.next(random: 1) }
+        #expect(backoff.next(random: 0.5) == .milliseconds(80))
+    }
+
+    @Test("thousands of failures overflow nothing")
+    func manyFailures() {
+        var backoff = Backoff(range: range)
+        for _ in 0..<5000 { _ = backoff.next(random: 1) }
+        #expect(backoff.next(random: 1) == .milliseconds(1000))
+    }
+
+    @Test("a success starts it again")
+    func reset() {
+        var backoff = Backoff(range: range)
+        for _ in 0..<5 { _ = backoff.next(random: 1) }
+        backoff.reset()
+        #expect(backoff.next(random: 1) == .milliseconds(20))
+    }
+}

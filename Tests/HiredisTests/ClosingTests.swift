@@ -1,0 +1,70 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Closing a client", .timeLimit(.minutes(1)))
+struct ClosingTests {
+    @Test("what is pending fails, and further commands are not sent")
+    func pending() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .silence
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                async let waiting = failureCode { _ = try await client.words("ECHO", "x") }
+                try await eventually("the command is on its way") { server.commands.count == 1 }
+                await client.close()
+                #expect(await waiting == .answerLost)
+                #expect(await failureCode { try await client.send(Ping()) } == .notConnected)
+            }
+        }
+    }
+
+    @Test("closing twice is closing once")
+    func twice() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                await client.close()
+                await client.close()
+            }
+        }
+    }
+
+    @Test("a closed client cannot be connected again, and says so")
+    func connectAfterClose() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                await client.close()
+                #expect(await failureCode { try await client.connect() } == .notConnected)
+            }
+        }
+    }
+
+    @Test("whoever waits for a connection is told when the client is closed")
+    func closeWhileConnecting() async throws {
+        var configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
+        configuration.reconnectDelay = .seconds(60) ... .seconds(60)
+        try await withClient(configuration, connects: false) { client in
+            #expect(await failureCode { try await client.connect() } == .connectionFailed)
+            // Half a minute at least until the next attempt.
+            async let waiting = failureCode { try await client.connect() }
+            await Task.yield()
+            await client.close()
+            #expect(await waiting == .notConnected)
+        }
+    }
+
+    @Test("a client that is dropped without being closed ends its connection")
+    func dropped() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { observer in
+                do {
+                    let client = RedisClient(configuration: server.configuration)
+                    try await client.connect()
+                }
+                try await eventually("the connection is gone") {
+                    try await observer.send(Info(section: "clients"))["connected_clients"] == "1"
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Login", .timeLimit(.minutes(1)))
+struct LoginTests {
+    private static let user = ["--user", "worker", "on", ">secret", "~*", "&*", "+@all"]
+
+    @Test("an ACL user logs in with name and password")
+    func user() async throws {
+        try await RedisServer.withServer(arguments: Self.user) { server in
+            var configuration = server.configuration
+            configuration.username = "worker"
+            configuration.password = "secret"
+            try await withClient(configuration) { client in
+                let user = try await client.words("ACL", "WHOAMI")
+                #expect(user == .bulk("worker"))
+            }
+        }
+    }
+
+    @Test("a password alone logs the default user in")
+    func defaultUser() async throws {
+        try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
+            try await withClient(server.configuration) { client in
+                let user = try await client.words("ACL", "WHOAMI")
+                #expect(user == .bulk("default"))
+            }
+        }
+    }
+
+    @Test("a wrong password is told from a missing one")
+    func refused() async throws {
+        try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
+            var configuration = server.configuration
+            configuration.password = "wrong"
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .server(.wrongPassword))
+            configuration.password = nil
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .server(.noAuthentication))
+        }
+    }
+
+    @Test("the message about a refused login has no password in it")
+    func secrecy() async throws {
+        try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
+            var configuration = server.configuration
+            configuration.password = "hunter2"
+            let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
+            #expect(!error.message.contains("hunter2"))
+        }
+    }
+
+    @Test("the database of the configuration is selected")
+    func database() async throws {
+        try await RedisServer.withServer { server in
+            var configuration = server.configuration
+            configuration.database = 5
+            try await withClient(configuration) { client in
+                _ = try await client.words("SET", "key", "five")
+                _ = try await client.words("SELECT", "0")
+                #expect(try await client.words("GET", "key") == .null)
+                _ = try await client.words("SELECT", "5")
+                #expect(try await client.words("GET", "key") == .bulk("five"))
+            }
+        }
+    }
+
+    @Test("a database that does not exist fails the login")
+    func absentDatabase() async throws {
+        try await RedisServer.withServer { server in
+            var configuration = server.configuration
+            configuration.database = 16
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .server(.error))
+        }
+    }
+
+    @Test("a server that never answers fails the login within the connect timeout")
+    func silentServer() async throws {
+        try await MisbehavingRedis.withServer(answersLogin: false) { _ in
+            .silence
+        } _: { server in
+            var configuration = server.configuration
+            configuration.connectTimeout = .milliseconds(100)
+            let start = ContinuousClock.now
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
+            #expect(ContinuousClock.now - start < .seconds(5))
+        }
+    }
+
+    @Test("a server that hangs up during the login is not connected to")
+    func hangingUp() async throws {
+        try await MisbehavingRedis.withServer(answersLogin: false) { _ in
+            .close
+        } _: { server in
+            #expect(await failureCode { try await withClient(server.configuration) { _ in } } == .connectionFailed)
+        }
+    }
+}

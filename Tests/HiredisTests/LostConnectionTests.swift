@@ -1,0 +1,154 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Lost connections", .timeLimit(.minutes(1)))
+struct LostConnectionTests {
+    @Test("an answer that is lost is reported, and the command never sent twice")
+    func neverTwice() async throws {
+        try await MisbehavingRedis.withServer { command in
+            command.text[0] == "SET" ? .close : .text("+OK\r\n")
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                let code = await failureCode { _ = try await client.words("SET", "key", "value") }
+                #expect(code == .answerLost)
+                try await eventually("the client is connected again") {
+                    (try? await client.words("ECHO", "x")) == .status("OK")
+                }
+            }
+            #expect(server.connectionCount >= 2)
+            #expect(server.commands.count { $0.text[0] == "SET" } == 1)
+        }
+    }
+
+    @Test("half a reply is no answer")
+    func halfReply() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .bytesThenClose(Array("$5\r\nhel".utf8))
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                #expect(await failureCode { _ = try await client.words("GET", "key") } == .answerLost)
+            }
+            #expect(server.commands.count == 1)
+        }
+    }
+
+    @Test("answers that came before the loss are delivered, the others are lost")
+    func partial() async throws {
+        try await MisbehavingRedis.withServer { command in
+            command.index == 1 ? .bytesThenClose(Array("+second\r\n".utf8)) : .text("+first\r\n")
+        } _: { server in
+            let pipeline = PinnedPipeline(server.configuration)
+            await pipeline.connect()
+            let results = await pipeline.batch((0..<4).map { AnyCommand(["ECHO", "\($0)"]) }).map(\.result)
+            #expect(results.prefix(2) == [.success(.status("first")), .success(.status("second"))])
+            for case .failure(let error) in results { #expect(error.code == .answerLost) }
+            #expect(results.count { if case .failure = $0 { true } else { false } } == 2)
+            try await pipeline.close()
+        }
+    }
+
+    @Test(
+        "bytes that are no reply end the connection, and what was asked is in doubt",
+        arguments: ["HTTP/1.1 400 Bad Request\r\n", "$600000000\r\n", "*1000000000\r\n", ":1x\r\n"]
+    )
+    func junk(bytes: String) async throws {
+        try await MisbehavingRedis.withServer { command in
+            command.connection == 0 ? .text(bytes) : .text("+OK\r\n")
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                #expect(await failureCode { _ = try await client.words("INCR", "key") } == .answerLost)
+                try await eventually("the client is connected again") {
+                    (try? await client.words("ECHO", "x")) == .status("OK")
+                }
+            }
+            #expect(server.commands.count { $0.text[0] == "INCR" } == 1)
+        }
+    }
+
+    @Test("a reply that nobody asked for ends the connection: the next ones could not be trusted")
+    func unasked() async throws {
+        try await MisbehavingRedis.withServer { command in
+            command.connection == 0 ? .text("+OK\r\n+OK\r\n") : .text("+again\r\n")
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                #expect(try await client.words("ECHO", "x") == .status("OK"))
+                try await eventually("the client is connected again") {
+                    (try? await client.words("ECHO", "x")) == .status("again")
+                }
+            }
+        }
+    }
+
+    @Test("the server is killed while a command waits there")
+    func killedServer() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                async let waiting = failureCode { _ = try await client.words("BLPOP", "list", "0", timeout: .seconds(50)) }
+                try await withClient(server.configuration) { other in
+                    try await eventually("the command waits in the server") {
+                        try await other.send(Info(section: "clients"))["blocked_clients"] == "1"
+                    }
+                }
+                await server.kill()
+                #expect(await waiting == .answerLost)
+            }
+        }
+    }
+
+    @Test("a command that follows a loss at once was never sent, and says so")
+    func notSentAfterLoss() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .close
+        } _: { server in
+            let pipeline = PinnedPipeline(server.configuration)
+            await pipeline.connect()
+            let result = await pipeline.chain(AnyCommand(["SET", "key", "1"]), AnyCommand(["SET", "key", "2"]))
+            guard case .failure(let error) = result else {
+                Issue.record("a command was answered by a server that hangs up")
+                return
+            }
+            #expect(error.code == .notConnected)
+            #expect(server.commands.count == 1)
+            try await pipeline.close()
+        }
+    }
+
+    @Test("without a connection a command fails at once")
+    func notConnected() async throws {
+        let configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
+        try await withClient(configuration, connects: false) { client in
+            #expect(await failureCode { try await client.send(Ping()) } == .notConnected)
+            #expect(await failureCode { try await client.connect() } == .connectionFailed)
+            #expect(await failureCode { try await client.send(Ping(), timeout: .seconds(50)) } == .notConnected)
+        }
+    }
+
+    @Test("a client finds its server again after a restart")
+    func restart() async throws {
+        try await RedisServer.withServer { server in
+            for configuration in [server.configuration, try RedisConfiguration(url: try #require(server.portURL))] {
+                try await withClient(configuration) { client in
+                    _ = try await client.words("SET", "key", "value")
+                    try await server.restart()
+                    try await eventually("the client is connected again") {
+                        (try? await client.words("GET", "key")) == .bulk("value")
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("a server that lost its data answers as one that has none")
+    func restartWithoutData() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                _ = try await client.words("SET", "key", "value")
+                try await server.restart(keepingData: false)
+                try await eventually("the client is connected again") {
+                    (try? await client.words("GET", "key")) == .null
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Pipelining", .timeLimit(.minutes(1)))
+struct PipelineTests {
+    @Test("10,000 commands are answered in order, each with its own reply")
+    func order() async throws {
+        try await RedisServer.withServer { server in
+            let pipeline = PinnedPipeline(server.configuration)
+            await pipeline.connect()
+            let answers = await pipeline.batch((0..<10_000).map { AnyCommand(["ECHO", "\($0)"]) })
+            #expect(answers.map(\.number) == Array(0..<10_000))
+            #expect(answers.allSatisfy { $0.result == .success(.bulk("\($0.number)")) })
+            #expect(await pipeline.commandsSent == 10_000)
+            try await pipeline.close()
+        }
+    }
+
+    @Test("an error fails its own command and none beside it")
+    func errorsAmongReplies() async throws {
+        try await RedisServer.withServer { server in
+            let pipeline = PinnedPipeline(server.configuration)
+            await pipeline.connect()
+            let answers = await pipeline.batch(["a", "b", "c"].map { AnyCommand($0 == "b" ? ["NONSENSE"] : ["ECHO", $0]) })
+            #expect(answers[0].result == .success(.bulk("a")))
+            guard case .success(.error(let error)) = answers[1].result else {
+                Issue.record("expected an error, got \(answers[1].result)")
+                return
+            }
+            #expect(error.code == .server(.error))
+            #expect(answers[2].result == .success(.bulk("c")))
+            try await pipeline.close()
+        }
+    }
+
+    @Test("more pending commands than allowed are refused unsent")
+    func overload() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .silence
+        } _: { server in
+            var configuration = server.configuration
+            configuration.maximumPending = 3
+            configuration.commandTimeout = .milliseconds(200)
+            let pipeline = PinnedPipeline(configuration)
+            await pipeline.connect()
+            let answers = await pipeline.batch((0..<5).map { AnyCommand(["ECHO", "\($0)"]) })
+            // The refused ones are answered at once, the others when they time out.
+            #expect(answers.map(\.number) == [3, 4, 0, 1, 2])
+            let codes = answers.map { answer -> RedisError.Code? in
+                if case .failure(let error) = answer.result { error.code } else { nil }
+            }
+            #expect(codes == [.overloaded, .overloaded, .timedOut, .timedOut, .timedOut])
+            try await eventually("the server received what was sent") { server.commands.count >= 3 }
+            #expect(server.commands.map(\.text) == (0..<3).map { ["ECHO", "\($0)"] })
+            #expect(await pipeline.commandsSent == 3)
+            try await pipeline.close()
+        }
+    }
+
+    @Test("replies that come a byte at a time are put together")
+    func bytewise() async throws {
+        try await MisbehavingRedis.withServer { command in
+            .oneByOne(Array("*2\r\n$\(command.text[1].utf8.count)\r\n\(command.text[1])\r\n:\(command.index)\r\n".utf8))
+        } _: { server in
+            let pipeline = PinnedPipeline(server.configuration)
+            await pipeline.connect()
+            let answers = await pipeline.batch((0..<10).map { AnyCommand(["ECHO", "value \($0)"]) })
+            #expect(
+                answers.map(\.result)
+                    == (0..<10).map { .success(.array([.bulk("value \($0)"), .integer(Int64($0))])) })
+            try await pipeline.close()
+        }
+    }
+}

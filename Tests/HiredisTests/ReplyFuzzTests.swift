@@ -1,0 +1,66 @@
+import Testing
+
+@testable import Hiredis
+
+@Suite("Reply parser: anything may come over the wire")
+struct ReplyFuzzTests {
+    private func pieces(of stream: [UInt8], using random: inout SplitMix) -> [ArraySlice<UInt8>] {
+        var pieces: [ArraySlice<UInt8>] = []
+        var rest = stream[...]
+        while !rest.isEmpty {
+            let length = Int.random(in: 1...max(1, min(rest.count, 24)), using: &random)
+            pieces.append(rest.prefix(length))
+            rest = rest.dropFirst(length)
+        }
+        return pieces
+    }
+
+    @Test("valid replies are read back, however they are split", arguments: 0..<200 as Range<UInt64>)
+    func roundTrip(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        let replies = (0..<Int.random(in: 1...10, using: &random)).map { _ in RedisReply.random(depth: 7, using: &random) }
+        let stream = replies.flatMap(\.wire)
+        for parsing in [
+            Parsing(stream), Parsing(bytewise: stream), Parsing(chunks: pieces(of: stream, using: &random)),
+        ] {
+            #expect(parsing.replies == replies)
+            #expect(parsing.violation == nil)
+        }
+    }
+
+    @Test("a damaged stream is refused or read, the same however it is split", arguments: 0..<400 as Range<UInt64>)
+    func mutations(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var stream = (0..<Int.random(in: 1...5, using: &random)).flatMap { _ in
+            RedisReply.random(depth: 4, using: &random).wire
+        }
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            let position = Int.random(in: 0..<stream.count, using: &random)
+            switch Int.random(in: 0..<3, using: &random) {
+            case 0: stream[position] = .random(in: .min ... .max, using: &random)
+            case 1: stream.insert("$*:+-\r\n09".utf8.randomElement(using: &random) ?? 0, at: position)
+            default: if stream.count > 1 { stream.remove(at: position) }
+            }
+        }
+        expectSameOutcome(of: stream, using: &random)
+    }
+
+    @Test("random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
+    func noise(seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        // Mostly bytes that mean something, or the first one already ends it.
+        let alphabet = Array("$*:+-\r\n\r\n0123456789".utf8) + [0, 255]
+        let stream = (0..<Int.random(in: 1...300, using: &random)).map { _ in alphabet.randomElement(using: &random) ?? 0 }
+        expectSameOutcome(of: stream, using: &random)
+    }
+
+    /// A chunk is judged before it is read, so a violation may hide replies of its own chunk, and nothing else may differ.
+    private func expectSameOutcome(of stream: [UInt8], using random: inout SplitMix) {
+        let bytewise = Parsing(bytewise: stream)
+        for parsing in [Parsing(stream), Parsing(chunks: pieces(of: stream, using: &random))] {
+            #expect((parsing.violation == nil) == (bytewise.violation == nil))
+            #expect(bytewise.replies.starts(with: parsing.replies))
+            if bytewise.violation == nil { #expect(parsing.replies == bytewise.replies) }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import Testing
+
+@testable import Hiredis
+
+@Suite("Reply parser: what replies mean")
+struct ReplyParserTests {
+    static let wholeReplies: [(stream: String, reply: RedisReply)] = [
+        ("+OK\r\n", .status("OK")),
+        ("+\r\n", .status("")),
+        ("-ERR no such thing\r\n", .error(RedisError(.server(.error), "ERR no such thing"))),
+        ("-READONLY\r\n", .error(RedisError(.server(.readOnly), "READONLY"))),
+        (":0\r\n", .integer(0)),
+        (":-1\r\n", .integer(-1)),
+        (":9223372036854775807\r\n", .integer(.max)),
+        (":-9223372036854775808\r\n", .integer(.min)),
+        ("$5\r\nhello\r\n", .bulk("hello")),
+        ("$0\r\n\r\n", .bulk("")),
+        ("$4\r\n\r\n\r\n\r\n", .bulk("\r\n\r\n")),
+        ("$-1\r\n", .null),
+        ("*-1\r\n", .null),
+        ("*0\r\n", .array([])),
+        ("*3\r\n:1\r\n$-1\r\n+x\r\n", .array([.integer(1), .null, .status("x")])),
+        (
+            "*2\r\n*2\r\n$1\r\na\r\n*0\r\n*1\r\n:-7\r\n",
+            .array([.array([.bulk("a"), .array([])]), .array([.integer(-7)])])
+        ),
+        (
+            "*2\r\n-WRONGTYPE not a list\r\n:1\r\n",
+            .array([.error(RedisError(.server(.wrongType), "WRONGTYPE not a list")), .integer(1)])
+        ),
+        (
+            "*7\r\n*0\r\n*-1\r\n$0\r\n\r\n$-1\r\n+\r\n-\r\n:0\r\n",
+            .array([
+                .array([]), .null, .bulk(""), .null, .status(""), .error(RedisError(.server(ServerCondition(rawValue: "")), "")),
+                .integer(0),
+            ])
+        ),
+    ]
+
+    @Test("every type of reply is read", arguments: wholeReplies)
+    func types(stream: String, reply: RedisReply) {
+        let parsing = Parsing(stream)
+        #expect(parsing.replies == [reply])
+        #expect(parsing.violation == nil)
+    }
+
+    @Test("a reply means the same wherever it is split", arguments: wholeReplies)
+    func splits(stream: String, reply: RedisReply) {
+        let bytes = Array(stream.utf8)
+        for position in 0...bytes.count {
+            let parsing = Parsing(chunks: [bytes[..<position], bytes[position...]])
+            #expect(parsing.replies == [reply], "split after \(position) bytes")
+            #expect(parsing.violation == nil, "split after \(position) bytes")
+        }
+        #expect(Parsing(bytewise: bytes).replies == [reply])
+    }
+
+    @Test("replies that come together are told apart")
+    func several() {
+        let stream = Self.wholeReplies.map(\.stream).joined()
+        #expect(Parsing(stream).replies == Self.wholeReplies.map(\.reply))
+        #expect(Parsing(bytewise: Array(stream.utf8)).replies == Self.wholeReplies.map(\.reply))
+    }
+
+    @Test("half a reply is no reply, and no error", arguments: wholeReplies)
+    func half(stream: String, reply: RedisReply) {
+        for length in 0..<stream.utf8.count {
+            let parsing = Parsing(stream.utf8.prefix(length))
+            #expect(parsing.replies.isEmpty)
+            #expect(parsing.violation == nil)
+        }
+    }
+
+    @Test("a bulk string is binary safe")
+    func binary() {
+        let content = (0...255).map { UInt8($0) }
+        #expect(Parsing(Array("$256\r\n".utf8) + content + Array("\r\n".utf8)).replies == [.bulk(content)])
+    }
+
+    @Test("a bulk string of a megabyte is read from small pieces")
+    func largeBulk() {
+        let content = [UInt8](repeating: 120, count: 1 << 20)
+        let stream = Array("$\(content.count)\r\n".utf8) + content + Array("\r\n".utf8)
+        let pieces = stride(from: 0, to: stream.count, by: 4093).map { stream[$0..<min($0 + 4093, stream.count)] }
+        #expect(Parsing(chunks: pieces).replies == [.bulk(content)])
+    }
+
+    @Test("bytes of a status that are not UTF-8 are replaced")
+    func invalidText() {
+        #expect(Parsing([0x2B, 0xFF, 0x0D, 0x0A]).replies == [.status("\u{FFFD}")])
+    }
+}

@@ -1,0 +1,55 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Scripts", .timeLimit(.minutes(1)))
+struct ScriptTests {
+    @Test("a script's digest is the SHA-1 that Redis knows it by")
+    func digest() {
+        #expect(RedisScript(name: "one.lua", source: Array("return 1".utf8)).digest == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db")
+    }
+
+    @Test("a script runs although the server does not know it, and again after the server has forgotten it")
+    func reload() async throws {
+        let argument = (0...255).map { UInt8($0) }
+        let expected = RedisReply.array([.bulk("key"), .bulk(argument)])
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                let first = try await client.run(EchoScript(key: "key", argument: argument))
+                #expect(first == expected)
+                #expect(try await client.run(EchoScript(key: "key", argument: argument)) == expected)
+                #expect(try await client.words("SCRIPT", "FLUSH") == .status("OK"))
+                #expect(try await client.run(EchoScript(key: "key", argument: argument)) == expected)
+            }
+        }
+    }
+
+    @Test("a known script goes by its digest, its source is sent only when it is missing")
+    func source() async throws {
+        try await MisbehavingRedis.withServer { command in
+            .text(command.index == 0 ? "-NOSCRIPT No matching script.\r\n" : "+OK\r\n")
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                for _ in 0..<2 { _ = try await client.run(EchoScript(key: "key", argument: [])) }
+            }
+            let source = String(decoding: EchoScript.code.source, as: UTF8.self)
+            #expect(
+                server.commands.map { Array($0.text.prefix(2)) } == [
+                    ["EVALSHA", EchoScript.code.digest], ["EVAL", source], ["EVALSHA", EchoScript.code.digest],
+                ])
+        }
+    }
+
+    @Test("a script is sent with its source once: a server that keeps forgetting is believed")
+    func noEndlessReload() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .text("-NOSCRIPT No matching script.\r\n")
+        } _: { server in
+            try await withClient(server.configuration) { client in
+                let code = await failureCode { _ = try await client.run(EchoScript(key: "key", argument: [])) }
+                #expect(code == .server(.noScript))
+            }
+            #expect(server.commands.count == 2)
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("A server that cannot serve says why", .timeLimit(.minutes(1)))
+struct ServerConditionTests {
+    private func write(_ client: RedisClient) async -> RedisError.Code? {
+        await failureCode { _ = try await client.send(SetFields(key: "hash", fields: [(name: "field", value: "x")])) }
+    }
+
+    @Test(
+        "what a setting makes the server refuse is told apart",
+        arguments: [
+            (["maxmemory", "1"], ServerCondition.outOfMemory), (["min-replicas-to-write", "1"], .tooFewReplicas),
+        ]
+    )
+    func settings(setting: [String], condition: ServerCondition) async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                #expect(await write(client) == nil)
+                let reply = try await client.words("CONFIG", "SET", setting[0], setting[1])
+                #expect(reply == .status("OK"))
+                #expect(await write(client) == .server(condition))
+                #expect(condition.isUnavailability)
+            }
+        }
+    }
+
+    @Test("a key of another type is told apart, and is no unavailability")
+    func wrongType() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                _ = try await client.words("SET", "hash", "text")
+                #expect(await write(client) == .server(.wrongType))
+                #expect(!ServerCondition.wrongType.isUnavailability)
+            }
+        }
+    }
+
+    @Test("a command that the user may not run is told apart")
+    func noPermission() async throws {
+        let user = ["--user", "reader", "on", "nopass", "~*", "+@read", "+@connection"]
+        try await RedisServer.withServer(arguments: user) { server in
+            var configuration = server.configuration
+            configuration.username = "reader"
+            configuration.password = "any"
+            try await withClient(configuration) { client in
+                #expect(await write(client) == .server(.noPermission))
+            }
+        }
+    }
+
+    @Test("a script that the server does not know is told apart")
+    func noScript() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                guard case .error(let error) = try await client.words("EVALSHA", EchoScript.code.digest, "0") else {
+                    Issue.record("the server ran a script that it cannot know")
+                    return
+                }
+                #expect(error.code == .server(.noScript))
+            }
+        }
+    }
+
+    @Test("a replica refuses writes, and the client looks for the primary by a new connection")
+    func readOnly() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                let before = try await client.connectionNumber()
+                // Port 1 is nobody's: the primary is away.
+                #expect(try await client.words("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
+                #expect(await write(client) == .server(.readOnly))
+                try await eventually("the client has a new connection") {
+                    do {
+                        return try await client.connectionNumber() != before
+                    } catch let error as RedisError where error.code == .notConnected {
+                        return false
+                    }
+                }
+                #expect(try await client.words("REPLICAOF", "NO", "ONE") == .status("OK"))
+                #expect(await write(client) == nil)
+            }
+        }
+    }
+
+    @Test("a replica that lost its primary and must not serve old data is told apart")
+    func primaryDown() async throws {
+        try await RedisServer.withServer(arguments: ["--replica-serve-stale-data", "no"]) { server in
+            try await withClient(server.configuration) { client in
+                let reply = try await client.words("REPLICAOF", "127.0.0.1", "1")
+                #expect(reply == .status("OK"))
+                let code = await failureCode {
+                    _ = try await client.send(Scan(cursor: "0", pattern: "*", count: 10, type: "string"))
+                }
+                #expect(code == .server(.primaryDown))
+            }
+        }
+    }
+
+    @Test("a server busy with an endless script says so, until the script is killed")
+    func busy() async throws {
+        try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
+            try await withClient(server.configuration) { client in
+                try await withClient(server.configuration) { other in
+                    async let endless = client.words("EVAL", "while true do end", "0", timeout: .seconds(50))
+                    try await eventually("the server is busy") { await write(other) == .server(.busy) }
+                    #expect(try await other.words("SCRIPT", "KILL") == .status("OK"))
+                    guard case .error(let error) = try await endless else {
+                        Issue.record("an endless script ended")
+                        return
+                    }
+                    #expect(error.code == .server(.error))
+                    #expect(await write(other) == nil)
+                }
+            }
+        }
+    }
+
+    @Test("a server that still reads its data is not connected to, and says why")
+    func loading() async throws {
+        // About 10 s of loading; nobody waits for its end.
+        let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                let filling = "for i = 1, 5000 do redis.call('SET', 'key' .. i, string.rep('x', 100) .. i) end"
+                #expect(try await client.words("EVAL", filling, "0") == .null)
+                try await server.restart(addedArguments: slowly, untilReady: false)
+                try await eventually("the server says that it is loading") {
+                    await failureCode { try await client.connect() } == .server(.loading)
+                }
+                #expect(await failureCode { try await client.send(Ping()) } == .notConnected)
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import Hiredis
+import InterlockTesting
+import Testing
+
+@Suite("Subscriptions", .timeLimit(.minutes(1)))
+struct SubscriberTests {
+    private typealias Event = SubscriptionRecorder.Event
+
+    private func next(_ events: inout AsyncStream<Event>.Iterator, otherThan skipped: Event) async -> Event? {
+        while let event = await events.next() {
+            if event != skipped { return event }
+        }
+        return nil
+    }
+
+    @Test("messages arrive on their channels, in order")
+    func messages() async throws {
+        try await RedisServer.withServer { server in
+            let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
+            await recorder.start()
+            var events = recorder.stream.makeAsyncIterator()
+            #expect(await events.next() == .subscribed)
+            let messages = [("one", "a"), ("two", ""), ("one", "c")]
+            try await withClient(server.configuration) { client in
+                for (channel, payload) in messages {
+                    let receivers = try await client.words("PUBLISH", channel, payload)
+                    #expect(receivers == .integer(1))
+                }
+            }
+            for (channel, payload) in messages {
+                #expect(await events.next() == .message(channel: channel, payload: payload))
+            }
+            try await recorder.close()
+        }
+    }
+
+    @Test("after a loss the channels are subscribed again, and the subscriber hears of it")
+    func resubscription() async throws {
+        try await RedisServer.withServer { server in
+            let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
+            await recorder.start()
+            var events = recorder.stream.makeAsyncIterator()
+            #expect(await events.next() == .subscribed)
+            try await server.restart()
+            #expect(await events.next() == .down)
+            #expect(await next(&events, otherThan: .down) == .subscribed)
+            try await withClient(server.configuration) { client in
+                let receivers = try await client.words("PUBLISH", "two", "after")
+                #expect(receivers == .integer(1))
+            }
+            #expect(await events.next() == .message(channel: "two", payload: "after"))
+            try await recorder.close()
+        }
+    }
+
+    @Test("the signs of life that a subscriber asks for are no messages, and keep a quiet connection")
+    func signsOfLife() async throws {
+        try await RedisServer.withServer { server in
+            let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(300))
+            await recorder.start()
+            var events = recorder.stream.makeAsyncIterator()
+            #expect(await events.next() == .subscribed)
+            try await withClient(server.configuration) { client in
+                try await eventually("the subscriber has asked a few times") {
+                    let report = try await client.send(Info(section: "commandstats"))["cmdstat_ping"] ?? ""
+                    // Its login and this client's are among them.
+                    return (report.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) } ?? 0) >= 5
+                }
+                _ = try await client.words("PUBLISH", "one", "x")
+            }
+            #expect(await events.next() == .message(channel: "one", payload: "x"))
+            try await recorder.close()
+        }
+    }
+
+    @Test("a server that hangs is given up after two checks without a sign of life")
+    func hangingServer() async throws {
+        try await RedisServer.withServer { server in
+            let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(100))
+            await recorder.start()
+            var events = recorder.stream.makeAsyncIterator()
+            #expect(await events.next() == .subscribed)
+            await server.pause()
+            #expect(await events.next() == .down)
+            await server.resume()
+            #expect(await next(&events, otherThan: .down) == .subscribed)
+            try await recorder.close()
+        }
+    }
+
+    @Test("a user who may not subscribe is told: the subscription is down")
+    func refused() async throws {
+        let user = ["--user", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"]
+        try await RedisServer.withServer(arguments: user) { server in
+            var configuration = server.configuration
+            configuration.username = "deaf"
+            configuration.password = "any"
+            let recorder = SubscriptionRecorder(configuration, channels: ["one"])
+            await recorder.start()
+            var events = recorder.stream.makeAsyncIterator()
+            #expect(await events.next() == .down)
+            try await recorder.close()
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import Hiredis
+import InterlockTesting
+import NIOSSL
+import Testing
+
+@Suite("rediss://", .timeLimit(.minutes(1)))
+struct TLSTests {
+    private func configuration(of server: RedisServer, host: String) throws -> RedisConfiguration {
+        var configuration = try RedisConfiguration(url: "rediss://\(host):\(try #require(server.port))")
+        configuration.connectTimeout = .seconds(10)
+        configuration.commandTimeout = .seconds(10)
+        return configuration
+    }
+
+    @Test("a certificate that is trusted connects", arguments: ["127.0.0.1", "localhost"])
+    func trusted(host: String) async throws {
+        try await RedisServer.withServer(listener: .tls) { server in
+            var configuration = try configuration(of: server, host: host)
+            configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)
+            try await withClient(configuration) { client in
+                let reply = try await client.words("ECHO", "hello")
+                #expect(reply == .bulk("hello"))
+                let value = String(repeating: "x", count: 1 << 20)
+                #expect(try await client.words("ECHO", value) == .bulk(value))
+            }
+        }
+    }
+
+    @Test("a certificate that is not trusted is refused")
+    func untrusted() async throws {
+        try await RedisServer.withServer(listener: .tls) { server in
+            let configuration = try configuration(of: server, host: "127.0.0.1")
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
+        }
+    }
+
+    @Test("a certificate for another name is refused")
+    func otherName() async throws {
+        // The certificate names 127.0.0.1, not 127.0.0.2.
+        try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in
+            var configuration = try configuration(of: server, host: "127.0.0.2")
+            configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
+            configuration.tls?.certificateVerification = .noHostnameVerification
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == nil)
+        }
+    }
+
+    @Test("a server without TLS is not connected to: nothing goes to it in plain text")
+    func plainServer() async throws {
+        try await RedisServer.withServer { server in
+            var configuration = try configuration(of: server, host: "127.0.0.1")
+            // Redis waits for the end of what it takes for a command.
+            configuration.connectTimeout = .milliseconds(200)
+            #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
+        }
+    }
+}
