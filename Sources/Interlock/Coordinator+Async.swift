@@ -68,8 +68,10 @@ extension Coordinator {
     public func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> LimitAnswer {
-        try await decided {
-            calls.take(service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
+        let reference = try calls.service(service).get()
+        return try await decided {
+            calls.take(
+                reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(), completion: $0)
         }
     }
 
@@ -86,9 +88,11 @@ extension Coordinator {
     public func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
+        let reference = try calls.service(service).get()
         let answer: PermitAnswer = try await cancellable {
             calls.acquirePermit(
-                service: service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, completion: $0)
+                reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
+                completion: $0)
         }
         if case .failed(let error) = answer { throw error }
         return answer

@@ -7,6 +7,11 @@ public enum PendingCall: Sendable {
     case limit(service: String, Int)
 }
 
+/// A configured service; see `CoordinatorCalls.service`.
+public struct ServiceReference {
+    let service: GuardedService
+}
+
 /// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
 /// up with `cancel`, on the event loop, possibly before the method returns. No thread changes, no task per call.
 ///
@@ -18,7 +23,11 @@ public final class CoordinatorCalls {
     let breakers: BreakerCoordinator
     let fleet: FleetCoordinator
     let feed = EventFeed()
-    var services: [String: GuardedService] = [:]
+    var services: [String: GuardedService] = [:] {
+        didSet { servicesVersion += 1 }
+    }
+    /// Rises when services come and go.
+    public private(set) var servicesVersion = 0
     /// Nobody is let to wait any more.
     var isGoingDown = false
 
@@ -84,20 +93,25 @@ public final class CoordinatorCalls {
 
     // MARK: Limits
 
+    /// A configured service, for many calls; hold it no longer than `servicesVersion` stays the same.
+    public func service(_ name: String) -> Result<ServiceReference, InterlockError> {
+        guard let service = services[name] else { return .failure(unknownService(name)) }
+        return .success(ServiceReference(service: service))
+    }
+
+    /// The time as this coordinator reads it; one reading may serve all calls that came at once.
+    public func now() -> Instant { runtime.time.now() }
+
     /// Takes `cost` from all limits of a service that apply, or from none.
     /// - Parameter waitMilliseconds: how long to wait for a turn; 0: not at all.
     public func take(
-        service name: String, cost: Int64, subject: String?, waitMilliseconds: Int64, completion: Completion<TakeAnswer>
+        _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
+        completion: Completion<TakeAnswer>
     ) -> PendingCall? {
-        guard let service = services[name] else {
-            completion(.failed(unknownService(name)))
-            return nil
-        }
         let wait = isGoingDown ? 0 : waitMilliseconds
         let id = limits.ask(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, now: runtime.time.now(),
-            caller: .take(completion))
-        return wait > 0 ? .limit(service: name, id) : nil
+            reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, caller: .take(completion))
+        return wait > 0 ? .limit(service: reference.service.name, id) : nil
     }
 
     /// What a call of cost 1 would be told, taking nothing.
@@ -113,17 +127,13 @@ public final class CoordinatorCalls {
 
     /// Asks breaker and limits of a service in one step. An open breaker answers without Redis.
     public func acquirePermit(
-        service name: String, cost: Int64, subject: String?, waitMilliseconds: Int64,
+        _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
-        guard let service = services[name] else {
-            completion(.failed(unknownService(name)))
-            return nil
-        }
         let wait = isGoingDown ? 0 : waitMilliseconds
         let id = breakers.acquirePermit(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
-        return wait > 0 ? id.map { .limit(service: name, $0) } : nil
+            reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion)
+        return wait > 0 ? id.map { .limit(service: reference.service.name, $0) } : nil
     }
 
     /// Reports the outcome of a permitted call; answers with the breaker's state after it.

@@ -34,10 +34,9 @@ final class BreakerCoordinator {
 
     /// Asks breaker and limits in one step. Returns an ID by which a wait for the limit can be given up.
     func acquirePermit(
-        _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64,
+        _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> Int? {
-        let now = runtime.time.now()
         switch service.breaker.admission(now: now) {
         case .refuse(let retryAfter):
             refuse(service, completion, .open, retryAfter: retryAfter, now: now)

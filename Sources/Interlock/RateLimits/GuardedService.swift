@@ -17,15 +17,16 @@ final class GuardedService {
 
     var definition: ServiceDefinition
     let metrics: ServiceMetrics
-    var limiter: ServiceLimiter
+    // Unchecked, as is `callers`: touched on one event loop, and neither calls anything back while it changes.
+    @exclusivity(unchecked) var limiter: ServiceLimiter
     /// Counts while Redis is away; `nil` while it is not.
     var localCounters: LocalCounters?
-    var callers = Slab<Caller>()
+    @exclusivity(unchecked) var callers = Slab<Caller>()
     /// It is on the list of those to be flushed at the end of this tick.
     var isFlushPlanned = false
     var wakeUp: Deadlines.Entry?
 
-    var breaker: Breaker
+    @exclusivity(unchecked) var breaker: Breaker
     /// Half-opens it when the open time is over.
     var reopening: Deadlines.Entry?
     var isReportUnderWay = false

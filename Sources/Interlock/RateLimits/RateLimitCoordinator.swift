@@ -10,7 +10,7 @@ final class RateLimitCoordinator {
     var sidecars: () -> Int = { 1 }
     /// A call met a limit of this service.
     var onLimited: (GuardedService) -> Void = { _ in }
-    /// A call was granted by this service's limits.
+    /// All calls of a batch were granted by this service's limits.
     var onTaken: (GuardedService) -> Void = { _ in }
     /// The limits have decided about a call that wants a permit. Says whether what was taken has found its caller.
     var onPermitDecided: (GuardedService, GuardedService.PermitWish, LimitAnswer) -> Bool = { _, _, _ in false }
@@ -42,7 +42,7 @@ final class RateLimitCoordinator {
         case .answered(let answer):
             service.metrics.remembered.increment()
             if answer.retryAfter != LimitAnswer.neverSatisfiable { onLimited(service) }
-            answered(service, .init(id: id, answer: answer, place: nil))
+            refused(service, .init(id: id, answer: answer, place: nil))
         case .unlimited:
             unlimited(service, id: id, subject: subject)
         }
@@ -117,25 +117,31 @@ final class RateLimitCoordinator {
         service.limiter.settle(verdict, limits: limits, sentAt: sentAt, now: now, into: &settled)
         var isLimited = false
         for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count { isLimited = true }
-        if isLimited { onLimited(service) }
+        if isLimited { onLimited(service) } else { onTaken(service) }
+        var taken = 0
         for settlement in settled {
-            let isDelivered = answered(service, settlement)
+            if settlement.answer.isTaken { taken += 1 }
+            let isDelivered = deliver(service, settlement)
             guard !isDelivered, settlement.answer.isTaken, let place = settlement.place else { continue }
             giveBack(service, shares(of: place, in: batch, verdict, service: service))
         }
+        service.metrics.taken.increment(by: taken)
+        service.metrics.limited.increment(by: settled.count - taken)
         settled.removeAll(keepingCapacity: true)
         settlements = settled
         planWakeUp(of: service, now: now)
     }
 
-    @discardableResult
-    private func answered(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) -> Bool {
+    private func refused(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) {
+        service.metrics.limited.increment()
+        _ = deliver(service, settlement)
+    }
+
+    /// `false`: the caller has left.
+    private func deliver(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) -> Bool {
         guard let caller = service.callers.remove(settlement.id) else { return false }
-        let isTaken = settlement.answer.isTaken
-        (isTaken ? service.metrics.taken : service.metrics.limited).increment()
         switch caller {
         case .take(let completion):
-            if isTaken { onTaken(service) }
             return completion(.decided(settlement.answer))
         case .permit(let wish):
             return onPermitDecided(service, wish, settlement.answer)
@@ -192,7 +198,7 @@ final class RateLimitCoordinator {
             let now = runtime.time.now()
             var expired: [ServiceLimiter.Settlement] = []
             service.limiter.expire(now: now, into: &expired)
-            for settlement in expired { answered(service, settlement) }
+            for settlement in expired { refused(service, settlement) }
             planFlush(of: service)
             if service.limiter.hasBatchInFlight { return }
             planWakeUp(of: service, now: now)

@@ -8,15 +8,23 @@ struct RESPCommandTable {
         case breakerState, breakerList, breakerForce
     }
 
-    struct Entry {
-        var command: Command
-        var name: String
+    final class Entry {
+        let command: Command
+        let name: String
         /// How many arguments, the name included.
-        var arity: ClosedRange<Int>
+        let arity: ClosedRange<Int>
         /// `nil`: before anybody has shown a key.
-        var role: APIKey.Role?
+        let role: APIKey.Role?
         /// How it is called, for the error of whoever calls it differently.
-        var usage: String
+        let usage: String
+
+        init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
+            self.command = command
+            self.name = name
+            self.arity = arity
+            self.role = role
+            self.usage = usage
+        }
     }
 
     private let entries: [CommandKey: Entry]

@@ -8,15 +8,24 @@ final class RESPCommands {
     /// The channel that `SUBSCRIBE` knows.
     let eventChannel: String
     let table = RESPCommandTable()
+    private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
     init(coordinator: Coordinator) {
         calls = coordinator.callsOnEventLoop()
         eventChannel = coordinator.keys.events
     }
 
+    /// The table's entry. Clients mostly send what they sent before.
+    private func entry(_ request: RESPRequest) -> RESPCommandTable.Entry? {
+        if let last, request.isEqual(0, last.name) { return last.entry }
+        guard let entry = table[request.nameKey] else { return nil }
+        last = (Array(request.text(0).utf8), entry)
+        return entry
+    }
+
     /// Starts one command; its reply goes to `connection` under `tag`.
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
-        guard let entry = table[request.nameKey] else {
+        guard let entry = entry(request) else {
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(request.text(0).prefix(64))'; COMMAND lists those there are")
             }
@@ -38,27 +47,29 @@ final class RESPCommands {
             }
             return
         }
+        guard let completions = connection.completions else { return }
         do throws(InterlockError) {
-            try run(entry.command, request, tag: tag, on: connection)
+            try run(entry.command, request, tag: tag, on: connection, completions)
         } catch {
             connection.reply(tag) { $0.error(error) }
         }
     }
 
     private func run(
-        _ command: RESPCommandTable.Command, _ request: RESPRequest, tag: UInt64, on connection: RESPConnection
+        _ command: RESPCommandTable.Command, _ request: RESPRequest, tag: UInt64, on connection: RESPConnection,
+        _ completions: RESPCompletions
     ) throws(InterlockError) {
         switch command {
-        case .limitTake: try take(request, tag, connection)
-        case .permitAcquire: try acquirePermit(request, tag, connection)
-        case .lockAcquire: try acquireLock(request, tag, connection)
-        case .lockRelease: try releaseLock(request, tag, connection)
-        case .lockRenew: try renewLock(request, tag, connection)
+        case .limitTake: try take(request, tag, connection, completions)
+        case .permitAcquire: try acquirePermit(request, tag, connection, completions)
+        case .lockAcquire: try acquireLock(request, tag, connection, completions)
+        case .lockRelease: try releaseLock(request, tag, connection, completions)
+        case .lockRenew: try renewLock(request, tag, connection, completions)
         case .lockInfo: try inspectLock(request, tag, connection)
         case .lockList: try listLocks(request, tag, connection)
-        case .lockBreak: try breakLock(request, tag, connection)
-        case .limitPeek: try peek(request, tag, connection)
-        case .permitReport: try reportPermit(request, tag, connection)
+        case .lockBreak: try breakLock(request, tag, connection, completions)
+        case .limitPeek: try peek(request, tag, connection, completions)
+        case .permitReport: try reportPermit(request, tag, connection, completions)
         case .breakerState: try breakerState(request, tag, connection)
         case .breakerList: breakerList(tag, connection)
         case .breakerForce: try forceBreaker(request, tag, connection)
@@ -69,7 +80,9 @@ final class RESPCommands {
 
     // MARK: Locks
 
-    private func acquireLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func acquireLock(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
         let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
@@ -79,24 +92,30 @@ final class RESPCommands {
             lock.owner = try options.name(.owner)
             lock.label = try options.name(.label)
         }
-        connection.note(calls.acquireLock(lock, completion: connection.completions.lock(tag)), for: tag)
+        connection.note(calls.acquireLock(lock, completion: completions.lock(tag)), for: tag)
     }
 
-    private func renewLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func renewLock(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
         let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
-        calls.renewLock(name, token: request.text(2), ttl: ttl, completion: connection.completions.renew(tag))
+        calls.renewLock(name, token: request.text(2), ttl: ttl, completion: completions.renew(tag))
     }
 
-    private func releaseLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func releaseLock(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        calls.releaseLock(name, token: request.text(2), completion: connection.completions.release(tag))
+        calls.releaseLock(name, token: request.text(2), completion: completions.release(tag))
     }
 
-    private func breakLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func breakLock(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
         let by = connection.session.caller?.name ?? ""
-        calls.breakLock(name, by: by, completion: connection.completions.release(tag))
+        calls.breakLock(name, by: by, completion: completions.release(tag))
     }
 
     private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
@@ -147,10 +166,14 @@ final class RESPCommands {
 
     private static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
 
-    private func take(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
-        let completion = connection.completions.take(tag)
+    private func take(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
+        let completion = completions.take(tag)
+        let service = try connection.service(request, 1)
         guard request.count > 2 else {
-            _ = calls.take(service: request.text(1), cost: 1, subject: nil, waitMilliseconds: 0, completion: completion)
+            _ = calls.take(
+                service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
             return
         }
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
@@ -158,20 +181,25 @@ final class RESPCommands {
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.take(
-                service: request.text(1), cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
+            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now, completion: completion)
         connection.note(call, for: tag)
     }
 
-    private func peek(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func peek(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         let subject = try RESPOptions(request, from: 2, allowed: [.subject]).name(.subject)
-        calls.peek(service: request.text(1), subject: subject, completion: connection.completions.take(tag))
+        calls.peek(service: request.text(1), subject: subject, completion: completions.take(tag))
     }
 
-    private func acquirePermit(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
-        let completion = connection.completions.permit(tag)
+    private func acquirePermit(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
+        let completion = completions.permit(tag)
+        let service = try connection.service(request, 1)
         guard request.count > 2 else {
             _ = calls.acquirePermit(
-                    service: request.text(1), cost: 1, subject: nil, waitMilliseconds: 0, completion: completion)
+                service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
             return
         }
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
@@ -179,11 +207,13 @@ final class RESPCommands {
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.acquirePermit(
-                service: request.text(1), cost: cost, subject: subject, waitMilliseconds: wait, completion: completion)
+            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now, completion: completion)
         connection.note(call, for: tag)
     }
 
-    private func reportPermit(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+    private func reportPermit(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
+    ) throws(InterlockError) {
         guard let permit = PermitID(request.text(2)) else {
             throw InterlockError(.invalid, "permit: expected the 32 hexadecimal digits that PERMIT.ACQUIRE gave")
         }
@@ -196,7 +226,7 @@ final class RESPCommands {
             status: try options.integer(.status, in: 100...599).map(Int.init),
             retryAfterMilliseconds: try options.milliseconds(.retryAfter))
         calls.reportPermit(
-                service: request.text(1), permit: permit, report, completion: connection.completions.outcome(tag))
+                service: request.text(1), permit: permit, report, completion: completions.outcome(tag))
     }
 
     // MARK: Breakers
@@ -235,7 +265,7 @@ final class RESPCommands {
 
 extension RESPWriter {
     /// A breaker's status as a map.
-    fileprivate mutating func breaker(_ status: BreakerStatus) {
+    fileprivate func breaker(_ status: BreakerStatus) {
         map(12)
         bulk("service")
         bulk(status.service)

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 
 /// How each kind of answer is written. Made once per connection, so that a command costs no closure.
-struct RESPCompletions {
+final class RESPCompletions {
     private let lock: (UInt64, LockAnswer) -> Bool
     private let renew: (UInt64, RenewAnswer) -> Bool
     private let release: (UInt64, ReleaseAnswer) -> Bool
@@ -11,8 +11,8 @@ struct RESPCompletions {
     private let outcome: (UInt64, Result<BreakerSnapshot.State, InterlockError>) -> Bool
 
     init(connection: RESPConnection) {
-        lock = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        lock = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .granted(let lease):
                     writer.array(3)
@@ -22,28 +22,28 @@ struct RESPCompletions {
                 case .held: writer.null()
                 case .failed(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
-        renew = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        renew = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .renewed(let valid): writer.integer(valid)
                 case .lost: writer.null()
                 case .failed(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
-        release = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        release = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .released: writer.integer(1)
                 case .lost: writer.integer(0)
                 case .failed(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
-        take = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        take = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .decided(let answer):
                     writer.array(5)
@@ -54,10 +54,10 @@ struct RESPCompletions {
                     writer.integer(answer.resetAfter)
                 case .failed(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
-        permit = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        permit = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .granted(let id, let state):
                     writer.array(4)
@@ -73,15 +73,15 @@ struct RESPCompletions {
                     writer.integer(retryAfter)
                 case .failed(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
-        outcome = { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        outcome = { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .success(let state): writer.bulk(state.rawValue)
                 case .failure(let error): writer.error(error)
                 }
-            } ?? false
+            }
         }
     }
 
@@ -97,7 +97,7 @@ struct RESPCompletions {
 
 extension RESPWriter {
     /// The coordinator's errors, by the words that programs switch on.
-    mutating func error(_ error: InterlockError) {
+    func error(_ error: InterlockError) {
         let word =
             switch error.code {
             case .invalid: "INVALID"

@@ -1,5 +1,6 @@
 internal import DequeModule
 internal import Interlock
+internal import InterlockCore
 internal import Logging
 internal import NIOCore
 
@@ -15,7 +16,7 @@ final class RESPConnection: ChannelDuplexHandler {
     /// A command whose answer is still to come, or waits for earlier ones.
     private enum Slot {
         case pending(PendingCall?)
-        case ready(ByteBuffer)
+        case ready(ReplyBuffer)
     }
 
     /// The most commands of one connection that are pending.
@@ -26,15 +27,21 @@ final class RESPConnection: ChannelDuplexHandler {
     private static let flushThreshold = 64 << 10
 
     let door: RESPDoorContext
-    /// Answers to commands under way find their way back here by tag; one closure each for the whole connection.
-    private(set) lazy var completions = RESPCompletions(connection: self)
+    /// Answers to commands under way find their way back here by tag; one closure each for the whole connection. They
+    /// keep the connection, which lets go of them when its client leaves.
+    private(set) var completions: RESPCompletions?
     private var context: ChannelHandlerContext?
-    private var parser = RESPRequestParser()
-    private var input = ByteBuffer()
-    private var writer = RESPWriter()
-    private var slots = Deque<Slot>()
+    // Unchecked: all of this is touched on one event loop, and nothing that is called while one of them is being changed
+    // comes back to the same one. The check costs a tenth of a command.
+    @exclusivity(unchecked) private var parser = RESPRequestParser()
+    @exclusivity(unchecked) private var input = ByteBuffer()
+    @exclusivity(unchecked) private var writer = RESPWriter()
+    @exclusivity(unchecked) private var slots = Deque<Slot>()
     /// The tag of the first slot.
-    private var firstTag: UInt64 = 0
+    @exclusivity(unchecked) private var firstTag: UInt64 = 0
+    /// When the commands that are being taken came.
+    private(set) var now = Instant(nanoseconds: 0)
+    @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
     private var isFlushPlanned = false
     private var isReadHeldBack = false
@@ -61,19 +68,19 @@ final class RESPConnection: ChannelDuplexHandler {
     /// Writes the reply to the command with this tag, or keeps it until those before it are written. `false`: the client
     /// has left.
     @discardableResult
-    func reply(_ tag: UInt64, _ write: (inout RESPWriter) -> Void) -> Bool {
+    func reply(_ tag: UInt64, _ write: (RESPWriter) -> Void) -> Bool {
         guard context != nil, tag >= firstTag else { return false }
         guard tag == firstTag else {
-            var apart = RESPWriter(speaksRESP3: writer.speaksRESP3)
-            write(&apart)
+            let apart = RESPWriter(speaksRESP3: writer.speaksRESP3)
+            write(apart)
             slots[Int(tag - firstTag)] = .ready(apart.buffer)
             return true
         }
-        write(&writer)
+        write(writer)
         slots.removeFirst()
         firstTag += 1
-        while case .ready(var buffer) = slots.first {
-            writer.buffer.writeBuffer(&buffer)
+        while case .ready(let buffer) = slots.first {
+            writer.buffer.append(buffer)
             slots.removeFirst()
             firstTag += 1
         }
@@ -82,9 +89,9 @@ final class RESPConnection: ChannelDuplexHandler {
     }
 
     /// Writes something that answers no command: what a subscription brings.
-    func push(_ write: (inout RESPWriter) -> Void) {
+    func push(_ write: (RESPWriter) -> Void) {
         guard context != nil else { return }
-        write(&writer)
+        write(writer)
         afterWriting()
     }
 
@@ -100,13 +107,24 @@ final class RESPConnection: ChannelDuplexHandler {
         planFlush()
     }
 
+    /// The service that argument `index` names. A client mostly asks for the one it asked for before.
+    func service(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> ServiceReference {
+        let calls = door.commands.calls
+        if let lastService, lastService.version == calls.servicesVersion, request.isEqual(index, lastService.name) {
+            return lastService.reference
+        }
+        let reference = try calls.service(request.text(index)).get()
+        lastService = (Array(request.text(index).utf8), calls.servicesVersion, reference)
+        return reference
+    }
+
     private func afterWriting() {
         guard let context else { return }
-        if writer.buffer.readableBytes > Self.longestOutput {
+        if writer.buffer.count > Self.longestOutput {
             return drop(context)
         }
         if isReading {
-            if writer.buffer.readableBytes >= Self.flushThreshold { flushNow() }
+            if writer.buffer.count >= Self.flushThreshold { flushNow() }
         } else {
             planFlush()
         }
@@ -124,15 +142,15 @@ final class RESPConnection: ChannelDuplexHandler {
         guard let context else { return }
         if isClosing, slots.isEmpty {
             // Closing drops what the socket has not taken yet: it waits for the last byte.
-            context.writeAndFlush(wrapOutboundOut(writer.buffer)).assumeIsolated().whenComplete { _ in
+            context.writeAndFlush(wrapOutboundOut(writer.buffer.contents)).assumeIsolated().whenComplete { _ in
                 context.close(promise: nil)
             }
-            writer.buffer.clear()
+            writer.buffer.removeAll()
             return
         }
-        if writer.buffer.readableBytes > 0 {
-            context.writeAndFlush(wrapOutboundOut(writer.buffer), promise: nil)
-            writer.buffer.clear()
+        if writer.buffer.count > 0 {
+            context.writeAndFlush(wrapOutboundOut(writer.buffer.contents), promise: nil)
+            writer.buffer.removeAll()
         }
         if isReadHeldBack || input.readableBytes > 0 { resume(context) }
     }
@@ -141,6 +159,7 @@ final class RESPConnection: ChannelDuplexHandler {
 
     private func process(_ context: ChannelHandlerContext) {
         isReading = true
+        now = door.commands.calls.now()
         while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
         isReading = false
     }
@@ -187,7 +206,7 @@ final class RESPConnection: ChannelDuplexHandler {
         guard mayTakeMore, !isReading else { return }
         if input.readableBytes > 0 {
             process(context)
-            if writer.buffer.readableBytes > 0 { planFlush() }
+            if writer.buffer.count > 0 { planFlush() }
         }
         if isReadHeldBack, mayTakeMore {
             isReadHeldBack = false
@@ -197,7 +216,7 @@ final class RESPConnection: ChannelDuplexHandler {
 
     private func drop(_ context: ChannelHandlerContext) {
         isClosing = true
-        writer.buffer.clear()
+        writer.buffer.removeAll()
         context.close(promise: nil)
     }
 }
@@ -207,6 +226,7 @@ final class RESPConnection: ChannelDuplexHandler {
 extension RESPConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        completions = RESPCompletions(connection: self)
         door.connected(self)
     }
 
@@ -222,7 +242,7 @@ extension RESPConnection {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if writer.buffer.readableBytes > 0 || isClosing { flushNow() }
+        if writer.buffer.count > 0 || isClosing { flushNow() }
         if input.readableBytes == 0, input.capacity > Self.flushThreshold { input = ByteBuffer() }
     }
 
@@ -261,6 +281,7 @@ extension RESPConnection {
     private func ended() {
         guard context != nil else { return }
         context = nil
+        completions = nil
         stall?.cancel()
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// One command as it lies in the connection's buffer: nothing is copied before somebody wants it as text.
 ///
 /// Valid only while the buffer that it points into is.
@@ -39,6 +41,16 @@ struct RESPRequest {
         return word.withUTF8Buffer { expected in
             zip(candidate, expected).allSatisfy { Self.upperCased($0) == $1 }
         }
+    }
+
+    /// Whether argument `index` is these bytes.
+    func isEqual(_ index: Int, _ expected: [UInt8]) -> Bool {
+        let candidate = argument(index)
+        return candidate.count == expected.count
+            && expected.withUnsafeBytes { expected in
+                guard let left = candidate.baseAddress, let right = expected.baseAddress else { return true }
+                return memcmp(left, right, expected.count) == 0
+            }
     }
 
     /// The command's name as one number: its first 15 bytes in upper case and its length. Longer names share no key with
