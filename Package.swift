@@ -80,21 +80,53 @@ let package = Package(
                 crypto,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
             ],
+            resources: [.embedInCode("HTTP/openapi.yaml")],
             swiftSettings: houseRules
         ),
         .target(
             name: "InterlockTesting",
-            dependencies: ["Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, subprocess],
+            dependencies: ["InterlockCore", "Hiredis", nioCore, nioPosix, subprocess],
             swiftSettings: houseRules
         ),
         .executableTarget(
             name: "interlock",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioPosix, logging, lifecycle, unixSignals,
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, coreMetrics, lifecycle,
+                unixSignals,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
+            swiftSettings: houseRules
+        ),
+        .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
+        .testTarget(
+            name: "HiredisTests",
+            dependencies: [
+                "Hiredis", "InterlockTesting", "InterlockCore", nioCore, nioPosix, nioSSL, logging,
+                .product(name: "NIOEmbedded", package: "swift-nio"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .testTarget(
+            name: "InterlockTests",
+            dependencies: ["Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioPosix, logging],
+            swiftSettings: houseRules
+        ),
+        .testTarget(
+            name: "InterlockSidecarTests",
+            dependencies: [
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioPosix, logging,
+                coreMetrics, lifecycle,
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .testTarget(
+            name: "IntegrationTests",
+            dependencies: ["interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioPosix, logging, subprocess],
             swiftSettings: houseRules
         ),
     ]

@@ -6,6 +6,7 @@ public import NIOPosix
 public actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
     private let pipeline: RedisPipeline
+    private var isClosed = false
     private var connecting: [CheckedContinuation<Void, any Error>] = []
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -23,11 +24,13 @@ public actor RedisClient {
     }
 
     /// Connects and logs in.
-    /// - Throws: `RedisError` when the first attempt fails; the next one is then already planned.
+    /// - Throws: `RedisError` when the attempt fails; the next one is then already planned, and another call waits for it.
+    ///   `notConnected` when the client is or gets closed.
     public func connect() async throws {
+        guard !isClosed else { throw Self.closed }
         guard !pipeline.isUp else { return }
-        pipeline.onUp = { [unowned self] in assumeIsolated { $0.attempted(.success(())) } }
-        pipeline.onDown = { [unowned self] error in assumeIsolated { $0.attempted(.failure(error)) } }
+        pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.attempted(.success(())) } }
+        pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
             pipeline.start()
@@ -55,9 +58,13 @@ public actor RedisClient {
 
     /// Ends the connection; what is pending fails.
     public func close() async {
+        isClosed = true
+        attempted(.failure(Self.closed))
         // Closing cannot fail: the future is completed by this side alone.
         try? await pipeline.close().get()
     }
+
+    private static let closed = RedisError(.notConnected, "this client was closed")
 
     private func attempted(_ result: Result<Void, any Error>) {
         let waiting = connecting

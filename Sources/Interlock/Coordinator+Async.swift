@@ -167,13 +167,20 @@ extension Coordinator {
     ) async throws -> Answer {
         let waiter = CallWaiter<Answer>(coordinator: self)
         return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                waiter.continuation = continuation
-                guard !Task.isCancelled else { return waiter.cancel() }
-                waiter.call = call(Completion { _, answer in waiter.receive(answer) })
-            }
+            try await answer(to: call, of: waiter)
         } onCancel: {
             Task { await cancelWaiter(waiter) }
+        }
+    }
+
+    /// A method and not a closure, so that the call is certainly made on the coordinator's executor.
+    private func answer<Answer: Sendable>(
+        to call: (Completion<Answer>) -> PendingCall?, of waiter: CallWaiter<Answer>
+    ) async throws -> Answer {
+        try await withCheckedThrowingContinuation { continuation in
+            waiter.continuation = continuation
+            guard !Task.isCancelled else { return waiter.cancel() }
+            waiter.call = call(Completion { _, answer in waiter.receive(answer) })
         }
     }
 

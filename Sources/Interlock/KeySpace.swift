@@ -8,25 +8,29 @@ public struct KeySpace: Hashable, Sendable {
 
     public static let defaultPrefix = "interlock:"
 
+    // What stands around a lock's name in its keys, put together once: these keys are written at every acquire.
+    let lockStart: String
+    let lockEnd: String
+    let fenceStart: String
+    let queueStart: String
+
     public init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
         self.prefix = prefix
         self.lockKeyPrefix = lockKeyPrefix
+        lockStart = lockKeyPrefix ?? prefix + "lock:{"
+        lockEnd = lockKeyPrefix == nil ? "}" : ""
+        fenceStart = prefix + "fence:{" + (lockKeyPrefix ?? "")
+        queueStart = prefix + "queue:{" + (lockKeyPrefix ?? "")
     }
 
     /// The owner's token: a string with a ttl.
-    public func lock(_ name: String) -> String {
-        if let lockKeyPrefix { lockKeyPrefix + name } else { prefix + "lock:{" + name + "}" }
-    }
+    public func lock(_ name: String) -> String { lockStart + name + lockEnd }
 
     /// The last fence.
-    public func fence(_ name: String) -> String {
-        prefix + "fence:{" + (lockKeyPrefix ?? "") + name + "}"
-    }
+    public func fence(_ name: String) -> String { fenceStart + name + "}" }
 
     /// The sidecars that wait, with deadlines.
-    public func queue(_ name: String) -> String {
-        prefix + "queue:{" + (lockKeyPrefix ?? "") + name + "}"
-    }
+    public func queue(_ name: String) -> String { queueStart + name + "}" }
 
     /// The lock's name, if `key` is a lock's key.
     public func lockName(ofKey key: String) -> String? {
@@ -34,9 +38,8 @@ public struct KeySpace: Hashable, Sendable {
             guard key.hasPrefix(lockKeyPrefix), !key.hasPrefix(prefix) else { return nil }
             return String(key.dropFirst(lockKeyPrefix.count))
         }
-        let start = prefix + "lock:{"
-        guard key.hasPrefix(start), key.hasSuffix("}") else { return nil }
-        return String(key.dropFirst(start.count).dropLast())
+        guard key.hasPrefix(lockStart), key.hasSuffix(lockEnd) else { return nil }
+        return String(key.dropFirst(lockStart.count).dropLast(lockEnd.count))
     }
 
     /// The `SCAN` pattern for lock names that match `glob`.

@@ -15,8 +15,11 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
         let bytes = text.utf8.count
         guard bytes > 0 else { throw .empty }
         guard bytes <= Self.longest else { throw .tooLong(bytes: bytes) }
-        for scalar in text.unicodeScalars where Self.isForbidden(scalar) {
-            throw .forbidden(scalar)
+        // Nearly every name is plain ASCII, whose bytes are judged without decoding.
+        if !text.utf8.allSatisfy(Self.isPlain) {
+            for scalar in text.unicodeScalars where Self.isForbidden(scalar) {
+                throw .forbidden(scalar)
+            }
         }
         self.text = text
     }
@@ -26,9 +29,13 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "{", "}", "\u{FFFD}": true
-        case "a"..."z", "A"..."Z", "0"..."9", "-", "_", ":", ".", "/": false
         default: scalar.properties.generalCategory == .control || scalar.properties.isWhitespace
         }
+    }
+
+    /// Visible ASCII but for the braces.
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: "{") && byte != UInt8(ascii: "}")
     }
 
     /// What is wrong with a name.

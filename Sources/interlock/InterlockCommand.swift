@@ -9,7 +9,14 @@ struct InterlockCommand: AsyncParsableCommand {
         abstract: "Leased locks, rate limits and circuit breakers for a fleet, over one shared Redis.",
         discussion: """
             Run a sidecar beside each copy of a service, then speak to it with any Redis client, with curl, or with the
-            commands below.
+            commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; they show it
+            the API key in INTERLOCK_API_KEY.
+
+            EXIT CODES
+              0   done
+              1   refused, held by another, limited, lost or not found
+              64  the command line cannot be understood
+              69  the sidecar or its Redis cannot be reached
 
             EXAMPLES
               interlock serve
@@ -18,6 +25,29 @@ struct InterlockCommand: AsyncParsableCommand {
               interlock status
             """,
         version: SidecarVersion.current,
-        subcommands: [Serve.self]
+        subcommands: [
+            Serve.self, CheckConfig.self, Status.self, LockCommand.self, LimitCommand.self, BreakerCommand.self,
+            Events.self,
+        ]
     )
+
+    /// What the errors that ArgumentParser words begin with, in the place of its "Error: ".
+    static let _errorPrefix = "interlock: "
+
+    /// Runs the command; a failure is one message on standard error and an exit code.
+    static func main() async {
+        do {
+            var command = try await asyncParseAsRoot()
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+        } catch let failure as Failure {
+            Terminal.tell("interlock: \(failure)")
+            exit(withError: failure.exitCode)
+        } catch {
+            exit(withError: error)
+        }
+    }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CoreMetrics
 import Glibc
 import InterlockSidecar
 import Logging
@@ -47,6 +48,7 @@ struct Serve: AsyncParsableCommand {
             throw Failure(error.description, exitCode: .usage)
         }
         let metrics = PrometheusRegistry()
+        MetricsSystem.bootstrap(metrics)
         LoggingSetup.bootstrap(configuration.log)
         let logger = Logger(label: "interlock")
         for warning in configuration.warnings { logger.warning("\(warning)") }

@@ -14,6 +14,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         var timeout: TimeAmount
         /// `nil` once it has timed out: the reply is still to come and belongs to nobody.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
+
+        var deadline: NIODeadline { sentAt + timeout }
     }
 
     private let maximumPending: Int
@@ -23,12 +25,15 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private var outgoing = ByteBuffer()
     private var isFlushScheduled = false
     private var pending = Deque<Pending>()
-    private var isTimeoutScheduled = false
+    /// When the next look at the timeouts is due; no pending command is due earlier.
+    private var nextExpiry: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var context: ChannelHandlerContext?
     private var lastRead = NIODeadline.now()
     /// Why the connection is being closed, when this side decided to.
     private var closeReason: RedisError?
 
+    /// How many commands were sent, scripts that went again with their source twice.
+    var commandsSent: Int64 = 0
     /// Called once, after every pending command has failed.
     var onClose: ((RedisError) -> Void)?
     /// Called with each reply that answers no command: what a subscription brings.
@@ -92,7 +97,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
         guard isOpen else {
-            completion(.failure(closeReason ?? RedisError(.notConnected, "Redis is not connected")))
+            completion(.failure(RedisError(.notConnected, closeReason?.message ?? "Redis is not connected")))
             return false
         }
         guard pending.count < maximumPending else {
@@ -104,9 +109,11 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     private func enqueue(timeout: TimeAmount?, receive: @escaping (Result<RedisReply, RedisError>) -> Void) {
         encoder.format(into: &outgoing)
-        pending.append(Pending(sentAt: .now(), timeout: timeout ?? commandTimeout, receive: receive))
+        let command = Pending(sentAt: .now(), timeout: timeout ?? commandTimeout, receive: receive)
+        pending.append(command)
+        commandsSent += 1
         scheduleFlush()
-        scheduleTimeout()
+        scheduleExpiry(at: command.deadline)
     }
 
     private func scheduleFlush() {
@@ -126,22 +133,28 @@ final class RedisChannelHandler: ChannelInboundHandler {
 // MARK: - Timeouts
 
 extension RedisChannelHandler {
-    /// Watches the oldest pending command only: replies come in order, so none behind it can be answered earlier.
-    private func scheduleTimeout() {
-        guard !isTimeoutScheduled, let context, let oldest = pending.first(where: { $0.receive != nil }) else { return }
-        isTimeoutScheduled = true
-        context.eventLoop.assumeIsolated().scheduleTask(deadline: oldest.sentAt + oldest.timeout) { [weak self] in
+    /// Plans a look at the timeouts unless an earlier one is planned: O(1), and for commands of one timeout no new timer.
+    private func scheduleExpiry(at deadline: NIODeadline) {
+        guard let context, nextExpiry.map({ deadline < $0.deadline }) ?? true else { return }
+        nextExpiry?.task.cancel()
+        let task = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] () -> Void in
             self?.expire()
         }
+        nextExpiry = (deadline, task)
     }
 
+    /// O(n) in pending commands, once per timeout at most while all have the same.
     private func expire() {
-        isTimeoutScheduled = false
+        nextExpiry = nil
         let now = NIODeadline.now()
         var late: [(Result<RedisReply, RedisError>) -> Void] = []
+        var next: NIODeadline?
         for index in pending.indices {
             guard let receive = pending[index].receive else { continue }
-            guard pending[index].sentAt + pending[index].timeout <= now else { break }
+            guard pending[index].deadline <= now else {
+                next = min(next ?? pending[index].deadline, pending[index].deadline)
+                continue
+            }
             pending[index].receive = nil
             late.append(receive)
         }
@@ -154,7 +167,7 @@ extension RedisChannelHandler {
         for receive in late {
             receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
         }
-        scheduleTimeout()
+        if let next { scheduleExpiry(at: next) }
     }
 }
 
@@ -209,6 +222,8 @@ extension RedisChannelHandler {
         let reason = closeReason ?? RedisError(.answerLost, "Redis closed the connection")
         closeReason = reason
         let lost = RedisError(.answerLost, "\(reason.message); the command may have been carried out")
+        nextExpiry?.task.cancel()
+        nextExpiry = nil
         let failed = pending
         pending.removeAll()
         for command in failed { command.receive?(.failure(lost)) }

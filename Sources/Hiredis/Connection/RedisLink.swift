@@ -68,8 +68,16 @@ final class RedisLink {
         return promise.futureResult
     }
 
+    /// Ends the connection of an owner that goes away without closing it, on whichever thread that happens.
+    func closeWhenDropped() {
+        // The owner was the only one to use the link, and no longer does: from here on it is the event loop's.
+        nonisolated(unsafe) let link = self
+        eventLoop.execute { _ = link.close() }
+    }
+
     private func connect() {
         state = .connecting
+        let deadline = NIODeadline.now() + TimeAmount(configuration.connectTimeout)
         let handler = RedisChannelHandler(configuration: configuration)
         let tls: NIOSSLContext?
         do {
@@ -93,7 +101,7 @@ final class RedisLink {
             }
         connecting.assumeIsolated().whenComplete { [self] result in
             switch result {
-            case .success(let channel): connected(channel, handler: handler)
+            case .success(let channel): connected(channel, handler: handler, deadline: deadline)
             case .failure(let error):
                 attemptFailed(
                     RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(error)"))
@@ -101,7 +109,7 @@ final class RedisLink {
         }
     }
 
-    private func connected(_ channel: any Channel, handler: RedisChannelHandler) {
+    private func connected(_ channel: any Channel, handler: RedisChannelHandler, deadline: NIODeadline) {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
@@ -113,7 +121,7 @@ final class RedisLink {
             return
         }
         handler.onClose = { [self] in attemptFailed($0) }
-        login(handler) { [self] failure in
+        login(handler, timeout: deadline - .now()) { [self] failure in
             if let failure { return handler.close(reason: failure) }
             guard case .connecting = state else {
                 return handler.close(reason: RedisError(.notConnected, "this client was closed"))
@@ -125,13 +133,14 @@ final class RedisLink {
     }
 
     /// `AUTH`, `SELECT` and `PING` leave together; the first failure is reported.
-    private func login(_ handler: RedisChannelHandler, completion: @escaping (RedisError?) -> Void) {
-        let timeout = TimeAmount(configuration.connectTimeout)
+    private func login(
+        _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
+    ) {
         var failure: RedisError?
         func note<Reply>(_ result: Result<Reply, RedisError>) {
             guard failure == nil, case .failure(let error) = result else { return }
             failure = RedisError(.connectionFailed, "\(configuration.displayName) refused the login: \(error.message)")
-            failure?.code = error.code
+            if case .server = error.code { failure?.code = error.code }
         }
         if let password = configuration.password {
             handler.send(Auth(username: configuration.username, password: password), timeout: timeout) { note($0) }
@@ -146,9 +155,16 @@ final class RedisLink {
     }
 
     private func attemptFailed(_ error: RedisError) {
-        if case .closed = state {
+        var error = error
+        switch state {
+        case .closed:
             closePromise?.succeed()
             return
+        case .connecting:
+            // Whatever ended a connection that was never up: it was not established.
+            if case .server = error.code {} else { error.code = .connectionFailed }
+        case .idle, .up, .pausing:
+            break
         }
         let pause = backoff.next(random: .random(in: 0...1))
         logger.debug(

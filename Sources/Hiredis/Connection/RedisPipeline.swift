@@ -20,19 +20,32 @@ public final class RedisPipeline {
     /// Why there is no connection, while there is none.
     public private(set) var lastFailure: RedisError?
     /// How many commands were sent since the start.
-    public private(set) var commandsSent: Int64 = 0
+    public var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
+    private var sentEarlier: Int64 = 0
+    private var current: RedisChannelHandler?
 
     public init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
         link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
-        link.onUp = { [unowned self] handler in
+        link.onUp = { [weak self] handler in
+            guard let self else { return }
+            // Those of the login are not the callers'.
+            handler.commandsSent = 0
+            current = handler
             lastFailure = nil
             handler.onRoundTrip = onRoundTrip
             onUp?()
         }
-        link.onDown = { [unowned self] error in
+        link.onDown = { [weak self] error in
+            guard let self else { return }
+            sentEarlier += current?.commandsSent ?? 0
+            current = nil
             lastFailure = error
             onDown?(error)
         }
+    }
+
+    deinit {
+        link.closeWhenDropped()
     }
 
     public var isUp: Bool { link.handler?.isOpen ?? false }
@@ -49,7 +62,6 @@ public final class RedisPipeline {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard let handler = link.handler else { return completion(.failure(notConnected)) }
-        commandsSent += 1
         handler.send(command, timeout: timeout, completion: completion)
     }
 
@@ -60,7 +72,6 @@ public final class RedisPipeline {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard let handler = link.handler else { return completion(.failure(notConnected)) }
-        commandsSent += 1
         handler.send(script: command, timeout: timeout, completion: completion)
     }
 

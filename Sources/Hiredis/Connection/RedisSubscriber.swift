@@ -9,13 +9,15 @@ public final class RedisSubscriber {
     private let channels: [String]
     private let checkInterval: TimeAmount
     private var confirmed = 0
+    /// The server answered the subscription with an error; it is asked again with the next check.
+    private var isRefused = false
     private var check: Scheduled<Void>?
 
     /// Called with each message: the channel and the payload.
     public var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
     /// Called when all channels are subscribed: the first time, and after each loss.
     public var onSubscribed: (() -> Void)?
-    /// Called when the connection is lost or an attempt fails.
+    /// Called when the connection is lost, an attempt fails, or the server refuses the subscription.
     public var onDown: ((RedisError) -> Void)?
 
     /// - Parameters:
@@ -32,12 +34,17 @@ public final class RedisSubscriber {
         self.channels = channels
         self.checkInterval = TimeAmount(checkInterval)
         link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
-        link.onUp = { [unowned self] in subscribe(on: $0) }
-        link.onDown = { [unowned self] error in
+        link.onUp = { [weak self] in self?.subscribe(on: $0) }
+        link.onDown = { [weak self] error in
+            guard let self else { return }
             check?.cancel()
             check = nil
             onDown?(error)
         }
+    }
+
+    deinit {
+        link.closeWhenDropped()
     }
 
     /// Begins to connect and keeps the subscriptions up until `close`.
@@ -53,10 +60,15 @@ public final class RedisSubscriber {
     }
 
     private func subscribe(on handler: RedisChannelHandler) {
-        confirmed = 0
         handler.onPush = { [weak self] in self?.receive($0) }
-        handler.sendWithoutReply(["SUBSCRIBE"] + channels)
+        requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
+    }
+
+    private func requestSubscriptions(by handler: RedisChannelHandler) {
+        confirmed = 0
+        isRefused = false
+        handler.sendWithoutReply(["SUBSCRIBE"] + channels)
     }
 
     private func scheduleCheck(of handler: RedisChannelHandler) {
@@ -65,12 +77,17 @@ public final class RedisSubscriber {
             guard handler.timeSinceLastRead < self.checkInterval + self.checkInterval else {
                 return handler.close(reason: RedisError(.answerLost, "Redis gave no sign of life to a subscription"))
             }
-            handler.sendWithoutReply(["PING"])
+            if self.isRefused { self.requestSubscriptions(by: handler) } else { handler.sendWithoutReply(["PING"]) }
             self.scheduleCheck(of: handler)
         }
     }
 
     private func receive(_ reply: RedisReply) {
+        if case .error(let error) = reply {
+            isRefused = true
+            onDown?(error)
+            return
+        }
         guard let parts = reply.array, let kind = parts.first?.text else { return }
         switch kind {
         case "message" where parts.count == 3:

@@ -18,6 +18,15 @@ public struct CommandEncoder {
         ends.append(bytes.count)
     }
 
+    /// Appends one argument that is put together from parts, without making a string of them.
+    public mutating func append(parts first: String, _ second: String, _ third: String, _ fourth: String = "") {
+        bytes.append(contentsOf: first.utf8)
+        bytes.append(contentsOf: second.utf8)
+        bytes.append(contentsOf: third.utf8)
+        bytes.append(contentsOf: fourth.utf8)
+        ends.append(bytes.count)
+    }
+
     /// Appends one argument: any bytes.
     public mutating func append(_ argument: [UInt8]) {
         bytes.append(contentsOf: argument)

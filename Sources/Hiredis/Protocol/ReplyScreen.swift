@@ -39,22 +39,27 @@ struct ReplyScreen {
         while index < bytes.count {
             switch state {
             case .type:
+                try count(1)
                 state = try Self.begin(bytes[index])
                 index += 1
-                replyLength += 1
             case .bulk(let remaining):
                 let skipped = min(remaining, bytes.count - index)
+                try count(skipped)
                 index += skipped
-                replyLength += skipped
                 if skipped == remaining { finishValue() } else { state = .bulk(remaining: remaining - skipped) }
             case .number, .line, .lineFeed:
+                try count(1)
                 try advance(over: bytes[index])
                 index += 1
-                replyLength += 1
             }
-            if replyLength > limits.replyLength {
-                throw RedisError(.protocolViolation, "the reply is longer than \(limits.replyLength) bytes")
-            }
+        }
+    }
+
+    /// Charges bytes to the reply, before they may end it.
+    private mutating func count(_ length: Int) throws(RedisError) {
+        replyLength += length
+        guard replyLength <= limits.replyLength else {
+            throw RedisError(.protocolViolation, "the reply is longer than \(limits.replyLength) bytes")
         }
     }
 
@@ -74,7 +79,10 @@ struct ReplyScreen {
         case .number(let kind, let value, let isNegative, let digits):
             try advanceNumber(over: byte, kind: kind, value: value, isNegative: isNegative, digits: digits)
         case .line(let length):
-            guard byte != UInt8(ascii: "\r") else { return state = .lineFeed(then: .value) }
+            guard byte != UInt8(ascii: "\r") else {
+                state = .lineFeed(then: .value)
+                return
+            }
             guard length < limits.lineLength else {
                 throw RedisError(.protocolViolation, "a reply line is longer than \(limits.lineLength) bytes")
             }
@@ -94,7 +102,7 @@ struct ReplyScreen {
     ) throws(RedisError) {
         switch byte {
         case UInt8(ascii: "\r") where digits > 0:
-            state = .lineFeed(then: try announce(kind: kind, value: isNegative ? -value : value))
+            state = .lineFeed(then: try announce(kind: kind, value: isNegative ? 0 &- value : value))
         case UInt8(ascii: "-") where digits == 0 && !isNegative,
             UInt8(ascii: "+") where digits == 0 && !isNegative && kind == UInt8(ascii: ":"):
             state = .number(kind: kind, value: 0, isNegative: byte == UInt8(ascii: "-"), digits: 0)

@@ -90,7 +90,7 @@ final class BreakerCoordinator {
     }
 
     private func grant(_ service: GuardedService, _ wish: GuardedService.PermitWish, now: Instant) -> Bool {
-        let id = wish.trial ?? PermitID(runtime.entropy.nextPair())
+        let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
         let permit = PermitTable.Permit(
             service: service, generation: wish.generation, isTrial: wish.trial != nil,
             expiresAt: now.advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds))
@@ -120,7 +120,7 @@ final class BreakerCoordinator {
         _ service: GuardedService, _ completion: Completion<PermitAnswer>,
         then proceed: @escaping (GuardedService.PermitWish) -> Void
     ) {
-        let id = PermitID(runtime.entropy.nextPair())
+        let id = PermitID(runtime.entropy.drawPair())
         let lifetime = service.definition.permitLifetime.wholeMilliseconds
         run(.trial(id: id.description, lifetime: lifetime), on: service) { [self] result in
             let now = runtime.time.now()

@@ -1,3 +1,4 @@
+internal import DequeModule
 internal import InterlockCore
 
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
@@ -10,19 +11,18 @@ struct LeaseTable {
         var label: String?
     }
 
-    private static let capacity = 100_000
+    private static let capacity = 20_000
 
     private var entries: [String: Entry] = [:]
-    private var nextSweep = Instant(nanoseconds: .min)
+    /// Names in order of grant: what has lapsed is dropped from the front, a few at each grant.
+    private var order: Deque<String> = []
 
     mutating func granted(_ lease: Lease, label: String?, now: Instant) {
-        if entries.count >= Self.capacity, nextSweep <= now {
-            sweep(now: now)
-            nextSweep = now.advanced(byMilliseconds: 1000)
-        }
-        guard entries.count < Self.capacity || entries[lease.name] != nil else { return }
+        for _ in 0..<2 { dropLapsed(now: now) }
         let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
+        guard entries.count < Self.capacity, order.count < 2 * Self.capacity else { return }
         entries[lease.name] = Entry(token: lease.token, deadline: deadline, label: label)
+        order.append(lease.name)
     }
 
     mutating func renewed(_ name: String, token: String, deadline: Instant) {
@@ -46,11 +46,21 @@ struct LeaseTable {
 
     /// How many are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
-        sweep(now: now)
+        entries = entries.filter { $0.value.deadline > now }
+        order = Deque(order.filter { entries[$0] != nil })
         return entries.count
     }
 
-    private mutating func sweep(now: Instant) {
-        entries = entries.filter { $0.value.deadline > now }
+    private mutating func dropLapsed(now: Instant) {
+        guard let oldest = order.first else { return }
+        if let entry = entries[oldest] {
+            guard entry.deadline <= now else {
+                // A long lease does not keep the shorter ones behind it on the list.
+                if order.count >= Self.capacity { order.append(order.removeFirst()) }
+                return
+            }
+            entries[oldest] = nil
+        }
+        order.removeFirst()
     }
 }

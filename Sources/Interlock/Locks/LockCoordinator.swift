@@ -52,7 +52,7 @@ final class LockCoordinator {
         }
         let name = request.name.text
         let token =
-            request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.nextPair())
+            request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
         let waiter = Waiter(request: request, token: token, completion: completion, startedAt: runtime.time.now())
         let othersWait = queues[name] != nil
         switch (othersWait, request.wait > 0, request.owner != nil) {
@@ -95,8 +95,7 @@ final class LockCoordinator {
         let sentAt = runtime.time.now()
         runtime.pipeline.run(
             AcquireScript(
-                keys: runtime.keys, name: request.name.text, token: waiter.token, ttl: request.ttl, mode: mode,
-                sidecar: runtime.id)
+                keys: runtime.keys, name: request.name.text, token: waiter.token, ttl: request.ttl, mode: mode)
         ) { [self] result in
             switch result {
             case .success(.granted(let fence)), .success(.extended(let fence)):
@@ -216,8 +215,9 @@ final class LockCoordinator {
         let ticket = max(1, queue.decisions.latestDeadline.millisecondsRoundedUp(since: sentAt))
         let script = AcquireScript(
             keys: runtime.keys, name: name, token: waiter.token, ttl: waiter.request.ttl, mode: .take,
-            sidecar: runtime.id, ticketWhenHeld: ticket,
-            ticketWhenGranted: queue.decisions.count > 1 ? ticket : queue.hasTicket ? 0 : -1)
+            ticket: AcquireScript.Ticket(
+                sidecar: runtime.id, millisecondsWhenHeld: ticket,
+                millisecondsWhenGranted: queue.decisions.count > 1 ? ticket : queue.hasTicket ? 0 : -1))
         queues[name]?.hasTicket = true
         runtime.pipeline.run(script) { [self] result in
             attempted(id, waiter, result, sentAt: sentAt)

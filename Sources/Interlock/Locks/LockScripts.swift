@@ -8,15 +8,20 @@ struct AcquireScript: ScriptCommand {
         case own
     }
 
+    /// This sidecar's place among those who wait.
+    struct Ticket {
+        var sidecar: String
+        var millisecondsWhenHeld: Int64
+        /// For the others who wait here; 0: there are none; -1: nor was there a ticket.
+        var millisecondsWhenGranted: Int64
+    }
+
     enum Reply {
         case granted(fence: Int64)
         case extended(fence: Int64)
         /// `ttl` in milliseconds; `nil`: without end.
         case held(ttl: Int64?)
     }
-
-    /// Fences outlive their lock by far, and are no immortal counters: after a day Redis' clock alone keeps them rising.
-    static let fenceTTL: Int64 = 86_400_000
 
     static let source = RedisScript(name: "acquire.lua", source: PackageResources.acquire_lua)
 
@@ -25,24 +30,25 @@ struct AcquireScript: ScriptCommand {
     var token: String
     var ttl: Int64
     var mode: Mode
-    var sidecar: String
-    var ticketWhenHeld: Int64 = 0
-    var ticketWhenGranted: Int64 = -1
+    /// Of a caller who waits.
+    var ticket: Ticket?
 
     var script: RedisScript { Self.source }
     var keyCount: Int { 3 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
-        encoder.append(keys.fence(name))
-        encoder.append(keys.queue(name))
+        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
+        encoder.append(parts: keys.fenceStart, name, "}")
+        encoder.append(parts: keys.queueStart, name, "}")
         encoder.append(token)
         encoder.append(ttl)
-        encoder.append(max(Self.fenceTTL, ttl))
+        // Each argument costs both sides something: those that say nothing new stay away.
+        guard mode != .take || ticket != nil else { return }
         encoder.append(mode.rawValue)
-        encoder.append(sidecar)
-        encoder.append(ticketWhenHeld)
-        encoder.append(ticketWhenGranted)
+        guard let ticket else { return }
+        encoder.append(ticket.sidecar)
+        encoder.append(ticket.millisecondsWhenHeld)
+        encoder.append(ticket.millisecondsWhenGranted)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
@@ -70,7 +76,7 @@ struct RenewScript: ScriptCommand {
     var keyCount: Int { 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
+        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
         encoder.append(token)
         encoder.append(ttl)
     }
@@ -95,8 +101,8 @@ struct ReleaseScript: ScriptCommand {
     var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
-        encoder.append(keys.queue(name))
+        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
+        encoder.append(parts: keys.queueStart, name, "}")
         encoder.append(token)
         encoder.append(sidecar)
         encoder.append(keys.wakePrefix)
@@ -123,8 +129,8 @@ struct BreakScript: ScriptCommand {
     var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
-        encoder.append(keys.queue(name))
+        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
+        encoder.append(parts: keys.queueStart, name, "}")
         encoder.append(keys.wakePrefix)
         encoder.append(WakeMessage(database: database, lock: name).encoded)
         encoder.append(keys.events)
@@ -159,9 +165,9 @@ struct InspectScript: ScriptCommand {
     var keyCount: Int { 3 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
-        encoder.append(keys.fence(name))
-        encoder.append(keys.queue(name))
+        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
+        encoder.append(parts: keys.fenceStart, name, "}")
+        encoder.append(parts: keys.queueStart, name, "}")
         encoder.append(sidecar)
     }
 

@@ -1,16 +1,34 @@
-/// Random bits for tokens and permits, drawn from the system's generator in blocks: one system call for many tokens.
-struct EntropyPool {
-    private static let blockSize = 256
+internal import Glibc
 
-    private var block: [UInt64] = []
+/// Random bits for tokens and permits, drawn from the kernel's generator in blocks: one system call for many tokens.
+struct EntropyPool {
+    private static let blockSize = 512
+
+    private var block = [UInt64](repeating: 0, count: Self.blockSize)
+    private var next = Self.blockSize
 
     /// 64 bits that nobody can guess.
-    mutating func next() -> UInt64 {
-        if let value = block.popLast() { return value }
-        var generator = SystemRandomNumberGenerator()
-        block = (0..<Self.blockSize).map { _ in generator.next() }
-        return generator.next()
+    mutating func draw() -> UInt64 {
+        if next == Self.blockSize {
+            refill()
+            next = 0
+        }
+        defer { next += 1 }
+        return block[next]
     }
 
-    mutating func nextPair() -> (UInt64, UInt64) { (next(), next()) }
+    mutating func drawPair() -> (UInt64, UInt64) { (draw(), draw()) }
+
+    private mutating func refill() {
+        block.withUnsafeMutableBytes { bytes in
+            var filled = 0
+            while filled < bytes.count {
+                let count = min(bytes.count - filled, 256)
+                let result = getentropy(bytes.baseAddress.map { $0 + filled }, count)
+                // It fails only for a bad address or more than 256 bytes; neither can be.
+                precondition(result == 0, "the kernel's random generator failed")
+                filled += count
+            }
+        }
+    }
 }

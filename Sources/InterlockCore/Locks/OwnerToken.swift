@@ -9,12 +9,16 @@ public enum OwnerToken {
 
     /// The token that `label` and 128 random bits make.
     public static func make(label: String, random: (UInt64, UInt64)) -> String {
-        var token = label
-        token.reserveCapacity(label.utf8.count + 1 + randomLength)
-        token += "/"
-        append(random.0, to: &token)
-        append(random.1, to: &token)
-        return token
+        var label = label
+        return label.withUTF8 { label in
+            String(unsafeUninitializedCapacity: label.count + 1 + randomLength) { buffer in
+                for index in label.indices { buffer[index] = label[index] }
+                buffer[label.count] = UInt8(ascii: "/")
+                write(random.0, to: buffer, at: label.count + 1)
+                write(random.1, to: buffer, at: label.count + 1 + randomLength / 2)
+                return label.count + 1 + randomLength
+            }
+        }
     }
 
     /// The label of a token of Interlock's form, else `foreignLabel`. Nothing of a foreign token is ever shown: it may be
@@ -30,18 +34,18 @@ public enum OwnerToken {
         return isHexadecimal ? String(token[..<slash]) : foreignLabel
     }
 
-    private static func append(_ value: UInt64, to text: inout String) {
-        text.append(contentsOf: hexadecimal(value))
-    }
-
     /// 16 hexadecimal digits.
     public static func hexadecimal(_ value: UInt64) -> String {
-        String(unsafeUninitializedCapacity: 16) { buffer in
-            for index in 0..<16 {
-                let digit = UInt8(truncatingIfNeeded: (value >> UInt64(60 - 4 * index)) & 0xF)
-                buffer[index] = digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
-            }
-            return 16
+        String(unsafeUninitializedCapacity: randomLength / 2) { buffer in
+            write(value, to: buffer, at: 0)
+            return randomLength / 2
+        }
+    }
+
+    private static func write(_ value: UInt64, to buffer: UnsafeMutableBufferPointer<UInt8>, at start: Int) {
+        for index in 0..<(randomLength / 2) {
+            let digit = UInt8(truncatingIfNeeded: (value >> UInt64(60 - 4 * index)) & 0xF)
+            buffer[start + index] = digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
         }
     }
 }

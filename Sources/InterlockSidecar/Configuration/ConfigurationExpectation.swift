@@ -1,5 +1,5 @@
 /// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
-struct ConfigurationExpectation: Error {
+public struct ConfigurationExpectation: Error {
     let wanted: String
 
     init(_ wanted: String) {

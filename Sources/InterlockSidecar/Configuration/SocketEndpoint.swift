@@ -24,7 +24,9 @@ public struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension SocketEndpoint {
-    init(parsing text: String) throws(ConfigurationExpectation) {
+    /// Reads `HOST:PORT` or `[IPv6]:PORT`.
+    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
+    public init(parsing text: String) throws(ConfigurationExpectation) {
         let expectation = ConfigurationExpectation("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
         guard let colon = text.lastIndex(of: ":") else { throw expectation }
         let digits = text[text.index(after: colon)...]

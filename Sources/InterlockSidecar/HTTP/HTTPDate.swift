@@ -1,0 +1,49 @@
+internal import FoundationEssentials
+internal import Synchronization
+
+/// The time as the `Date` field has it (RFC 9110, section 5.6.7), made once a second at most.
+final class HTTPDate: Sendable {
+    private struct State {
+        var second: Int64 = .min
+        var text = ""
+    }
+
+    private let state = Mutex(State())
+
+    func now() -> String {
+        let second = Int64(Date.now.timeIntervalSince1970.rounded(.down))
+        return state.withLock { state in
+            if state.second != second { state = State(second: second, text: Self.text(second: second)) }
+            return state.text
+        }
+    }
+
+    /// - Parameter second: of the Unix epoch.
+    static func text(second: Int64) -> String {
+        let (day, time) = second.quotientAndRemainderRoundedDown(by: 86_400)
+        // Days to a date of the Gregorian calendar: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
+        let shifted = day + 719_468
+        let (era, dayOfEra) = shifted.quotientAndRemainderRoundedDown(by: 146_097)
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let marchMonth = (5 * dayOfYear + 2) / 153
+        let dayOfMonth = dayOfYear - (153 * marchMonth + 2) / 5 + 1
+        let month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9
+        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+        let weekday = (day + 4).quotientAndRemainderRoundedDown(by: 7).remainder
+        let clock = [time / 3600, time / 60 % 60, time % 60].map(twoDigits).joined(separator: ":")
+        return "\(weekdays[Int(weekday)]), \(twoDigits(dayOfMonth)) \(months[Int(month - 1)]) \(year) \(clock) GMT"
+    }
+
+    private static let weekdays = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
+    private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+    private static func twoDigits(_ value: Int64) -> String { value < 10 ? "0\(value)" : "\(value)" }
+}
+
+extension Int64 {
+    fileprivate func quotientAndRemainderRoundedDown(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
+        let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
+        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+    }
+}

@@ -1,0 +1,82 @@
+internal import HTTPTypes
+internal import HummingbirdCore
+internal import Interlock
+internal import Logging
+internal import NIOCore
+
+/// Takes each request through the gate to its route, and its answer back.
+struct HTTPDoorResponder: Sendable {
+    let router: HTTPRouter
+    let gate: HTTPGate
+    let logger: Logger
+    private let clock = HTTPDate()
+
+    init(router: HTTPRouter, gate: HTTPGate, logger: Logger) {
+        self.router = router
+        self.gate = gate
+        self.logger = logger
+    }
+
+    /// Answers one request.
+    /// - Throws: what reading and writing throw; the connection is then closed.
+    @concurrent
+    func respond(to request: Request, writer: consuming ResponseWriter, channel: any Channel) async throws {
+        if request.headers[.expect]?.lowercased() == "100-continue", !Self.isTooLarge(request) {
+            try await writer.writeInformationalHead(HTTPResponse(status: .continue))
+        }
+        let answer = try await answer(to: request, on: channel)
+        var head = HTTPResponse(status: answer.status, headerFields: answer.headers)
+        head.headerFields[.date] = clock.now()
+        head.headerFields[.cacheControl] = "no-store"
+        head.headerFields[.xContentTypeOptions] = "nosniff"
+        if let length = answer.body.contentLength, answer.status != .noContent {
+            head.headerFields[.contentLength] = "\(length)"
+        }
+        do {
+            if request.method == .head {
+                try await writer.writeResponse(head)
+            } else {
+                try await writer.write(response: head, body: answer.body)
+            }
+        } catch {
+            await answer.ifUndelivered?()
+            throw error
+        }
+    }
+
+    private func answer(to request: Request, on channel: any Channel) async throws -> HTTPAnswer {
+        do {
+            try gate.refuseForeign(request.head)
+            let match = try router.match(method: request.method, path: request.uri.path)
+            let answer: HTTPAnswer
+            do {
+                answer = try await self.answer(to: request, match, on: channel)
+            } catch let problem as HTTPProblem {
+                answer = HTTPAnswer(problem)
+            } catch let error as InterlockError {
+                answer = HTTPAnswer(HTTPProblem(error))
+            }
+            match.counters.count(answer.status)
+            logger.debug(
+                "Answered a request",
+                metadata: [
+                    "method": "\(request.method)", "route": "\(match.route.path)", "status": "\(answer.status.code)",
+                ])
+            return answer
+        } catch let problem as HTTPProblem {
+            logger.debug("Refused a request", metadata: ["method": "\(request.method)", "code": "\(problem.code.rawValue)"])
+            return HTTPAnswer(problem)
+        }
+    }
+
+    private func answer(to request: Request, _ match: HTTPRouter.Match, on channel: any Channel) async throws -> HTTPAnswer {
+        let caller = try gate.admit(request.head, to: match.route.admission)
+        if Self.isTooLarge(request) { throw HTTPCall.tooLarge }
+        let call = HTTPCall(request: request, parameters: match.parameters, caller: caller, channel: channel)
+        return try await match.route.answer(call)
+    }
+
+    private static func isTooLarge(_ request: Request) -> Bool {
+        request.headers[.contentLength].flatMap { Int($0) } ?? 0 > HTTPBounds.body
+    }
+}

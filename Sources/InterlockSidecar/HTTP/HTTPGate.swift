@@ -1,0 +1,99 @@
+#if canImport(Glibc)
+    internal import Glibc
+#endif
+internal import HTTPTypes
+internal import NIOCore
+
+/// Decides who is let in: by the names the host is called by, by where a browser comes from, and by API key.
+///
+/// A web page can make a browser on this host send requests here, also under a name of the page's own that resolves to
+/// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too.
+struct HTTPGate: Sendable {
+    private let access: AccessControl
+    /// In lower case.
+    private let hosts: Set<String>
+
+    init(access: AccessControl, hosts: [String]) {
+        self.access = access
+        var names = Set(hosts.map { $0.lowercased() })
+        names.insert("localhost")
+        if let name = Self.hostName() {
+            names.insert(name)
+            names.insert(String(name.prefix { $0 != "." }))
+        }
+        self.hosts = names
+    }
+
+    /// Refuses what a web page elsewhere could have sent.
+    /// - Throws: `HTTPProblem`.
+    func refuseForeign(_ request: HTTPRequest) throws {
+        guard let authority = request.authority, let host = Self.host(of: authority), isServed(host) else {
+            throw HTTPProblem(
+                .misdirected,
+                "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
+        }
+        if let origin = request.headerFields[.origin], !Self.isSame(origin: origin, authority: authority) {
+            throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
+        }
+        if let site = request.headerFields[.secFetchSite]?.lowercased(), site != "same-origin", site != "none" {
+            throw HTTPProblem(.foreignOrigin, "Sec-Fetch-Site says the request comes from a web page elsewhere")
+        }
+    }
+
+    /// - Returns: who calls.
+    /// - Throws: `HTTPProblem`.
+    func admit(_ request: HTTPRequest, to admission: HTTPRoute.Admission) throws -> AccessControl.Caller {
+        let nobody = AccessControl.Caller(name: "anonymous", role: .use)
+        switch admission {
+        case .anyone:
+            return nobody
+        case .keyHolder where !access.requiresKey:
+            throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
+        case .role, .keyHolder:
+            guard let caller = access.anonymous ?? Self.key(of: request).flatMap({ access.caller(key: $0) }) else {
+                throw HTTPProblem.notAuthenticated
+            }
+            if admission == .role(.admin), caller.role != .admin {
+                throw HTTPProblem(.forbidden, "this needs a key with the role admin; \"\(caller.name)\" has the role use")
+            }
+            return caller
+        }
+    }
+
+    private func isServed(_ host: String) -> Bool {
+        hosts.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil
+    }
+
+    private static func key(of request: HTTPRequest) -> String? {
+        if let key = request.headerFields[.xAPIKey] { return key }
+        guard let authorization = request.headerFields[.authorization] else { return nil }
+        let words = authorization.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
+        guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
+        return String(words[1].drop { $0 == " " })
+    }
+
+    /// The host of `host:port`, in lower case, without brackets and the root's dot.
+    static func host(of authority: String) -> String? {
+        let authority = authority.lowercased()
+        if authority.hasPrefix("[") {
+            guard let end = authority.firstIndex(of: "]") else { return nil }
+            return String(authority[authority.index(after: authority.startIndex)..<end])
+        }
+        let parts = authority.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count <= 2, let host = parts.first, !host.isEmpty else { return nil }
+        return String(host.hasSuffix(".") ? host.dropLast() : host)
+    }
+
+    /// Whether a page of this origin was served under this authority.
+    private static func isSame(origin: String, authority: String) -> Bool {
+        guard let scheme = origin.firstRange(of: "://") else { return false }
+        return origin[scheme.upperBound...].lowercased() == authority.lowercased()
+    }
+
+    private static func hostName() -> String? {
+        var name = [CChar](repeating: 0, count: 256)
+        guard gethostname(&name, name.count - 1) == 0 else { return nil }
+        let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return text.isEmpty ? nil : text.lowercased()
+    }
+}

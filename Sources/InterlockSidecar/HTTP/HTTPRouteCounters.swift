@@ -1,0 +1,22 @@
+internal import CoreMetrics
+internal import HTTPTypes
+
+/// How often a route was answered, by class of status. Made once for each route, so that counting looks nothing up.
+struct HTTPRouteCounters: Sendable {
+    private let classes: [Counter]
+
+    init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
+        classes = (2...5).map { digit in
+            Counter(
+                label: "interlock_http_requests_total",
+                dimensions: [("method", route.method.rawValue), ("route", route.path), ("status", "\(digit)xx")],
+                factory: metrics)
+        }
+    }
+
+    func count(_ status: HTTPResponse.Status) {
+        let index = status.code / 100 - 2
+        guard classes.indices.contains(index) else { return }
+        classes[index].increment()
+    }
+}

@@ -1,0 +1,76 @@
+internal import HTTPTypes
+
+/// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
+/// inside a name, and both doors mean the same lock by it.
+struct HTTPRouter: Sendable {
+    struct Match: Sendable {
+        let route: HTTPRoute
+        let parameters: [String: String]
+        let counters: HTTPRouteCounters
+    }
+
+    private struct Path: Sendable {
+        let segments: [Segment]
+        var routes: [(route: HTTPRoute, counters: HTTPRouteCounters)]
+    }
+
+    private enum Segment: Sendable, Equatable {
+        case literal(String)
+        case variable(String)
+    }
+
+    private let paths: [Path]
+
+    init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
+        var paths: [Path] = []
+        for route in routes {
+            let entry = (route, HTTPRouteCounters(route, in: metrics))
+            let segments = Self.split(route.path).map(Self.segment)
+            if let known = paths.firstIndex(where: { $0.segments == segments }) {
+                paths[known].routes.append(entry)
+            } else {
+                paths.append(Path(segments: segments, routes: [entry]))
+            }
+        }
+        self.paths = paths
+    }
+
+    /// O(n) in paths.
+    /// - Throws: `HTTPProblem`: no such path, no such method on it, or a segment that is not percent-encoded UTF-8.
+    func match(method: HTTPRequest.Method, path: String) throws -> Match {
+        let parts = Self.split(path)
+        for candidate in paths {
+            guard let parameters = try Self.parameters(of: candidate.segments, in: parts) else { continue }
+            let entry = candidate.routes.first { $0.route.method == method }
+                ?? candidate.routes.first { method == .head && $0.route.answersHead }
+            guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
+            return Match(route: entry.route, parameters: parameters, counters: entry.counters)
+        }
+        throw HTTPProblem.noSuchPath
+    }
+
+    private static func methods(of path: Path) -> [String] {
+        path.routes.flatMap { $0.route.answersHead ? [$0.route.method.rawValue, "HEAD"] : [$0.route.method.rawValue] }
+    }
+
+    private static func parameters(of segments: [Segment], in parts: [Substring]) throws -> [String: String]? {
+        guard segments.count == parts.count else { return nil }
+        for case (.literal(let text), let part) in zip(segments, parts) where text != part { return nil }
+        var parameters: [String: String] = [:]
+        for case (.variable(let name), let part) in zip(segments, parts) {
+            guard let decoded = PercentEncoding.decode(part) else {
+                throw HTTPProblem(.invalid, "the path segment {\(name)} is not percent-encoded UTF-8")
+            }
+            parameters[name] = decoded
+        }
+        return parameters
+    }
+
+    private static func split(_ path: String) -> [Substring] {
+        path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+    }
+
+    private static func segment(_ text: Substring) -> Segment {
+        text.hasPrefix("{") ? .variable(String(text.dropFirst().dropLast())) : .literal(String(text))
+    }
+}

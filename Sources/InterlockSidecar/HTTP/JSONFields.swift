@@ -1,0 +1,90 @@
+internal import FoundationEssentials
+internal import InterlockCore
+internal import NIOCore
+
+/// The fields of a request's body: a JSON object that holds known fields of the right type only. `null` is as good as absent.
+struct JSONFields {
+    private let values: [String: JSONValue]
+
+    /// Reads a body. An empty one has no fields.
+    /// - Throws: `HTTPProblem`, which names the field and what was expected.
+    init(reading body: ByteBuffer, known: [String]) throws {
+        guard body.readableBytes > 0 else {
+            values = [:]
+            return
+        }
+        let document: JSONValue
+        do {
+            document = try JSONDecoder().decode(JSONValue.self, from: Data(body.readableBytesView))
+        } catch {
+            throw HTTPProblem(.invalid, "the body is not well-formed JSON; send one object: \(Self.list(known))")
+        }
+        guard case .object(let fields) = document else {
+            throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object; its fields are \(Self.list(known))")
+        }
+        if let unknown = fields.keys.sorted().first(where: { !known.contains($0) }) {
+            throw HTTPProblem(.invalid, "unknown field \"\(unknown.prefix(64))\"; the fields are \(Self.list(known))")
+        }
+        values = fields.filter { $0.value != .null }
+    }
+
+    func integer(_ field: String, in range: ClosedRange<Int64>) throws -> Int64? {
+        guard let value = values[field] else { return nil }
+        guard case .integer(let integer) = value, range.contains(integer) else {
+            throw HTTPProblem(
+                .invalid,
+                "\(field): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \(value.kind)")
+        }
+        return integer
+    }
+
+    func requiredInteger(_ field: String, in range: ClosedRange<Int64>) throws -> Int64 {
+        guard let integer = try integer(field, in: range) else {
+            throw HTTPProblem(
+                .invalid, "\(field) is missing: a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return integer
+    }
+
+    func text(_ field: String) throws -> String? {
+        guard let value = values[field] else { return nil }
+        guard case .text(let text) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected a string, got \(value.kind)")
+        }
+        return text
+    }
+
+    func requiredText(_ field: String) throws -> String {
+        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing: a string") }
+        return text
+    }
+
+    /// A string that keeps the rule of names.
+    func name(_ field: String) throws -> String? {
+        guard let text = try text(field) else { return nil }
+        return try ResourceName(text, what: field).text
+    }
+
+    /// One of a few words.
+    func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
+        let expected = Word.allCases.map(\.rawValue).joined(separator: ", ")
+        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing: one of \(expected)") }
+        guard let word = Word(rawValue: text) else {
+            throw HTTPProblem(.invalid, "\(field): expected one of \(expected), got \"\(text.prefix(64))\"")
+        }
+        return word
+    }
+
+    private static func list(_ fields: [String]) -> String { fields.joined(separator: ", ") }
+}
+
+extension ResourceName {
+    /// - Parameter what: what the name is, for the problem's detail.
+    init(_ text: String, what: String) throws {
+        do throws(Violation) {
+            try self.init(text)
+        } catch {
+            throw HTTPProblem(.invalid, "\(what): \(error)")
+        }
+    }
+}

@@ -1,0 +1,91 @@
+internal import HTTPTypes
+internal import Interlock
+internal import InterlockCore
+
+/// Rate limits: take, and look.
+struct LimitRoutes {
+    let coordinator: Coordinator
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.post, "/v1/limits/{service}/take", answer: take),
+            HTTPRoute(.get, "/v1/limits/{service}", answer: peek),
+        ]
+    }
+
+    private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let service = try call.name("service").text
+        let wish = try CallWish(try await call.fields("cost", "subject", "wait_ms"))
+        let decision = try await decide(call, wait: wish.wait) { [coordinator] in
+            try await coordinator.take(
+                service: service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wish.wait)
+        }
+        return try await answer(decision, service: service, subject: wish.subject, refusalIsProblem: true)
+    }
+
+    private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let service = try call.name("service").text
+        let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
+        let decision = try await coordinator.peek(service: service, subject: subject)
+        return try await answer(decision, service: service, subject: subject, refusalIsProblem: false)
+    }
+
+    /// A call that waits is given up when its client leaves.
+    private func decide(
+        _ call: HTTPCall, wait: Int64, _ operation: @escaping @Sendable () async throws -> LimitAnswer
+    ) async throws -> LimitAnswer {
+        guard wait > 0 else { return try await operation() }
+        return try await call.peer().whilePresent(operation)
+    }
+
+    private func answer(
+        _ decision: LimitAnswer, service: String, subject: String?, refusalIsProblem: Bool
+    ) async throws -> HTTPAnswer {
+        let limits = await coordinator.definition(ofService: service)?.limits ?? []
+        let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
+        let reply = LimitReply(decision, name: fields.bindingName)
+        guard !decision.isTaken, refusalIsProblem else {
+            var answer = try HTTPAnswer.json(reply)
+            fields.add(to: &answer.headers)
+            return answer
+        }
+        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? LimitAnswer.neverSatisfiable)
+        problem.members.merge(reply.members) { known, _ in known }
+        fields.add(to: &problem.headers)
+        throw problem
+    }
+}
+
+/// What a call asks of a service's limits; of a permit as well.
+struct CallWish: Sendable {
+    var cost: Int64
+    var subject: String?
+    /// In milliseconds.
+    var wait: Int64
+
+    init(_ fields: JSONFields) throws {
+        cost = try fields.integer("cost", in: HTTPBounds.costs) ?? 1
+        subject = try fields.name("subject")
+        wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
+    }
+}
+
+extension HTTPProblem {
+    /// - Parameter retryAfter: in milliseconds; `LimitAnswer.neverSatisfiable`: no wait can help.
+    static func limited(service: String, retryAfter: Int64) -> HTTPProblem {
+        var problem = HTTPProblem(
+            .limited,
+            retryAfter < 0
+                ? "the call costs more than a limit of the service \"\(service)\" allows at all; ask for less"
+                : "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms, or wait with wait_ms")
+        problem.retry(after: retryAfter)
+        return problem
+    }
+
+    /// Says when to come again, in whole seconds rounded up; not at all when no wait can help.
+    mutating func retry(after milliseconds: Int64) {
+        members["retry_after_ms"] = .integer(milliseconds)
+        guard milliseconds >= 0 else { return }
+        headers[.retryAfter] = "\(max(1, RateLimitFields.seconds(milliseconds)))"
+    }
+}

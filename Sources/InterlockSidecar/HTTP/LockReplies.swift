@@ -1,0 +1,58 @@
+internal import Interlock
+
+/// A lease as JSON.
+struct LeaseReply: Encodable {
+    var name: String
+    var token: String
+    var fence: Int64
+    var validMilliseconds: Int64
+
+    init(_ lease: Lease) {
+        name = lease.name
+        token = lease.token
+        fence = lease.fence
+        validMilliseconds = lease.validMilliseconds
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case name, token, fence
+        case validMilliseconds = "valid_ms"
+    }
+}
+
+/// What a renewal answers.
+struct RenewalReply: Encodable {
+    var validMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case validMilliseconds = "valid_ms"
+    }
+}
+
+/// What anybody may know of a lock; never the token.
+struct LockReply: Encodable {
+    var name: String
+    var label: JSONValue
+    var fence: JSONValue
+    var ttlMilliseconds: Int64
+    var waiters: Int
+
+    init(_ information: LockInformation) {
+        name = information.name
+        label = information.label.map(JSONValue.text) ?? .null
+        fence = information.fence.map(JSONValue.integer) ?? .null
+        ttlMilliseconds = information.ttlMilliseconds
+        waiters = information.waiters
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case name, label, fence, waiters
+        case ttlMilliseconds = "ttl_ms"
+    }
+}
+
+/// One step through the locks.
+struct LockPageReply: Encodable {
+    var cursor: String
+    var names: [String]
+}

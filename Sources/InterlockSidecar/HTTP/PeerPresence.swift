@@ -1,0 +1,80 @@
+internal import NIOCore
+internal import Synchronization
+
+/// Whether the client of a connection is still there: it is gone when it closes the connection or its side of it.
+final class PeerPresence: Sendable {
+    private struct State {
+        var hasLeft = false
+        var lastID = 0
+        var observers: [Int: @Sendable () -> Void] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    var hasLeft: Bool { state.withLock { $0.hasLeft } }
+
+    func leave() {
+        let observers = state.withLock { state in
+            defer { state.observers = [:] }
+            state.hasLeft = true
+            return state.observers
+        }
+        for observer in observers.values { observer() }
+    }
+
+    /// Runs `operation`, and cancels it when the client leaves.
+    func whilePresent<Value: Sendable>(
+        _ operation: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        let task = Task { try await operation() }
+        let observer = observe { task.cancel() }
+        defer { forget(observer) }
+        return try await withTaskCancellationHandler {
+            try await task.value
+        } onCancel: {
+            task.cancel()
+        }
+    }
+
+    /// Calls `observer` once, when the client leaves; at once when it has left.
+    func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
+        let id: Int? = state.withLock { state in
+            guard !state.hasLeft else { return nil }
+            state.lastID += 1
+            state.observers[state.lastID] = observer
+            return state.lastID
+        }
+        if id == nil { observer() }
+        return id
+    }
+
+    func forget(_ id: Int?) {
+        guard let id else { return }
+        state.withLock { state in
+            state.observers[id] = nil
+        }
+    }
+}
+
+/// Sees the client leave. Reading goes on while a request waits, so a close is seen at once.
+final class PeerPresenceHandler: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = NIOAny
+
+    private let presence = PeerPresence()
+
+    func channelInactive(context: ChannelHandlerContext) {
+        presence.leave()
+        context.fireChannelInactive()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case ChannelEvent.inputClosed = event { presence.leave() }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    static func presence(on channel: any Channel) async throws -> PeerPresence {
+        try await channel.eventLoop.submit {
+            try channel.pipeline.syncOperations.handler(type: PeerPresenceHandler.self).presence
+        }.get()
+    }
+}

@@ -1,0 +1,44 @@
+internal import HTTPTypes
+internal import InterlockCore
+
+/// `RateLimit` and `RateLimit-Policy`: structured fields of the IETF's draft-ietf-httpapi-ratelimit-headers. Times are whole
+/// seconds, rounded up.
+struct RateLimitFields {
+    /// The name of the limit that binds; `nil`: it was configured away in this moment.
+    let bindingName: String?
+    private let current: String?
+    private let policy: String
+
+    init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
+        let binding = limits.indices.contains(decision.limitIndex) ? limits[decision.limitIndex] : nil
+        bindingName = binding?.name
+        current = binding.map {
+            "\(Self.quoted($0.name));r=\(max(0, decision.remaining));t=\(Self.seconds(decision.resetAfter))"
+        }
+        policy = limits.filter { hasSubject || !$0.isPerSubject }
+            .map { "\(Self.quoted($0.name));q=\($0.limit);w=\(max(1, Self.seconds($0.windowMilliseconds)))" }
+            .joined(separator: ", ")
+    }
+
+    func add(to headers: inout HTTPFields) {
+        if let current { headers[.rateLimit] = current }
+        if !policy.isEmpty { headers[.rateLimitPolicy] = policy }
+    }
+
+    static func seconds(_ milliseconds: Int64) -> Int64 {
+        milliseconds <= 0 ? 0 : (milliseconds - 1) / 1000 + 1
+    }
+
+    /// A string of a structured field (RFC 9651) is ASCII; other bytes are percent-encoded.
+    private static func quoted(_ name: String) -> String {
+        var text = "\""
+        for byte in name.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"): text += "\\" + String(Character(UnicodeScalar(byte)))
+            case 0x20..<0x7F: text.unicodeScalars.append(UnicodeScalar(byte))
+            default: text += "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return text + "\""
+    }
+}

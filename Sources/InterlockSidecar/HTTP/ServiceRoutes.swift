@@ -1,0 +1,70 @@
+internal import HTTPTypes
+internal import Interlock
+internal import InterlockCore
+
+/// Services and their breakers: look, and override.
+struct ServiceRoutes {
+    let coordinator: Coordinator
+
+    /// What an override may say.
+    private enum Override: String, CaseIterable {
+        case open, closed, disabled, auto
+    }
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.get, "/v1/services", answer: list),
+            HTTPRoute(.get, "/v1/services/{service}", answer: show),
+            HTTPRoute(.put, "/v1/services/{service}/override", for: .role(.admin), answer: override),
+        ]
+    }
+
+    private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
+        try .json(ServiceListReply(services: await coordinator.allBreakers().map(ServiceReply.init)))
+    }
+
+    private func show(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let service = try call.name("service").text
+        return try .json(ServiceReply(try await coordinator.breaker(service: service)))
+    }
+
+    private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let service = try call.name("service").text
+        let wish: Override = try await call.fields("state").requiredWord("state")
+        let status = try await coordinator.forceBreaker(
+            service: service, to: BreakerSnapshot.Forced(rawValue: wish.rawValue), by: call.caller.name)
+        return try .json(ServiceReply(status))
+    }
+}
+
+/// All services' breakers.
+struct ServiceListReply: Encodable {
+    var services: [ServiceReply]
+}
+
+/// A service's breaker, under the names that `BREAKER.STATE` uses.
+struct ServiceReply: Encodable {
+    private let members: [String: JSONValue]
+
+    init(_ status: BreakerStatus) {
+        let fleet = status.fleet
+        members = [
+            "service": .text(status.service),
+            "state": .text(status.state.rawValue),
+            "fleet_state": .text(fleet.state.rawValue),
+            "cause": .text(fleet.cause),
+            "since_ms": .integer(fleet.sinceMilliseconds),
+            "until_ms": .integer(fleet.untilMilliseconds),
+            "generation": .integer(fleet.generation),
+            "failure_rate": .number(fleet.failureRate),
+            "slow_rate": .number(fleet.slowRate),
+            "calls": .integer(fleet.calls),
+            "trips": .integer(fleet.trips),
+            "forced": fleet.forced.map { .text($0.rawValue) } ?? .null,
+        ]
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        try members.encode(to: encoder)
+    }
+}

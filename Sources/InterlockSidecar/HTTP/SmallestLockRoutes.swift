@@ -1,0 +1,55 @@
+internal import HTTPTypes
+internal import Interlock
+internal import InterlockCore
+
+/// The smallest lock service: `GET` takes, `DELETE` frees what the same API key took. No body, no token to keep.
+struct SmallestLockRoutes {
+    let coordinator: Coordinator
+    private let leases = RememberedLeases()
+
+    /// The lease's length in seconds when the request does not say.
+    private static let defaultSeconds: Int64 = 30
+
+    init(coordinator: Coordinator) {
+        self.coordinator = coordinator
+    }
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.get, "/lock", for: .keyHolder, answersHead: false, answer: take),
+            HTTPRoute(.delete, "/lock", for: .keyHolder, answer: free),
+        ]
+    }
+
+    /// The token is the coordinator's own, never the caller's: so the same key asking again finds the lock held.
+    private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let query = try call.query("hash", "ttl")
+        let name = try Self.name(query)
+        let seconds = try query.integer("ttl", in: 1...(RESPOptions.longestMilliseconds / 1000)) ?? Self.defaultSeconds
+        let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
+        let delivery = LeaseDelivery(coordinator: coordinator)
+        guard leases.hasRoom() else {
+            throw HTTPProblem(
+                .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
+        }
+        guard let lease = try await delivery.acquire(request, for: try await call.peer()) else { throw HTTPProblem.held(name) }
+        leases.remember(lease, of: call.caller.name, milliseconds: request.ttl)
+        var answer = try HTTPAnswer.json(LeaseReply(lease))
+        answer.ifUndelivered = { await delivery.giveBack(lease, name) }
+        return answer
+    }
+
+    private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let name = try Self.name(try call.query("hash"))
+        guard let token = leases.token(of: name.text, takenBy: call.caller.name),
+            try await coordinator.releaseLock(name, token: token)
+        else { throw HTTPProblem.lost(name) }
+        leases.forget(name.text, takenBy: call.caller.name, token: token)
+        return .noContent
+    }
+
+    private static func name(_ query: HTTPQuery) throws -> ResourceName {
+        guard let text = query.text("hash") else { throw HTTPProblem(.invalid, "hash is missing: the lock's name") }
+        return try ResourceName(text, what: "hash")
+    }
+}

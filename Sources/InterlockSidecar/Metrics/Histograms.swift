@@ -1,0 +1,86 @@
+internal import CoreMetrics
+internal import Synchronization
+
+/// How many values fell below each bound. A read is not one instant's: `_count` is summed from the very buckets shown.
+private struct Buckets: Sendable {
+    /// An atomic of its own allocation, for arrays hold copyable elements only.
+    final class Cell: Sendable {
+        let count = Atomic<Int64>(0)
+    }
+
+    /// One more than there are bounds: the last takes what lies above them all.
+    private let cells: [Cell]
+
+    init(bounds: Int) {
+        cells = (0...bounds).map { _ in Cell() }
+    }
+
+    func increment(_ index: Int) {
+        cells[index].count.wrappingAdd(1, ordering: .relaxed)
+    }
+
+    func appendSamples(name: String, labels: SeriesLabels, bounds: [String], sum: Double, to text: inout String) {
+        var total: Int64 = 0
+        for (cell, bound) in zip(cells, bounds + ["+Inf"]) {
+            total += cell.count.load(ordering: .relaxed)
+            PrometheusText.appendSample(
+                name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)", to: &text)
+        }
+        PrometheusText.appendSample(name: name, suffix: "_sum", labels: labels, value: PrometheusText.number(sum), to: &text)
+        PrometheusText.appendSample(name: name, suffix: "_count", labels: labels, value: "\(total)", to: &text)
+    }
+}
+
+/// Durations, in seconds, from 50 µs to 10 s.
+final class TimeHistogram: TimerHandler, PrometheusSeries {
+    private static let bounds: [Double] = [
+        0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+    ]
+    private static let labels = bounds.map { $0 < 0.0001 ? "0.00005" : PrometheusText.number($0) }
+
+    /// `bounds` in nanoseconds; its own copy, so that recording touches no lazy global.
+    private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
+    private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
+    private let sum = Atomic<Int64>(0)
+
+    func recordNanoseconds(_ duration: Int64) {
+        let duration = max(0, duration)
+        var index = 0
+        while index < nanoseconds.count, nanoseconds[index] < duration { index += 1 }
+        buckets.increment(index)
+        sum.wrappingAdd(duration, ordering: .relaxed)
+    }
+
+    var sampleCount: Int { Self.bounds.count + 3 }
+
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
+        buckets.appendSamples(
+            name: name, labels: labels, bounds: Self.labels, sum: Double(sum.load(ordering: .relaxed)) / 1e9, to: &text)
+    }
+}
+
+/// Values of a recorder that aggregates, of whatever unit.
+final class ValueHistogram: RecorderHandler, PrometheusSeries {
+    private static let bounds: [Double] = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1_000_000]
+    private static let labels = bounds.map(PrometheusText.number)
+
+    private let bounds = ValueHistogram.bounds
+    private let buckets = Buckets(bounds: ValueHistogram.bounds.count)
+    private let sum = AtomicReal()
+
+    func record(_ value: Int64) { record(Double(value)) }
+
+    func record(_ value: Double) {
+        guard value.isFinite else { return }
+        var index = 0
+        while index < bounds.count, bounds[index] < value { index += 1 }
+        buckets.increment(index)
+        sum.add(value)
+    }
+
+    var sampleCount: Int { Self.bounds.count + 3 }
+
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
+        buckets.appendSamples(name: name, labels: labels, bounds: Self.labels, sum: sum.load(), to: &text)
+    }
+}

@@ -1,0 +1,35 @@
+/// The `# HELP` of the metrics that Interlock makes. swift-metrics has no place for it.
+enum MetricHelp {
+    static func text(of name: String) -> String {
+        texts[name] ?? "No description."
+    }
+
+    private static let texts = [
+        "interlock_breaker_state": "1 for the state a service's breaker is in as this sidecar acts, 0 for the others.",
+        "interlock_breaker_trips_total": "How often this sidecar opened a service's breaker.",
+        "interlock_fleet_sidecars": "Live sidecars when Redis was last heard of.",
+        "interlock_http_requests_total": "Requests answered by the HTTP door, by route and class of status.",
+        "interlock_limit_decisions_total": "Decisions about calls by a service's limits.",
+        "interlock_limit_decision_seconds": "Time from a call's arrival to its limits' decision, waits included.",
+        "interlock_limit_remembered_refusals_total": "Calls that were refused without asking Redis.",
+        "interlock_limit_waiting": "Calls that wait for a service's limits here.",
+        "interlock_lock_acquire_seconds": "Time from a lock's request to its answer, waits included.",
+        "interlock_lock_decisions_total": "Answers to requests for locks.",
+        "interlock_lock_releases_total": "Answers to releases of locks.",
+        "interlock_locks_held": "Leases granted here that stand.",
+        "interlock_locks_waiting": "Callers that wait for a lock here.",
+        "interlock_metrics_dropped_total": "Metrics not kept because there are too many, or one of another type has the name.",
+        "interlock_outcomes_total": "Outcomes of permitted calls, as their callers reported them.",
+        "interlock_permit_decisions_total": "Answers to requests for permits.",
+        "interlock_permits_under_way": "Permits whose outcome is awaited here.",
+        "interlock_redis_commands": "Commands sent to Redis since the start.",
+        "interlock_redis_connected": "1 while Redis is connected, else 0.",
+        "interlock_redis_connection_failures_total": "Connections to Redis that failed or were lost.",
+        "interlock_redis_connects_total": "Connections to Redis that were made.",
+        "interlock_redis_round_trip_seconds": "Time from sending a command to Redis to its answer.",
+        "process_cpu_seconds_total": "Processor time of this process, user and system.",
+        "process_open_fds": "Open file descriptors of this process.",
+        "process_resident_memory_bytes": "Resident memory of this process.",
+        "process_start_time_seconds": "When this process started, in seconds of the Unix epoch.",
+    ]
+}

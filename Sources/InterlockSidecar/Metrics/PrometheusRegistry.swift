@@ -1,0 +1,116 @@
+public import CoreMetrics
+internal import Synchronization
+
+/// A swift-metrics backend that is read in Prometheus' text exposition format, version 0.0.4.
+///
+/// Recording is a few atomic additions: no lock, no look-up, no allocation. Only making a metric and reading them all take
+/// the registry's lock. Series are bounded: a metric that comes when `maximumSamples` are there, or under a name that
+/// is of another type, records into nothing and is counted in `interlock_metrics_dropped_total`.
+///
+/// Format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
+public final class PrometheusRegistry: MetricsFactory, Sendable {
+    /// The media type of `exposition()`.
+    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+
+    /// The most lines with a value that all metrics together may come to, those of the process apart.
+    public let maximumSamples: Int
+
+    private let dropped = IntegerCounter()
+    private let state = Mutex(State())
+
+    private struct State {
+        var families: [String: Family] = [:]
+        var samples = 0
+    }
+
+    private struct Family {
+        let kind: MetricKind
+        var series: [SeriesLabels: any PrometheusSeries] = [:]
+    }
+
+    public init(maximumSamples: Int = 10_000) {
+        self.maximumSamples = maximumSamples
+        state.withLock { state in
+            state.families["interlock_metrics_dropped_total"] = Family(kind: .counter, series: [SeriesLabels([]): dropped])
+        }
+    }
+
+    /// All metrics as text, in the order of their names, then of their labels. O(n log n) in series; also reads `/proc`.
+    public func exposition() -> String {
+        let families = state.withLock { $0.families }
+        var text = ""
+        for (name, family) in families.sorted(by: { $0.key < $1.key }) where !family.series.isEmpty {
+            PrometheusText.appendHeader(name: name, kind: family.kind, to: &text)
+            for (labels, series) in family.series.sorted(by: { $0.key < $1.key }) {
+                series.appendSamples(name: name, labels: labels, to: &text)
+            }
+        }
+        ProcessMetrics.append(to: &text)
+        return text
+    }
+
+    /// The series with this name and these labels: the one there is, else a new one.
+    private func series<Series: PrometheusSeries>(
+        _ label: String, _ dimensions: [(String, String)], _ kind: MetricKind, make: () -> Series
+    ) -> Series {
+        let name = PrometheusText.metricName(label)
+        let labels = SeriesLabels(dimensions)
+        return state.withLock { state in
+            var family = state.families[name] ?? Family(kind: kind)
+            if let known = family.series[labels] as? Series, family.kind == kind { return known }
+            let made = make()
+            let isFree = family.kind == kind && family.series[labels] == nil
+            guard isFree, state.samples + made.sampleCount <= maximumSamples else {
+                dropped.increment(by: 1)
+                return made
+            }
+            family.series[labels] = made
+            state.families[name] = family
+            state.samples += made.sampleCount
+            return made
+        }
+    }
+
+    /// O(n) in series: metrics are seldom destroyed.
+    private func remove(_ handler: AnyObject) {
+        state.withLock { state in
+            for (name, family) in state.families {
+                guard let (labels, series) = family.series.first(where: { $0.value === handler }) else { continue }
+                state.families[name]?.series[labels] = nil
+                state.samples -= series.sampleCount
+                return
+            }
+        }
+    }
+
+    // MARK: MetricsFactory
+
+    public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+        series(label, dimensions, .counter) { IntegerCounter() }
+    }
+
+    public func makeFloatingPointCounter(
+        label: String, dimensions: [(String, String)]
+    ) -> any FloatingPointCounterHandler {
+        series(label, dimensions, .counter) { RealCounter() }
+    }
+
+    public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+        series(label, dimensions, .gauge) { PrometheusGauge() }
+    }
+
+    public func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
+        guard aggregate else { return series(label, dimensions, .gauge) { PrometheusGauge() } }
+        return series(label, dimensions, .histogram) { ValueHistogram() }
+    }
+
+    public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+        series(label, dimensions, .histogram) { TimeHistogram() }
+    }
+
+    public func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
+    public func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
+    public func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
+    public func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
+    public func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
+}

@@ -1,0 +1,47 @@
+/// A breaker as a sidecar sees it. Words are passed on as the sidecar spells them: a newer one may have more of them.
+struct BreakerReading: Answer, Sendable {
+    var service: String
+    /// As this sidecar acts.
+    var state: String
+    /// As the fleet shares it.
+    var fleetState: String
+    /// Why; empty: it never changed.
+    var cause: String
+    /// In the Unix epoch, by Redis' clock; 0: never changed.
+    var sinceMilliseconds: Int64
+    /// When an open breaker half-opens; 0: not by itself.
+    var untilMilliseconds: Int64
+    var generation: Int64
+    var failureRate: Double
+    var slowRate: Double
+    var calls: Int64
+    var trips: Int64
+    /// What an operator forced; `nil`: nothing.
+    var forced: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case service, state, cause, generation, calls, trips, forced
+        case fleetState = "fleet_state"
+        case sinceMilliseconds = "since_ms"
+        case untilMilliseconds = "until_ms"
+        case failureRate = "failure_rate"
+        case slowRate = "slow_rate"
+    }
+
+    var table: String {
+        Table([
+            "service": service,
+            "state": state,
+            "in the fleet": fleetState,
+            "forced": forced ?? "no",
+            "cause": cause,
+            "since": ReadableText.moment(epochMilliseconds: sinceMilliseconds),
+            "until": ReadableText.moment(epochMilliseconds: untilMilliseconds),
+            "calls": "\(calls)",
+            "failed": ReadableText.percentage(failureRate),
+            "slow": ReadableText.percentage(slowRate),
+            "trips": "\(trips)",
+            "generation": "\(generation)",
+        ]).text
+    }
+}

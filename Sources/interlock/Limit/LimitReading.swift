@@ -1,0 +1,33 @@
+/// What a limit answers: the numbers of the window that binds.
+struct LimitReading: Answer, Sendable {
+    var service: String
+    var isLimited: Bool
+    var limit: Int64
+    var remaining: Int64
+    /// -1: at once.
+    var retryAfterMilliseconds: Int64
+    var resetAfterMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case service, limit, remaining
+        case isLimited = "limited"
+        case retryAfterMilliseconds = "retry_after_ms"
+        case resetAfterMilliseconds = "reset_after_ms"
+    }
+
+    /// When to try again, for people; empty: at once.
+    var retryAfter: String {
+        retryAfterMilliseconds < 0 ? "" : ReadableText.span(milliseconds: retryAfterMilliseconds)
+    }
+
+    var table: String {
+        Table([
+            "service": service,
+            "limited": isLimited ? "yes" : "no",
+            "limit": "\(limit)",
+            "remaining": "\(remaining)",
+            "retry after": retryAfter,
+            "reset after": ReadableText.span(milliseconds: resetAfterMilliseconds),
+        ]).text
+    }
+}

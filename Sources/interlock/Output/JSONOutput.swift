@@ -1,0 +1,29 @@
+import FoundationEssentials
+
+/// JSON as the commands print it: one line for each answer.
+enum JSONOutput {
+    static func text(_ value: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return line(String(decoding: try encoder.encode(value), as: UTF8.self))
+    }
+
+    /// The same JSON on one line, and safe to show: what a terminal would obey is escaped.
+    ///
+    /// JSON allows characters below U+0020 only between its parts, where a space is as good; the others are possible only
+    /// within strings.
+    static func line(_ json: String) -> String {
+        var line = ""
+        for scalar in json.unicodeScalars {
+            if scalar.value < 0x20 {
+                line += " "
+            } else if scalar.isUnprintable {
+                let digits = String(scalar.value, radix: 16)
+                line += "\\u" + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+            } else {
+                line.unicodeScalars.append(scalar)
+            }
+        }
+        return line
+    }
+}

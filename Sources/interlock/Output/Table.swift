@@ -1,0 +1,32 @@
+/// Rows of cells in aligned columns.
+struct Table {
+    private var rows: [[String]] = []
+
+    /// A table with a line of titles.
+    init(_ titles: [String]) {
+        rows.append(titles)
+    }
+
+    /// A table of names and values.
+    init(_ fields: KeyValuePairs<String, String>) {
+        for (name, value) in fields { add([name, value]) }
+    }
+
+    mutating func add(_ cells: [String]) {
+        rows.append(cells.map { $0.isEmpty ? "-" : $0.printable })
+    }
+
+    /// O(n) in cells.
+    var text: String {
+        let columns = rows.map(\.count).max() ?? 0
+        let widths = (0..<columns).map { column in
+            rows.map { $0.indices.contains(column) ? $0[column].count : 0 }.max() ?? 0
+        }
+        return rows.map { row in
+            row.enumerated().map { column, cell in
+                // Nothing follows the last cell: no spaces at the line's end.
+                column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - cell.count)
+            }.joined(separator: "  ")
+        }.joined(separator: "\n")
+    }
+}

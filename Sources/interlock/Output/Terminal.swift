@@ -1,0 +1,31 @@
+import Glibc
+
+/// Where a command's words go: answers to standard output, everything else to standard error. Nothing that a terminal would
+/// obey passes.
+enum Terminal {
+    /// Prints an answer, at once.
+    /// - Returns: whether somebody reads on; a closed pipe does not.
+    @discardableResult
+    static func show(_ text: String) -> Bool {
+        print(lines(text))
+        return fflush(nil) == 0
+    }
+
+    /// Prints an answer: a table for people, one line of JSON for programs.
+    static func show(_ answer: some Answer, asJSON: Bool) throws {
+        show(try asJSON ? JSONOutput.text(answer) : answer.table)
+    }
+
+    /// Says something that is no answer.
+    static func tell(_ text: String) {
+        var message = lines(text) + "\n"
+        message.withUTF8 { bytes in
+            // A closed standard error must not fail the command.
+            _ = write(STDERR_FILENO, bytes.baseAddress, bytes.count)
+        }
+    }
+
+    private static func lines(_ text: String) -> String {
+        text.split(separator: "\n", omittingEmptySubsequences: false).map(\.printable).joined(separator: "\n")
+    }
+}

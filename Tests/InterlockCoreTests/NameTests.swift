@@ -1,0 +1,63 @@
+import InterlockCore
+import Testing
+
+@Suite("Names, tokens and validity")
+struct NameTests {
+    @Test("a name is 1-256 bytes without control characters, spaces or braces", arguments: [
+        ("orders", true), ("a:b/c-d_e.f", true), ("ünïcode-名前", true), (String(repeating: "x", count: 256), true),
+        ("", false), (String(repeating: "x", count: 257), false), ("a b", false), ("a\tb", false), ("a\nb", false),
+        ("{a}", false), ("a}", false), ("a\u{0}", false), ("a\u{7F}", false), ("a\u{A0}b", false), ("\u{FFFD}", false),
+        (String(repeating: "é", count: 128), true), (String(repeating: "é", count: 129), false),
+    ])
+    func nameRule(text: String, isAccepted: Bool) {
+        #expect((try? ResourceName(text)) != nil == isAccepted)
+    }
+
+    @Test("a refused name says what is wrong with it")
+    func nameViolation() {
+        #expect(throws: ResourceName.Violation.forbidden(" ")) { try ResourceName("a b") }
+        #expect(ResourceName.Violation.forbidden(" ").description.contains("U+0020"))
+    }
+
+    @Test("a token begins with its label and never shows more than that")
+    func tokenLabel() {
+        let token = OwnerToken.make(label: "web-1", random: (0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210))
+        #expect(token == "web-1/0123456789abcdeffedcba9876543210")
+        #expect(OwnerToken.label(of: token) == "web-1")
+        #expect(OwnerToken.label(of: "a/b/" + String(repeating: "0", count: 32)) == "a/b")
+    }
+
+    @Test("a token of another form is foreign, whatever it looks like", arguments: [
+        "", "x", "job-7", "redsync+base64/AbC==", String(repeating: "0", count: 32), "/short",
+        "web/0123456789abcdeffedcba987654321G", "web/0123456789ABCDEFFEDCBA9876543210",
+    ])
+    func foreignToken(token: String) {
+        #expect(OwnerToken.label(of: token) == OwnerToken.foreignLabel)
+    }
+
+    @Test("validity counts from before the request was sent, less 1 % and 2 ms")
+    func validity() {
+        let sent = Instant(nanoseconds: 5_000_000_000)
+        let now = sent.advanced(byMilliseconds: 100)
+        #expect(LeaseValidity.remaining(ttl: 30_000, sentAt: sent, now: now) == 30_000 - 302 - 100)
+        #expect(LeaseValidity.remaining(ttl: 50, sentAt: sent, now: now) <= 0)
+    }
+
+    @Test("the shortest lease leaves something after its drift")
+    func shortestLease() {
+        let ttl = LeaseValidity.shortestTTL
+        #expect(ttl - LeaseValidity.drift(ofTTL: ttl) > 0)
+    }
+
+    @Test("instants saturate, and waits are rounded up")
+    func instants() {
+        let zero = Instant(nanoseconds: 0)
+        #expect(zero.advanced(byMilliseconds: .max) == .distantFuture)
+        #expect(Instant(nanoseconds: 1).millisecondsRoundedUp(since: zero) == 1)
+        #expect(Instant(nanoseconds: 1_000_000).millisecondsRoundedUp(since: zero) == 1)
+        #expect(Instant(nanoseconds: 1_000_001).millisecondsRoundedUp(since: zero) == 2)
+        #expect(zero.millisecondsRoundedUp(since: zero) == 0)
+        #expect(Duration.milliseconds(1500).wholeMilliseconds == 1500)
+        #expect(Duration.seconds(Int64.max).wholeMilliseconds == .max)
+    }
+}

@@ -1,0 +1,290 @@
+import InterlockCore
+import Testing
+
+@Suite("The limits of one service in one sidecar")
+struct ServiceLimiterTests {
+    private let perSecond = LimitDefinition(name: "1s", limit: 10, window: .seconds(1))
+    private let start = Instant(nanoseconds: 1_000_000_000)
+
+    private func limiter(_ definitions: [LimitDefinition], maximumWaiting: Int = 100) -> ServiceLimiter {
+        ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
+    }
+
+    /// Judges everything that is queued with `counters`, and returns the answers.
+    private func judge(
+        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
+    ) -> [ServiceLimiter.Settlement] {
+        guard let batch = limiter.nextBatch(now: now) else { return [] }
+        let (verdict, limits) = counters.judge(batch, now: now)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.settle(verdict, limits: limits, sentAt: now, now: now, into: &settlements)
+        return settlements
+    }
+
+    @Test("ten of eleven calls in a window are taken, in order, and the last is told when to come again")
+    func fixedWindow() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        for id in 0..<11 { #expect(limiter.admit(LimitRequest(id: id), now: start) == .queued) }
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.map(\.id) == Array(0..<11))
+        #expect(settlements.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
+        #expect(settlements.prefix(10).allSatisfy { $0.answer.isTaken })
+        #expect(settlements[10].answer.retryAfter == 1001)
+    }
+
+    @Test("equal neighbours are one run")
+    func runs() {
+        var limiter = limiter([perSecond])
+        for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        _ = limiter.admit(LimitRequest(id: 5, cost: 2), now: start)
+        let batch = limiter.nextBatch(now: start)
+        #expect(batch?.runs.map(\.count) == [5, 1])
+    }
+
+    @Test("at most one batch is under way")
+    func oneBatch() {
+        var limiter = limiter([perSecond])
+        _ = limiter.admit(LimitRequest(id: 0), now: start)
+        #expect(limiter.nextBatch(now: start) != nil)
+        _ = limiter.admit(LimitRequest(id: 1), now: start)
+        #expect(limiter.nextBatch(now: start) == nil)
+        #expect(limiter.abandonBatch().map(\.id) == [0])
+        #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1])
+    }
+
+    @Test("a refusal is remembered for its cost and more until the window ends, and not a moment longer")
+    func rememberedRefusal() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 5), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 2, cost: 6), now: start) else {
+            Issue.record("a higher cost was asked again")
+            return
+        }
+        #expect(answer.remaining == 2)
+        #expect(limiter.admit(LimitRequest(id: 3, cost: 2), now: start) == .queued)
+        let end = start.advanced(byMilliseconds: 1000)
+        #expect(limiter.admit(LimitRequest(id: 4, cost: 6), now: end) == .queued)
+    }
+
+    @Test("a give-back makes the refusal forgotten")
+    func giveBack() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        limiter.gaveBack(definition: 0, subject: nil)
+        #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
+    }
+
+    @Test("changed limits hold at once, remembered refusals included, and those who wait are judged anew in order")
+    func redefined() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        let deadline = start.advanced(byMilliseconds: 5000)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: deadline), now: start)
+        _ = limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start)
+        #expect(judge(&limiter, &counters, at: start).map(\.id) == [0])
+        var more = perSecond
+        more.limit = 20
+        limiter = limiter.redefined(definitions: [more], maximumWaiting: 100)
+        #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1, 2])
+    }
+
+    @Test("a cost above the limit is refused at once as never satisfiable")
+    func neverSatisfiable() {
+        var limiter = limiter([perSecond])
+        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 0, cost: 11), now: start) else {
+            Issue.record("it was queued")
+            return
+        }
+        #expect(answer.retryAfter == LimitAnswer.neverSatisfiable)
+    }
+
+    @Test("all limits of a service are taken from, or none")
+    func allOrNone() {
+        let perDay = LimitDefinition(name: "1d", limit: 3, window: .seconds(86_400))
+        var limiter = limiter([perSecond, perDay])
+        var counters = LocalCounters(sidecars: 1)
+        for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
+        #expect(settlements[4].answer.limitIndex == 1)
+        // A second later the day still binds, and the refused calls took nothing from the second.
+        let later = start.advanced(byMilliseconds: 1001)
+        guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: later) else {
+            Issue.record("the day's refusal was forgotten")
+            return
+        }
+        #expect(answer.limitIndex == 1)
+    }
+
+    @Test("a subject counts in its own limit and in the service's")
+    func subjects() {
+        let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(1), isPerSubject: true)
+        var limiter = limiter([perSecond, perUser])
+        var counters = LocalCounters(sidecars: 1)
+        for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id, subject: "ann"), now: start) }
+        _ = limiter.admit(LimitRequest(id: 3, subject: "bob"), now: start)
+        _ = limiter.admit(LimitRequest(id: 4), now: start)
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.map(\.answer.isTaken) == [true, true, false, true, true])
+        #expect(settlements[4].answer.remaining == 6)
+        #expect(limiter.admit(LimitRequest(id: 5, subject: "ann"), now: start) != .queued)
+        #expect(limiter.admit(LimitRequest(id: 6, subject: "cid"), now: start) == .queued)
+    }
+
+    @Test("without a subject a service with only per-subject limits has nothing to take from")
+    func onlySubjects() {
+        var limiter = limiter([LimitDefinition(name: "user", limit: 2, window: .seconds(1), isPerSubject: true)])
+        #expect(limiter.admit(LimitRequest(id: 0), now: start) == .unlimited)
+        #expect(limiter.admit(LimitRequest(id: 1, subject: "ann"), now: start) == .queued)
+    }
+
+    @Test("a waiter is never overtaken, and is granted in the next window")
+    func waiting() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        let deadline = start.advanced(byMilliseconds: 5000)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
+        _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
+        #expect(judge(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
+        // It would fit, but somebody waits for the same counter.
+        guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
+            Issue.record("a newcomer overtook a waiter")
+            return
+        }
+        #expect(limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) == .waiting)
+        let wakeUp = limiter.nextWakeUp(now: start)
+        #expect(wakeUp == start.advanced(byMilliseconds: 1001))
+        let settlements = judge(&limiter, &counters, at: wakeUp ?? start)
+        #expect(settlements.map(\.id) == [1, 4])
+        #expect(settlements.allSatisfy { $0.answer.isTaken })
+    }
+
+    @Test("a waiter whose turn cannot come in time is refused at once with the time when it could")
+    func hopelessWait() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 500)), now: start)
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.last?.id == 1)
+        #expect(settlements.last?.answer.retryAfter == 1001)
+        #expect(limiter.waitingCount == 0)
+    }
+
+    @Test("the queue is bounded")
+    func boundedQueue() {
+        var limiter = limiter([perSecond], maximumWaiting: 2)
+        var counters = LocalCounters(sidecars: 1)
+        let deadline = start.advanced(byMilliseconds: 5000)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        _ = limiter.admit(LimitRequest(id: 1), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        #expect(limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start) == .waiting)
+        #expect(limiter.admit(LimitRequest(id: 3, deadline: deadline), now: start) == .waiting)
+        guard case .answered = limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) else {
+            Issue.record("the queue grew past its bound")
+            return
+        }
+    }
+
+    @Test("when a waiter leaves or its wait is over, those it held back may go")
+    func leavingWaiter() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: start.advanced(byMilliseconds: 2000)), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        #expect(limiter.waitingCount == 1)
+        #expect(limiter.remove(1))
+        #expect(!limiter.remove(1))
+        #expect(limiter.admit(LimitRequest(id: 2, cost: 2), now: start) == .queued)
+    }
+
+    @Test("a wait that is over is answered with what there is to know")
+    func expiredWait() {
+        var limiter = limiter([perSecond])
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1500)), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.expire(now: start.advanced(byMilliseconds: 1499), into: &settlements)
+        #expect(settlements.isEmpty)
+        limiter.expire(now: start.advanced(byMilliseconds: 1500), into: &settlements)
+        #expect(settlements.map(\.id) == [1])
+        #expect(settlements.first?.answer.isTaken == false)
+    }
+
+    @Test("under random load no window ever grants more than its limit, and everyone is answered once")
+    func randomLoad() {
+        var random = SplitMix64(seed: 7)
+        let definitions = [
+            LimitDefinition(name: "1s", limit: 7, window: .seconds(1)),
+            LimitDefinition(name: "5s", limit: 20, window: .seconds(5)),
+            LimitDefinition(name: "user", limit: 3, window: .seconds(2), isPerSubject: true),
+        ]
+        for _ in 0..<200 {
+            var limiter = limiter(definitions)
+            var counters = LocalCounters(sidecars: 1)
+            var now = start
+            var open: [Int: LimitRequest] = [:]
+            var grants: [(at: Instant, request: LimitRequest)] = []
+            func take(_ id: Int, _ answer: LimitAnswer) {
+                guard let request = open.removeValue(forKey: id) else {
+                    Issue.record("call \(id) was answered twice")
+                    return
+                }
+                if answer.isTaken { grants.append((now, request)) }
+            }
+            for id in 0..<150 {
+                now = now.advanced(byMilliseconds: Int64(random.next() % 120))
+                let subject = [nil, "ann", "bob"][Int(random.next() % 3)]
+                let waits = random.next() % 2 == 0
+                let request = LimitRequest(
+                    id: id, cost: Int64(random.next() % 3) + 1, subject: subject,
+                    deadline: waits ? now.advanced(byMilliseconds: Int64(random.next() % 3000)) : nil)
+                open[id] = request
+                if case .answered(let answer) = limiter.admit(request, now: now) { take(id, answer) }
+                if random.next() % 2 == 0 {
+                    var expired: [ServiceLimiter.Settlement] = []
+                    limiter.expire(now: now, into: &expired)
+                    for settlement in expired + judge(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                }
+            }
+            while !open.isEmpty {
+                var settled = judge(&limiter, &counters, at: now)
+                now = max(now, limiter.nextWakeUp(now: now) ?? now)
+                limiter.expire(now: now, into: &settled)
+                if settled.isEmpty, limiter.nextWakeUp(now: now) == nil, limiter.nextBatch(now: now) == nil { break }
+                for settlement in settled { take(settlement.id, settlement.answer) }
+            }
+            #expect(open.isEmpty, "somebody was never answered")
+            // A fixed window begins with its first call.
+            for (definition, subjects) in zip(definitions, [[nil], [nil], ["ann", "bob"]] as [[String?]]) {
+                for subject in subjects {
+                    var windowStart: Instant?
+                    var count: Int64 = 0
+                    for grant in grants where subject == nil || grant.request.subject == subject {
+                        if let begun = windowStart, begun.advanced(byMilliseconds: definition.windowMilliseconds) > grant.at {
+                            count += grant.request.cost
+                        } else {
+                            windowStart = grant.at
+                            count = grant.request.cost
+                        }
+                        #expect(count <= definition.limit)
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import HTTPTypes
+import Interlock
+import Logging
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: the contract")
+struct HTTPContractTests {
+    /// `METHOD /path` of everything in openapi.yaml: paths are indented by two, methods by four.
+    private static func documented(_ contract: String) -> Set<String> {
+        let methods = ["get", "put", "post", "delete", "patch", "head", "options"]
+        var path = ""
+        var found: Set<String> = []
+        for line in contract.split(separator: "\n") {
+            if line.hasPrefix("  /"), line.hasSuffix(":") { path = String(line.dropFirst(2).dropLast()) }
+            if line.hasPrefix("components:") { break }
+            guard let method = methods.first(where: { line == "    \($0):" }) else { continue }
+            found.insert("\(method.uppercased()) \(path)")
+        }
+        return found
+    }
+
+    @Test("every route is in the contract, and every operation of the contract is a route")
+    func complete() async throws {
+        try await HTTPTestDoor.with { door in
+            let routes = Set(
+                HTTPDoor(
+                    coordinator: door.coordinator, access: AccessControl(keys: []), listen: ListenSettings(),
+                    metrics: PrometheusRegistry(), eventLoopGroup: door.coordinator.eventLoop, logger: .init(label: "test")
+                ).routes.map { "\($0.method.rawValue) \($0.path)" })
+            #expect(Self.documented(HealthRoutes.contract) == routes)
+        }
+    }
+
+    @Test("every operation of the contract answers")
+    func answers() async throws {
+        try await HTTPTestDoor.with { door in
+            let contract = try await door.client.send("GET", "/openapi.yaml")
+            #expect(contract.status == 200)
+            #expect(contract.headers["content-type"] == "application/yaml")
+            let operations = Self.documented(contract.body)
+            #expect(operations.count > 15)
+            for operation in operations where operation != "GET /v1/events" {
+                let words = operation.split(separator: " ")
+                let path = words[1].replacing("{name}", with: "a").replacing("{service}", with: "catalog").replacing("{id}", with: "x")
+                let reply = try await door.client.send(String(words[0]), String(path), words[0] == "GET" ? nil : "{}")
+                #expect(reply.status != 405, "\(operation)")
+                #expect(reply.text("code") != "unknown_path", "\(operation)")
+                #expect(reply.status < 500, "\(operation)")
+            }
+        }
+    }
+
+    @Test("every code that a problem can have is in the contract")
+    func codes() {
+        for code in HTTPProblem.Code.allCases {
+            #expect(HealthRoutes.contract.contains("            - \(code.rawValue)\n"), "\(code)")
+        }
+    }
+}

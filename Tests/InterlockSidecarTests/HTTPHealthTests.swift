@@ -1,0 +1,57 @@
+import InterlockTesting
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: health and metrics")
+struct HTTPHealthTests {
+    @Test("without Redis the sidecar is alive, not ready, and says unavailable")
+    func redisIsAway() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(200, "GET", "/readyz")
+            await door.redis.kill()
+            try await eventually("it is not ready") { try await door.client.send("GET", "/readyz").status == 503 }
+            try await door.expect(200, "GET", "/healthz")
+            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
+            #expect(refused.status == 503)
+            #expect(refused.text("code") == "unavailable")
+            #expect(refused.headers["retry-after"] == "1")
+            #expect(refused.headers["content-type"] == "application/problem+json")
+        }
+    }
+
+    @Test("requests are counted by route")
+    func metrics() async throws {
+        try await HTTPTestDoor.with { door in
+            _ = try await door.client.send("GET", "/v1/locks/a%2Fb")
+            let metrics = try await door.client.send("GET", "/metrics")
+            #expect(metrics.status == 200)
+            #expect(metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8")
+            let line = #"interlock_http_requests_total{method="GET",route="/v1/locks/{name}",status="4xx"} 1"#
+            #expect(metrics.body.contains(line + "\n"))
+        }
+    }
+
+    @Test("a connection serves many requests, and pipelined ones in order")
+    func keepAlive() async throws {
+        try await HTTPTestDoor.with { door in
+            let port = door.client.port
+            let first = HTTPTestClient.request("GET", "/healthz", nil, headers: [:], port: port, closing: false)
+            let second = HTTPTestClient.request("GET", "/nothing", nil, headers: [:], port: port, closing: true)
+            let text = try await door.client.exchange(first + second)
+            let statuses = text.split(separator: "\r\n").filter { $0.hasPrefix("HTTP/1.1 ") }.map { $0.dropFirst(9).prefix(3) }
+            #expect(statuses == ["200", "404"])
+        }
+    }
+
+    @Test(
+        "dates are those of RFC 9110",
+        arguments: [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"), (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"), (1_798_761_599, "Thu, 31 Dec 2026 23:59:59 GMT"),
+        ] as [(Int64, String)])
+    func dates(second: Int64, text: String) {
+        #expect(HTTPDate.text(second: second) == text)
+    }
+}

@@ -1,0 +1,67 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: limits")
+struct HTTPLimitTests {
+    @Test("calls within the limit are taken, the next is refused and says when to come again")
+    func takeUntilRefused() async throws {
+        try await HTTPTestDoor.with { door in
+            let first = try await door.client.send("POST", "/v1/limits/catalog/take")
+            #expect(first.status == 200)
+            #expect(first.json["limited"] == .flag(false))
+            #expect(first.integer("remaining") == 1)
+            #expect(first.integer("retry_after_ms") == -1)
+            #expect(first.text("name") == "10s")
+            #expect(first.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
+            #expect(first.headers["ratelimit"] == #""10s";r=1;t=10"#)
+
+            #expect(try await door.client.send("GET", "/v1/limits/catalog").integer("remaining") == 1)
+            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}")
+
+            let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
+            #expect(refused.status == 429)
+            #expect(refused.text("code") == "limited")
+            #expect(refused.json["limited"] == .flag(true))
+            let wait = try #require(refused.integer("retry_after_ms"))
+            #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
+            #expect(refused.headers["ratelimit"]?.hasPrefix(#""10s";r=0;t="#) == true)
+            #expect(refused.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
+        }
+    }
+
+    @Test("a call that costs more than the limit is told that no wait can help")
+    func tooDear() async throws {
+        try await HTTPTestDoor.with { door in
+            let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
+            #expect(refused.status == 429)
+            #expect(refused.integer("retry_after_ms") == -1)
+            #expect(refused.headers["retry-after"] == nil)
+        }
+    }
+
+    @Test("a call that waits for its turn gets it")
+    func waiting() async throws {
+        let service = ServiceDefinition(
+            name: "fast", limits: [LimitDefinition(name: "100ms", limit: 1, window: .milliseconds(100))])
+        try await HTTPTestDoor.with(services: [service]) { door in
+            for _ in 0..<3 {
+                let taken = try await door.client.send("POST", "/v1/limits/fast/take", #"{"wait_ms": 20000}"#)
+                #expect(taken.status == 200)
+            }
+        }
+    }
+
+    @Test("an unknown service is not found")
+    func unknownService() async throws {
+        try await HTTPTestDoor.with { door in
+            for (method, path) in [("POST", "/v1/limits/x/take"), ("GET", "/v1/limits/x"), ("GET", "/v1/services/x")] {
+                let missing = try await door.client.send(method, path)
+                #expect(missing.status == 404)
+                #expect(missing.text("code") == "unknown_service")
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import InterlockSidecar
+import Testing
+
+@Suite("HTTP door: what is refused")
+struct HTTPRefusalTests {
+    @Test(
+        "a body that is wrong is refused, and the field named",
+        arguments: [
+            (#"{"ttl_ms": "#, "not well-formed JSON"),
+            ("[1]", "the body is an array"),
+            ("7", "the body is 7"),
+            ("{}", "ttl_ms is missing"),
+            (#"{"ttl_ms": null}"#, "ttl_ms is missing"),
+            (#"{"ttl_ms": "5000"}"#, "ttl_ms: expected a whole number"),
+            (#"{"ttl_ms": 5000.5}"#, "ttl_ms: expected a whole number"),
+            (#"{"ttl_ms": true}"#, "ttl_ms: expected a whole number"),
+            (#"{"ttl_ms": 0}"#, "ttl_ms: expected a whole number from 1"),
+            (#"{"ttl_ms": -5}"#, "got -5"),
+            (#"{"ttl_ms": 1}"#, "a ttl of 1 ms: it must be between"),
+            (#"{"ttl_ms": 3600001}"#, "a ttl of 3600001 ms"),
+            (#"{"ttl_ms": 99999999999999999999999}"#, "ttl_ms: expected a whole number"),
+            (#"{"ttl_ms": 5000, "wait_ms": -1}"#, "wait_ms: expected a whole number from 0"),
+            (#"{"ttl_ms": 5000, "wait_ms": [1]}"#, "got an array"),
+            (#"{"ttl_ms": 5000, "owner": 7}"#, "owner: expected a string, got 7"),
+            (#"{"ttl_ms": 5000, "owner": "a b"}"#, "owner: the name contains U+0020"),
+            (#"{"ttl_ms": 5000, "label": ""}"#, "label: the name is empty"),
+            (#"{"ttl_ms": 5000, "tll": 1}"#, "unknown field \"tll\"; the fields are ttl_ms, wait_ms, owner, label"),
+        ])
+    func badBodies(body: String, detail: String) async throws {
+        try await HTTPTestDoor.with { door in
+            let refused = try await door.client.send("POST", "/v1/locks/a", body)
+            #expect(refused.status == 400)
+            #expect(refused.text("code") == "invalid")
+            #expect(refused.text("type") == "urn:interlock:error:invalid")
+            #expect(refused.integer("status") == 400)
+            #expect(refused.text("detail")?.contains(detail) == true, "got: \(refused.body)")
+        }
+    }
+
+    @Test("a body above 64 KiB is refused, one of 64 KiB is read")
+    func bodySize() async throws {
+        try await HTTPTestDoor.with { door in
+            let padding = String(repeating: " ", count: 64 * 1024 - 15)
+            let largest = "{\"ttl_ms\": 5000\(padding.dropLast())}"
+            #expect(largest.utf8.count == 64 * 1024)
+            try await door.expect(201, "POST", "/v1/locks/a", largest)
+            try await door.expect(413, "POST", "/v1/locks/b", largest + " ")
+
+            let chunk = String(repeating: " ", count: 40_000)
+            let chunked = "\(String(chunk.utf8.count, radix: 16))\r\n\(chunk)\r\n"
+            let text = try await door.client.exchange(
+                """
+                POST /v1/locks/b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r
+                \r\n\(chunked)\(chunked)0\r\n\r\n
+                """)
+            #expect(try HTTPTestClient.parse(text).status == 413)
+        }
+    }
+
+    @Test("a body of another type is refused; none is none")
+    func mediaType() async throws {
+        try await HTTPTestDoor.with { door in
+            let form = ["Content-Type": "application/x-www-form-urlencoded"]
+            try await door.expect(415, "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: form)
+            let json = ["Content-Type": "application/json; charset=utf-8"]
+            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: json)
+            try await door.expect(200, "POST", "/v1/limits/catalog/take", "", headers: form)
+        }
+    }
+
+    @Test("a client that asks whether to continue is told to")
+    func expectContinue() async throws {
+        try await HTTPTestDoor.with { door in
+            let text = try await door.client.exchange(
+                HTTPTestClient.request(
+                    "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: ["Expect": "100-continue"], port: door.client.port,
+                    closing: true))
+            #expect(text.hasPrefix("HTTP/1.1 100 Continue\r\n\r\n"))
+            #expect(try HTTPTestClient.parse(text).status == 201)
+        }
+    }
+
+    @Test("an unknown path is not found, a wrong method is told the right ones")
+    func routing() async throws {
+        try await HTTPTestDoor.with { door in
+            for path in ["/", "/v2/locks", "/v1/locks/a/b", "/v1/locks/a/renew/", "/v1//locks"] {
+                let missing = try await door.client.send("GET", path)
+                #expect(missing.status == 404, "\(path)")
+                #expect(missing.text("code") == "unknown_path")
+            }
+            let refused = try await door.client.send("PATCH", "/v1/locks/a")
+            #expect(refused.status == 405)
+            #expect(refused.headers["allow"] == "POST, GET, HEAD, DELETE")
+            #expect(refused.text("code") == "method_not_allowed")
+            let head = try await door.client.send("HEAD", "/healthz")
+            #expect(head.status == 200)
+            #expect(head.body.isEmpty)
+        }
+    }
+
+    @Test("a missing lease token is named")
+    func missingToken() async throws {
+        try await HTTPTestDoor.with { door in
+            let refused = try await door.client.send("DELETE", "/v1/locks/a")
+            #expect(refused.status == 400)
+            #expect(refused.text("detail")?.contains("Lease-Token") == true)
+        }
+    }
+
+    @Test("where keys are configured, only health needs none")
+    func keys() async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+            for path in ["/v1/services", "/v1/events", "/metrics", "/openapi.yaml", "/v1/locks/a"] {
+                for key in [[:], ["X-Api-Key": "wrong"], ["Authorization": "Basic web-secret"], ["Authorization": "Bearer"]] {
+                    let refused = try await door.client.send("GET", path, headers: key)
+                    #expect(refused.status == 401)
+                    #expect(refused.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
+                    #expect(!refused.body.contains("wrong"))
+                }
+            }
+            for key in [["X-Api-Key": "web-secret"], ["Authorization": "Bearer web-secret"], ["Authorization": "bearer  web-secret"]] {
+                try await door.expect(200, "GET", "/v1/services", headers: key)
+            }
+            try await door.expect(200, "GET", "/healthz")
+            try await door.expect(200, "GET", "/readyz")
+        }
+    }
+
+    @Test("a host name that is not ours is refused, also under keyless routes")
+    func hosts() async throws {
+        try await HTTPTestDoor.with(hosts: ["Sidecar.internal"]) { door in
+            for host in ["127.0.0.1", "10.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9"] {
+                try await door.expect(200, "GET", "/healthz", headers: ["Host": host])
+            }
+            for host in ["evil.example", "localhost.evil.example:7380", "127.0.0.1.nip.io", "", "a:b:c"] {
+                let refused = try await door.client.send("GET", "/healthz", headers: ["Host": host])
+                #expect(refused.status == 421, "\(host)")
+                #expect(refused.text("code") == "misdirected")
+            }
+        }
+    }
+
+    @Test("a web page elsewhere is refused")
+    func origins() async throws {
+        try await HTTPTestDoor.with { door in
+            let own = "http://127.0.0.1:\(door.client.port)"
+            for headers in [["Origin": own], ["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"]] {
+                try await door.expect(200, "GET", "/v1/services", headers: headers)
+            }
+            let foreign = [
+                ["Origin": "http://evil.example"], ["Origin": "null"], ["Origin": "http://127.0.0.1:1"],
+                ["Sec-Fetch-Site": "cross-site"], ["Sec-Fetch-Site": "same-site"],
+            ]
+            for headers in foreign {
+                let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
+                #expect(refused.status == 403, "\(headers)")
+                #expect(refused.text("code") == "foreign_origin")
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import Interlock
+import InterlockTesting
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: services, permits and events")
+struct HTTPServiceTests {
+    @Test("a permit is granted, its outcome taken once")
+    func permit() async throws {
+        try await HTTPTestDoor.with { door in
+            let granted = try await door.client.send("POST", "/v1/services/catalog/permits", "{}")
+            #expect(granted.status == 201)
+            #expect(granted.text("state") == "closed")
+            let id = try #require(granted.text("permit"))
+            let report = #"{"outcome": "ok", "latency_ms": 12, "status": 200}"#
+            let reported = try await door.client.send("POST", "/v1/services/catalog/permits/\(id)", report)
+            #expect(reported.status == 200)
+            #expect(reported.text("state") == "closed")
+            try await door.expect(400, "POST", "/v1/services/catalog/permits/\(id)", report)
+            try await door.expect(400, "POST", "/v1/services/catalog/permits/zz", report)
+        }
+    }
+
+    @Test("a permit beyond the limit is refused with 429, one of an open breaker with 503")
+    func refusals() async throws {
+        try await HTTPTestDoor.with { door in
+            for _ in 0..<2 { _ = try await door.client.send("POST", "/v1/services/catalog/permits") }
+            let limited = try await door.client.send("POST", "/v1/services/catalog/permits")
+            #expect(limited.status == 429)
+            #expect(limited.text("reason") == "limited")
+            #expect(limited.headers["retry-after"] != nil)
+
+            try await door.expect(200, "PUT", "/v1/services/catalog/override", #"{"state": "open"}"#)
+            let open = try await door.client.send("POST", "/v1/services/catalog/permits")
+            #expect(open.status == 503)
+            #expect(open.text("code") == "open")
+            #expect(open.text("state") == "open")
+        }
+    }
+
+    @Test("an override is seen in the service, and taken back")
+    func override() async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
+            let ops = ["X-Api-Key": "ops-secret"]
+            let path = "/v1/services/catalog/override"
+            try await door.expect(403, "PUT", path, #"{"state": "open"}"#, headers: ["X-Api-Key": "web-secret"])
+            let open = try await door.client.send("PUT", path, #"{"state": "open"}"#, headers: ops)
+            #expect(open.text("state") == "open")
+            #expect(open.text("forced") == "open")
+            let shown = try await door.client.send("GET", "/v1/services/catalog", headers: ops)
+            #expect(shown.json == open.json)
+            let list = try await door.client.send("GET", "/v1/services", headers: ops)
+            #expect(list.json["services"] == .list([.object(shown.json)]))
+            let auto = try await door.client.send("PUT", path, #"{"state": "auto"}"#, headers: ops)
+            #expect(auto.text("state") == "closed")
+            #expect(auto.json["forced"] == .null)
+            try await door.expect(400, "PUT", path, #"{"state": "OPEN"}"#, headers: ops)
+        }
+    }
+
+    @Test("the event stream tells of an override")
+    func events() async throws {
+        try await HTTPTestDoor.with { door in
+            let client = door.client
+            try await client.follow("GET", "/v1/events") { received in
+                if received.contains("event: breaker\ndata: {") {
+                    #expect(received.contains("content-type: text/event-stream"))
+                    return true
+                }
+                // The stream has begun, so what happens now is told.
+                if received.contains("from now on"), !received.contains("event:") {
+                    let forced = try await client.send("PUT", "/v1/services/catalog/override", #"{"state": "open"}"#)
+                    #expect(forced.status == 200)
+                }
+                return false
+            }
+        }
+    }
+
+    @Test("an event stream ends when the sidecar goes down")
+    func shutdownEndsStreams() async throws {
+        try await HTTPTestDoor.with { door in
+            let client = door.client
+            let shutDown = door.shutDown
+            let request = HTTPTestClient.request("GET", "/v1/events", nil, headers: [:], port: client.port, closing: false)
+            let everything = try await client.exchange(request) { received in
+                if received.contains("from now on") { await shutDown() }
+            }
+            #expect(everything.hasSuffix("0\r\n\r\n"))
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import FoundationEssentials
+import NIOCore
+import NIOPosix
+
+@testable import InterlockSidecar
+
+/// Speaks HTTP/1.1 byte by byte, so that a test can say what no well-behaved client would.
+struct HTTPTestClient: Sendable {
+    let port: Int
+
+    struct Reply: Sendable {
+        var status: Int
+        /// By name in lower case.
+        var headers: [String: String]
+        var body: String
+
+        /// The members of the body's JSON object.
+        var json: [String: JSONValue] {
+            guard case .object(let members) = try? JSONDecoder().decode(JSONValue.self, from: Data(body.utf8)) else { return [:] }
+            return members
+        }
+
+        func text(_ member: String) -> String? {
+            guard case .text(let text) = json[member] else { return nil }
+            return text
+        }
+
+        func integer(_ member: String) -> Int64? {
+            guard case .integer(let integer) = json[member] else { return nil }
+            return integer
+        }
+    }
+
+    struct NotHTTP: Error {
+        var text: String
+    }
+
+    /// Sends one request on a connection of its own.
+    func send(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:]
+    ) async throws -> Reply {
+        try Self.parse(try await exchange(Self.request(method, path, body, headers: headers, port: port, closing: true)))
+    }
+
+    /// Sends bytes and reads until the other side closes.
+    /// - Parameter onReceipt: told of everything so far, whenever something arrives.
+    func exchange(
+        _ request: String, onReceipt: @Sendable (_ received: String) async throws -> Void = { _ in }
+    ) async throws -> String {
+        try await connected { inbound, outbound in
+            try await outbound.write(ByteBuffer(string: request))
+            var text = ""
+            for try await part in inbound {
+                text += String(buffer: part)
+                try await onReceipt(text)
+            }
+            return text
+        }
+    }
+
+    /// Sends a request, then hands over what arrives, until `body` has seen enough; then closes the connection.
+    func follow(
+        _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        until isEnough: @Sendable (_ received: String) async throws -> Bool
+    ) async throws {
+        let request = Self.request(method, path, body, headers: headers, port: port, closing: false)
+        try await connected { inbound, outbound in
+            try await outbound.write(ByteBuffer(string: request))
+            var text = ""
+            if try await isEnough(text) { return }
+            for try await part in inbound {
+                text += String(buffer: part)
+                if try await isEnough(text) { return }
+            }
+            throw NotHTTP(text: text)
+        }
+    }
+
+    static func request(
+        _ method: String, _ path: String, _ body: String?, headers: [String: String], port: Int, closing: Bool
+    ) -> String {
+        var fields = ["Host": "127.0.0.1:\(port)"]
+        if closing { fields["Connection"] = "close" }
+        if let body {
+            fields["Content-Length"] = "\(body.utf8.count)"
+            fields["Content-Type"] = "application/json"
+        }
+        fields.merge(headers) { _, given in given }
+        let lines = fields.filter { !$0.value.isEmpty }.map { "\($0.key): \($0.value)\r\n" }.sorted().joined()
+        return "\(method) \(path) HTTP/1.1\r\n\(lines)\r\n\(body ?? "")"
+    }
+
+    static func parse(_ text: String) throws -> Reply {
+        guard let end = text.firstRange(of: "\r\n\r\n") else { throw NotHTTP(text: text) }
+        let lines = text[..<end.lowerBound].split(separator: "\r\n")
+        let words = lines[0].split(separator: " ")
+        guard words.count > 1, let status = Int(words[1]) else { throw NotHTTP(text: text) }
+        if status == 100 { return try parse(String(text[end.upperBound...])) }
+        var headers: [String: String] = [:]
+        for line in lines.dropFirst() {
+            guard let colon = line.firstIndex(of: ":") else { throw NotHTTP(text: text) }
+            headers[line[..<colon].lowercased()] = String(line[line.index(after: colon)...].drop { $0 == " " })
+        }
+        return Reply(status: status, headers: headers, body: String(text[end.upperBound...]))
+    }
+
+    private typealias Inbound = NIOAsyncChannelInboundStream<ByteBuffer>
+    private typealias Outbound = NIOAsyncChannelOutboundWriter<ByteBuffer>
+
+    private func connected<Result: Sendable>(
+        _ body: @Sendable (Inbound, Outbound) async throws -> Result
+    ) async throws -> Result {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connect(host: "127.0.0.1", port: port) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                }
+            }
+        return try await channel.executeThenClose { inbound, outbound in try await body(inbound, outbound) }
+    }
+}

@@ -1,0 +1,75 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import InterlockTesting
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import Testing
+
+/// A real redis-server, a coordinator and an open HTTP door, for as long as a test lasts.
+struct HTTPTestDoor {
+    let client: HTTPTestClient
+    let coordinator: Coordinator
+    let redis: RedisServer
+    /// Begins the graceful shutdown.
+    let shutDown: @Sendable () async -> Void
+
+    static let ops = APIKey(name: "ops", secret: "ops-secret", role: .admin)
+    static let web = APIKey(name: "web", secret: "web-secret", role: .use)
+
+    static let catalog = ServiceDefinition(
+        name: "catalog", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))])
+
+    /// Sends a request and expects a status.
+    func expect(
+        _ status: Int, _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let reply = try await client.send(method, path, body, headers: headers)
+        #expect(reply.status == status, "\(method) \(path) \(headers): \(reply.body)", sourceLocation: sourceLocation)
+    }
+
+    static func with(
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
+        _ body: (HTTPTestDoor) async throws -> Void
+    ) async throws {
+        try await RedisServer.withServer { redis in
+            var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            configuration.redis.commandTimeout = .milliseconds(500)
+            configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
+            var listen = ListenSettings()
+            listen.http = SocketEndpoint(host: "127.0.0.1", port: 0)
+            listen.hosts = hosts
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let coordinator = Coordinator(
+                configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
+            let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            let door = HTTPDoor(
+                coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, metrics: PrometheusRegistry(),
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, logger: logger, onBound: { bound.yield($0) })
+            let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await group.run() }
+                var port: Int?
+                for await number in ports {
+                    port = number
+                    break
+                }
+                try await eventually("the coordinator is ready") { await coordinator.isReady }
+                let test = HTTPTestDoor(
+                    client: HTTPTestClient(port: port ?? 0), coordinator: coordinator, redis: redis,
+                    shutDown: { await group.triggerGracefulShutdown() })
+                do {
+                    try await body(test)
+                } catch {
+                    await group.triggerGracefulShutdown()
+                    throw error
+                }
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Breakers on a real Redis")
+struct BreakerTests {
+    private static func service(
+        open: Duration = .seconds(30), permits: Int = 2, lifetime: Duration = .seconds(60),
+        limits: [LimitDefinition] = [], onLimit: LimitPolicy = LimitPolicy()
+    ) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "catalog", limits: limits, onLimit: onLimit,
+            breaker: BreakerSettings(
+                failureRate: 0.5, slowCall: .milliseconds(500), minimumCalls: 4, openFor: open ... open, halfOpenPermits: permits),
+            permitLifetime: lifetime)
+    }
+
+    private static func permit(_ sidecar: Coordinator) async throws -> PermitID {
+        guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else {
+            throw InterlockError(.other, "the permit was refused")
+        }
+        return id
+    }
+
+    private static func report(
+        _ sidecar: Coordinator, _ outcome: Outcome, latency: Int64? = nil
+    ) async throws -> BreakerSnapshot.State {
+        let id = try await permit(sidecar)
+        return try await sidecar.reportPermit(
+            service: "catalog", permit: id, OutcomeReport(outcome: outcome, latencyMilliseconds: latency))
+    }
+
+    /// Every sidecar acts in this state.
+    private static func expect(_ state: BreakerSnapshot.State, in fleet: Fleet) async throws {
+        try await eventually(within: .seconds(10), "every sidecar acts \(state.rawValue)") {
+            for sidecar in fleet.sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }
+            return true
+        }
+    }
+
+    @Test("failures reported through two sidecars trip it for both, once")
+    func tripsByFailures() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            for turn in 0..<4 { _ = try await Self.report(fleet.sidecars[turn % 2], .error) }
+            try await Self.expect(.open, in: fleet)
+            for sidecar in fleet.sidecars {
+                guard case .refused(.open, .open, let retryAfter) = try await sidecar.acquirePermit(service: "catalog") else {
+                    Issue.record("an open breaker gave a permit")
+                    continue
+                }
+                #expect((1...31_000).contains(retryAfter))
+            }
+            let hash = try await fleet.cli("HGETALL", "interlock:breaker:{catalog}").array?.compactMap(\.text) ?? []
+            let fields = Dictionary(uniqueKeysWithValues: stride(from: 0, to: hash.count, by: 2).map { (hash[$0], hash[$0 + 1]) })
+            #expect(fields["state"] == "open")
+            #expect(fields["cause"] == "failures")
+            #expect(fields["trips"] == "1")
+            #expect(try await fleet.cli("XLEN", "interlock:breaker:{catalog}:history").integer == 1)
+        }
+    }
+
+    @Test("successes keep it closed, fewer than the minimum of calls too, and ignored outcomes count for nothing")
+    func staysClosed() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            for _ in 0..<3 { #expect(try await Self.report(fleet.sidecars[0], .error) == .closed) }
+            for _ in 0..<5 { #expect(try await Self.report(fleet.sidecars[0], .ignore) == .closed) }
+            for _ in 0..<5 { #expect(try await Self.report(fleet.sidecars[0], .ok) == .closed) }
+        }
+    }
+
+    @Test("slow calls trip it by a rate of their own")
+    func tripsBySlowCalls() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .ok, latency: 600) }
+            try await Self.expect(.open, in: fleet)
+            #expect(try await fleet.sidecars[0].breaker(service: "catalog").fleet.cause == "slow")
+        }
+    }
+
+    @Test("after the open time it half-opens by itself, gives so many trials in the whole fleet, and closes when all are well")
+    func closesAgain() async throws {
+        try await Fleet.run(of: 2, services: [Self.service(open: .milliseconds(200))]) { fleet in
+            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
+            try await Self.expect(.halfOpen, in: fleet)
+            let first = try await Self.permit(fleet.sidecars[0])
+            let second = try await Self.permit(fleet.sidecars[1])
+            for sidecar in fleet.sidecars {
+                guard case .refused(.open, .halfOpen, _) = try await sidecar.acquirePermit(service: "catalog") else {
+                    Issue.record("a third trial was given")
+                    continue
+                }
+            }
+            let ok = OutcomeReport(outcome: .ok)
+            #expect(try await fleet.sidecars[0].reportPermit(service: "catalog", permit: first, ok) == .halfOpen)
+            #expect(try await fleet.sidecars[1].reportPermit(service: "catalog", permit: second, ok) == .closed)
+            try await Self.expect(.closed, in: fleet)
+        }
+    }
+
+    @Test("one failed trial opens it again, for longer")
+    func opensAgain() async throws {
+        var service = Self.service(open: .milliseconds(150))
+        service.breaker.openFor = .milliseconds(150) ... .seconds(60)
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
+            try await Self.expect(.halfOpen, in: fleet)
+            #expect(try await Self.report(sidecar, .error) == .open)
+            let status = try await sidecar.breaker(service: "catalog").fleet
+            #expect(status.untilMilliseconds - status.sinceMilliseconds >= 300)
+            #expect(status.trips == 2)
+        }
+    }
+
+    @Test("a trial that is never reported frees its place")
+    func lapsedTrial() async throws {
+        let service = Self.service(open: .milliseconds(100), permits: 1, lifetime: .milliseconds(200))
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
+            try await Self.expect(.halfOpen, in: fleet)
+            _ = try await Self.permit(sidecar)
+            try await eventually(within: .seconds(10), "the lapsed trial's place is free") {
+                if case .granted = try await sidecar.acquirePermit(service: "catalog") { true } else { false }
+            }
+        }
+    }
+
+    @Test("a permit is reported once, by its own service's name, and only while it is young")
+    func reportedOnce() async throws {
+        try await Fleet.run(services: [Self.service(), ServiceDefinition(name: "other")]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let ok = OutcomeReport(outcome: .ok)
+            let id = try await Self.permit(sidecar)
+            _ = try await sidecar.reportPermit(service: "catalog", permit: id, ok)
+            await #expect(throws: InterlockError.self) { try await sidecar.reportPermit(service: "catalog", permit: id, ok) }
+            let another = try await Self.permit(sidecar)
+            await #expect(throws: InterlockError.self) { try await sidecar.reportPermit(service: "other", permit: another, ok) }
+        }
+    }
+
+    @Test("the limit trips it for its pause, then it half-opens, and closes when the limit grants again")
+    func tripsByLimit() async throws {
+        let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(300))
+        let policy = LimitPolicy(action: .trip, pause: .milliseconds(400) ... .milliseconds(500))
+        try await Fleet.run(of: 2, services: [Self.service(limits: [limit], onLimit: policy)]) { fleet in
+            for _ in 0..<4 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            try await Self.expect(.open, in: fleet)
+            #expect(try await fleet.sidecars[1].breaker(service: "catalog").fleet.cause == "limit")
+            try await Self.expect(.halfOpen, in: fleet)
+            #expect(try await fleet.sidecars[1].take(service: "catalog").isTaken)
+            try await Self.expect(.closed, in: fleet)
+            let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
+            #expect(history.count == 3)
+        }
+    }
+
+    @Test("a refused trial gives its place back")
+    func trialRefusedByLimit() async throws {
+        let limit = LimitDefinition(name: "1m", limit: 4, window: .seconds(60))
+        try await Fleet.run(services: [Self.service(open: .milliseconds(100), permits: 1, limits: [limit])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
+            try await Self.expect(.halfOpen, in: fleet)
+            guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
+                Issue.record("the limit did not bind")
+                return
+            }
+            try await eventually(within: .seconds(5), "the trial's place is free") {
+                try await fleet.cli("ZCARD", "interlock:breaker:{catalog}:trials").integer == 0
+            }
+        }
+    }
+
+    @Test("a forced state holds for the fleet until AUTO", arguments: BreakerSnapshot.Forced.allCases)
+    func forced(state: BreakerSnapshot.Forced) async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: state, by: "ops")
+            try await Self.expect(state == .open ? .open : .closed, in: fleet)
+            if state != .open {
+                for _ in 0..<6 { _ = try await Self.report(fleet.sidecars[1], .error) }
+                try await Self.expect(.closed, in: fleet)
+            }
+            #expect(try await fleet.cli("HGET", "interlock:breaker:{catalog}", "forced").text == state.rawValue)
+            #expect(try await fleet.cli("HGET", "interlock:breaker:{catalog}", "by").text?.hasSuffix("ops") == true)
+            _ = try await fleet.sidecars[1].forceBreaker(service: "catalog", to: nil, by: "ops")
+            try await Self.expect(.closed, in: fleet)
+            try await eventually(within: .seconds(5), "nothing is forced any more") {
+                try await fleet.sidecars[0].breaker(service: "catalog").fleet.forced == nil
+            }
+        }
+    }
+
+    @Test("after everything was wiped the sidecars restore the state and agree, under a generation that does not fall")
+    func wiped() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
+            try await Self.expect(.open, in: fleet)
+            let before = try await fleet.sidecars[1].breaker(service: "catalog").fleet.generation
+            try await fleet.cli("FLUSHALL")
+            try await eventually(within: .seconds(10), "the state is in Redis again") {
+                try await fleet.cli("HGET", "interlock:breaker:{catalog}", "state").text == "open"
+            }
+            for sidecar in fleet.sidecars {
+                let status = try await sidecar.breaker(service: "catalog")
+                #expect(status.state == .open)
+                #expect(status.fleet.generation >= before)
+            }
+        }
+    }
+
+    @Test("a sidecar that joins takes the fleet's state and resets nothing")
+    func newcomer() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
+            try await Self.expect(.open, in: fleet)
+            let generation = try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation
+            let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: [Self.service()])
+            let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
+            await newcomer.start()
+            try await eventually(within: .seconds(10), "the newcomer acts open") {
+                try await newcomer.breaker(service: "catalog").state == .open
+            }
+            #expect(try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation == generation)
+            await newcomer.stop()
+        }
+    }
+
+    @Test("every change reaches whoever follows the events, in a form that programs read")
+    func events() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            let events = await fleet.sidecars[1].events()
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
+            for await json in events {
+                guard let event = InterlockEvent(json: Array(json.utf8)), case .breaker(let service, let snapshot) = event.payload
+                else { continue }
+                #expect(service == "catalog")
+                #expect(snapshot.forced == .open)
+                #expect(event.origin == fleet.sidecars[0].id)
+                break
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOCore
+import NIOPosix
+
+/// Some coordinators on one real Redis, each on an event loop of its own.
+struct Fleet {
+    let server: RedisServer
+    let sidecars: [Coordinator]
+    /// Looks at Redis as a person with `redis-cli` does.
+    let redis: RedisClient
+
+    /// Runs `body` with `count` connected coordinators; everything is stopped at the end, whatever happens.
+    static func run(
+        of count: Int = 1, services: [ServiceDefinition] = [], locks: LockSettings = LockSettings(),
+        _ body: (Fleet) async throws -> Void
+    ) async throws {
+        try await RedisServer.withServer { server in
+            let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
+            var configuration = InterlockConfiguration(redis: server.configuration, locks: locks, services: services, host: "test")
+            configuration.redis.commandTimeout = .seconds(2)
+            let sidecars = (0..<count).map { _ in
+                Coordinator(configuration: configuration, eventLoop: group.next(), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            }
+            let redis = RedisClient(configuration: server.configuration)
+            try await redis.connect()
+            for sidecar in sidecars {
+                await sidecar.start()
+                await sidecar.untilReady()
+            }
+            let fleet = Fleet(server: server, sidecars: sidecars, redis: redis)
+            try await fleet.untilEveryoneListens()
+            let result: Result<Void, any Error>
+            do {
+                try await body(fleet)
+                result = .success(())
+            } catch {
+                result = .failure(error)
+            }
+            for sidecar in sidecars { await sidecar.stop() }
+            await redis.close()
+            try await group.shutdownGracefully()
+            try result.get()
+        }
+    }
+
+    /// The answer of Redis to a command as one types it.
+    @discardableResult
+    func cli(_ words: String...) async throws -> RedisReply {
+        try await redis.send(AnyCommand(words))
+    }
+
+    /// A message that nobody listens to is lost: tests begin when all subscriptions stand.
+    func untilEveryoneListens() async throws {
+        let channel = sidecars[0].keys.events
+        let expected = Int64(sidecars.count)
+        try await eventually(within: .seconds(10), "every sidecar has subscribed") {
+            try await cli("PUBSUB", "NUMSUB", channel).array?.last?.integer == expected
+        }
+    }
+}
+
+extension LockRequest {
+    /// A wish for the lock `name`, whose name the test knows to be good.
+    init(_ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, label: String? = nil) throws {
+        self.init(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, label: label)
+    }
+}

@@ -1,0 +1,29 @@
+import Synchronization
+
+/// Counts who is inside at one time, and whether fences rise as they come in.
+final class HolderCount: Sendable {
+    private struct State {
+        var inside = 0
+        var most = 0
+        var lastFence: Int64 = 0
+        var fencesRose = true
+    }
+
+    private let state = Mutex(State())
+
+    var most: Int { state.withLock { $0.most } }
+    var fencesRose: Bool { state.withLock { $0.fencesRose } }
+
+    func enter(fence: Int64) {
+        state.withLock { state in
+            state.inside += 1
+            state.most = max(state.most, state.inside)
+            if fence <= state.lastFence { state.fencesRose = false }
+            state.lastFence = fence
+        }
+    }
+
+    func leave() {
+        state.withLock { $0.inside -= 1 }
+    }
+}

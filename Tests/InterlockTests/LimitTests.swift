@@ -1,0 +1,210 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Limits on a real Redis")
+struct LimitTests {
+    private static func service(
+        _ limits: [LimitDefinition], onLimit: LimitPolicy = LimitPolicy(), whenRedisIsDown: OutagePolicy = .local
+    ) -> ServiceDefinition {
+        ServiceDefinition(name: "catalog", limits: limits, onLimit: onLimit, whenRedisIsDown: whenRedisIsDown)
+    }
+
+    private static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
+
+    @Test("two sidecars share one limit to the call, and its counter expires a window after its first call")
+    func shared() async throws {
+        try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
+            var taken = 0
+            for turn in 0..<24 {
+                if try await fleet.sidecars[turn % 2].take(service: "catalog").isTaken { taken += 1 }
+            }
+            #expect(taken == 10)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
+            let ttl = try await fleet.cli("PTTL", "interlock:rate:{catalog}:1m").integer ?? 0
+            #expect((50_000...60_000).contains(ttl))
+        }
+    }
+
+    @Test("hundreds of concurrent calls through two sidecars take exactly the limit")
+    func concurrent() async throws {
+        let limit = LimitDefinition(name: "1m", limit: 100, window: .seconds(60))
+        try await Fleet.run(of: 2, services: [Self.service([limit])]) { fleet in
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for call in 0..<400 {
+                    group.addTask { try await fleet.sidecars[call % 2].take(service: "catalog").isTaken }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(taken == 100)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 100)
+        }
+    }
+
+    @Test("a refused call takes nothing from any limit of the service")
+    func allOrNone() async throws {
+        let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
+        let narrow = LimitDefinition(name: "narrow", limit: 3, window: .seconds(60))
+        try await Fleet.run(services: [Self.service([wide, narrow])]) { fleet in
+            for _ in 0..<8 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:wide").integer == 3)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:narrow").integer == 3)
+        }
+    }
+
+    @Test("a subject counts in its own limit and in the service's")
+    func subjects() async throws {
+        let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(60), isPerSubject: true)
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute, perUser])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<3 { _ = try await sidecar.take(service: "catalog", subject: "ann") }
+            #expect(try await sidecar.take(service: "catalog", subject: "ann").isTaken == false)
+            #expect(try await sidecar.take(service: "catalog", subject: "bob").isTaken)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:user:ann").integer == 2)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 3)
+        }
+    }
+
+    @Test("subjects of one batch are judged apart, and each call takes its own cost")
+    func batchOfSubjects() async throws {
+        let perUser = LimitDefinition(name: "user", limit: 5, window: .seconds(60), isPerSubject: true)
+        let wide = LimitDefinition(name: "wide", limit: 1000, window: .seconds(60))
+        try await Fleet.run(services: [Self.service([wide, perUser])]) { fleet in
+            let taken = try await withThrowingTaskGroup(of: Int64.self) { group in
+                for call in 0..<60 {
+                    group.addTask {
+                        let cost = Int64(call % 2 + 1)
+                        let answer = try await fleet.sidecars[0].take(service: "catalog", cost: cost, subject: "user\(call % 6)")
+                        return answer.isTaken ? cost : 0
+                    }
+                }
+                return try await group.reduce(0, +)
+            }
+            var counted: Int64 = 0
+            for user in 0..<6 {
+                let count = try await fleet.cli("GET", "interlock:rate:{catalog}:user:user\(user)").integer ?? 0
+                #expect(count <= 5)
+                counted += count
+            }
+            #expect(counted == taken)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:wide").integer == taken)
+        }
+    }
+
+    @Test("a remembered refusal costs Redis nothing")
+    func rememberedRefusal() async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
+            let before = await sidecar.status.redisCommands
+            for _ in 0..<100 { #expect(try await sidecar.take(service: "catalog").isTaken == false) }
+            // The sign of life may fall into these hundred; the refusals do not.
+            #expect(await sidecar.status.redisCommands - before < 10)
+        }
+    }
+
+    @Test("a wait is granted in the next window, and told a time that then holds")
+    func waiting() async throws {
+        let limit = LimitDefinition(name: "short", limit: 2, window: .milliseconds(300))
+        try await Fleet.run(services: [Self.service([limit])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { #expect(try await sidecar.take(service: "catalog").isTaken) }
+            #expect(try await sidecar.take(service: "catalog", waitMilliseconds: 20_000).isTaken)
+            let hopeless = try await sidecar.take(service: "catalog", cost: 2, waitMilliseconds: 1)
+            #expect(hopeless.isTaken == false)
+            #expect(hopeless.retryAfter ?? 0 > 1)
+        }
+    }
+
+    @Test("calls that wait are granted in their order, a window's worth at a time")
+    func waitingInTurn() async throws {
+        let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200))
+        try await Fleet.run(services: [Self.service([limit])]) { fleet in
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<12 {
+                    group.addTask { try await fleet.sidecars[0].take(service: "catalog", waitMilliseconds: 30_000).isTaken }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(taken == 12)
+        }
+    }
+
+    @Test("what a caller who has left was granted is given back")
+    func givenBack() async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            var taken = 0
+            for _ in 0..<60 {
+                let caller = Task { try await sidecar.take(service: "catalog") }
+                caller.cancel()
+                if (try? await caller.value)?.isTaken == true { taken += 1 }
+            }
+            let expected = Int64(min(taken, 10))
+            try await eventually(within: .seconds(5), "the counter holds what was used") {
+                (try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer ?? 0) == expected
+            }
+        }
+    }
+
+    @Test("peek tells what a call would be told, and takes nothing")
+    func peek() async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            #expect(try await sidecar.peek(service: "catalog").remaining == 10)
+            for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
+            let answer = try await sidecar.peek(service: "catalog")
+            #expect(answer.isTaken == false)
+            #expect(answer.remaining == 0)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 10)
+        }
+    }
+
+    @Test("a counter that lost its ttl gets it back, one that is no number is an error")
+    func damagedCounters() async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
+            try await fleet.cli("SET", "interlock:rate:{catalog}:1m", "3")
+            #expect(try await fleet.sidecars[0].take(service: "catalog").remaining == 6)
+            #expect(try await fleet.cli("PTTL", "interlock:rate:{catalog}:1m").integer ?? 0 > 0)
+            try await fleet.cli("SET", "interlock:rate:{catalog}:1m", "many")
+            await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].take(service: "catalog") }
+        }
+    }
+
+    @Test("a reload changes the limit at once, remembered refusals included")
+    func reload() async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
+            var more = Self.tenPerMinute
+            more.limit = 12
+            await sidecar.reload(services: [Self.service([more])])
+            #expect(try await sidecar.take(service: "catalog").isTaken)
+            #expect(try await sidecar.take(service: "catalog").isTaken)
+            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+            await sidecar.reload(services: [])
+            await #expect(throws: InterlockError.self) { try await sidecar.take(service: "catalog") }
+        }
+    }
+
+    @Test("without Redis each policy does what it says", arguments: OutagePolicy.allCases)
+    func redisAway(policy: OutagePolicy) async throws {
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute], whenRedisIsDown: policy)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.kill()
+            try await eventually(within: .seconds(10), "the sidecar notices") { await !sidecar.status.isRedisUp }
+            switch policy {
+            case .local:
+                var taken = 0
+                for _ in 0..<15 { if try await sidecar.take(service: "catalog").isTaken { taken += 1 } }
+                #expect(taken == 10)
+            case .allow:
+                for _ in 0..<15 { #expect(try await sidecar.take(service: "catalog").isTaken) }
+            case .deny:
+                await #expect(throws: InterlockError.self) { try await sidecar.take(service: "catalog") }
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Locks on a real Redis")
+struct LockTests {
+    @Test("a lock has one holder, whatever sidecar is asked, and a person sees the token and its label")
+    func exclusive() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
+            #expect(lease.token.hasPrefix("web-1/"))
+            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.drift(ofTTL: 30_000))
+            for sidecar in fleet.sidecars {
+                #expect(try await sidecar.acquireLock(try LockRequest("orders")) == nil)
+            }
+            #expect(try await fleet.cli("GET", "interlock:lock:{orders}").text == lease.token)
+            #expect(try await fleet.cli("GET", "interlock:fence:{orders}").integer == lease.fence)
+            let information = try await fleet.sidecars[1].inspectLock(try ResourceName("orders"))
+            #expect(information?.label == "web-1")
+            #expect(information?.fence == lease.fence)
+        }
+    }
+
+    @Test("fences strictly rise with every grant, also after everything was wiped")
+    func fences() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            var last: Int64 = 0
+            for turn in 0..<40 {
+                let sidecar = fleet.sidecars[turn % 2]
+                let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+                #expect(lease.fence > last)
+                last = lease.fence
+                if turn % 10 == 9 {
+                    try await fleet.cli("FLUSHALL")
+                } else {
+                    #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+                }
+            }
+        }
+    }
+
+    @Test("the same owner again gets the same lease and fence, extended, also through another sidecar")
+    func idempotentOwner() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
+            let first = try #require(try await fleet.sidecars[0].acquireLock(request))
+            let again = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
+            #expect(again.token == "job-7")
+            #expect(again.fence == first.fence)
+            #expect(try await fleet.cli("PTTL", "interlock:lock:{orders}").integer ?? 0 > 20_000)
+            #expect(try await fleet.sidecars[0].releaseLock(try ResourceName("orders"), token: "job-7"))
+        }
+    }
+
+    @Test("an owner's retry finds its lease although others wait before it")
+    func retryBehindWaiters() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7")))
+            async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
+            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            let again = try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7"))
+            #expect(again?.fence == first.fence)
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: "job-7"))
+            #expect(try await waiting != nil)
+        }
+    }
+
+    @Test("only its token renews or releases a lease")
+    func byTokenOnly() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName("orders")
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 5_000)))
+            #expect(try await sidecar.renewLock(name, token: "somebody", ttl: 5_000) == nil)
+            #expect(try await sidecar.releaseLock(name, token: "somebody") == false)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 > 50_000)
+            #expect(try await sidecar.releaseLock(name, token: lease.token))
+            #expect(try await sidecar.releaseLock(name, token: lease.token) == false)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 5_000) == nil)
+        }
+    }
+
+    @Test("a waiter is woken by a release through another sidecar")
+    func wokenAcrossSidecars() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
+            async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
+            try await eventually(within: .seconds(5), "its ticket stands") {
+                try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
+            }
+            let clock = ContinuousClock()
+            let released = clock.now
+            #expect(try await fleet.sidecars[0].releaseLock(try ResourceName("orders"), token: lease.token))
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+            // Well before the recheck that makes up for lost messages.
+            #expect(clock.now - released < .seconds(3))
+        }
+    }
+
+    @Test("a waiter is woken when the holder's lease ends without a release")
+    func wokenByExpiry() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 300)))
+            let next = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 20_000)))
+            #expect(next.fence > lease.fence)
+        }
+    }
+
+    @Test("the waiters of one sidecar are served in the order in which they came")
+    func firstComeFirstServed() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName("orders")
+            let first = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            try await withThrowingTaskGroup(of: (Int, Int64).self) { group in
+                for place in 1...8 {
+                    group.addTask {
+                        let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 30_000)))
+                        _ = try await sidecar.releaseLock(name, token: lease.token)
+                        return (place, lease.fence)
+                    }
+                    try await eventually(within: .seconds(5), "waiter \(place) stands in the queue") {
+                        await sidecar.status.locksWaiting == place
+                    }
+                }
+                _ = try await sidecar.releaseLock(name, token: first.token)
+                var fences: [(place: Int, fence: Int64)] = []
+                for try await (place, fence) in group { fences.append((place, fence)) }
+                #expect(fences.sorted { $0.fence < $1.fence }.map(\.place) == Array(1...8))
+            }
+        }
+    }
+
+    @Test("a wait that runs out is answered as held, and leaves nothing behind")
+    func waitRunsOut() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await sidecar.acquireLock(try LockRequest("orders", wait: 50)) == nil)
+            #expect(await sidecar.status.locksWaiting == 0)
+            #expect(try await fleet.cli("GET", "interlock:lock:{orders}").text == lease.token)
+        }
+    }
+
+    @Test("a caller who is cancelled while waiting leaves the queue, and the next one gets the lock")
+    func cancelledWait() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            let leaver = Task { try await sidecar.acquireLock(try LockRequest("orders", wait: 30_000)) }
+            try await eventually(within: .seconds(5), "the leaver waits") { await sidecar.status.locksWaiting == 1 }
+            async let next = sidecar.acquireLock(try LockRequest("orders", wait: 30_000))
+            try await eventually(within: .seconds(5), "both wait") { await sidecar.status.locksWaiting == 2 }
+            leaver.cancel()
+            await #expect(throws: InterlockError.self) { try await leaver.value }
+            _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
+            #expect(try await next != nil)
+        }
+    }
+
+    @Test("what is granted to a caller who has left is given back")
+    func givenBack() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<50 {
+                let caller = Task { try await sidecar.acquireLock(try LockRequest("orders")) }
+                caller.cancel()
+                if let lease = try? await caller.value { _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token) }
+            }
+            try await eventually(within: .seconds(5), "the lock is free") {
+                try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0
+            }
+        }
+    }
+
+    @Test("a break frees a lease for good and tells the fleet; what is no lease is left alone")
+    func breaking() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let events = await fleet.sidecars[1].events()
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
+            async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
+            try await eventually(within: .seconds(5), "its ticket stands") {
+                try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
+            }
+            #expect(try await fleet.sidecars[0].breakLock(name, by: "ops"))
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 1000) == nil)
+            for await json in events {
+                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload else { continue }
+                #expect(lock == "orders")
+                #expect(by == "ops")
+                break
+            }
+            try await fleet.cli("SET", "interlock:lock:{forever}", "x")
+            try await fleet.cli("LPUSH", "interlock:lock:{list}", "x")
+            #expect(try await fleet.sidecars[0].breakLock(try ResourceName("forever"), by: "ops") == false)
+            #expect(try await fleet.sidecars[0].breakLock(try ResourceName("list"), by: "ops") == false)
+            #expect(try await fleet.cli("EXISTS", "interlock:lock:{forever}", "interlock:lock:{list}").integer == 2)
+        }
+    }
+
+    @Test("a key that is no string is an error, and nothing is half applied")
+    func wrongType() async throws {
+        try await Fleet.run { fleet in
+            try await fleet.cli("LPUSH", "interlock:fence:{orders}", "x")
+            await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].acquireLock(try LockRequest("orders")) }
+            #expect(try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0)
+            try await fleet.cli("LPUSH", "interlock:lock:{other}", "x")
+            await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].acquireLock(try LockRequest("other")) }
+        }
+    }
+
+    @Test("a foreign holder of the same key excludes Interlock, and is called foreign", arguments: [String?.none, ""])
+    func foreignHolder(prefix: String?) async throws {
+        try await Fleet.run(locks: LockSettings(keyPrefix: prefix)) { fleet in
+            let key = prefix == nil ? "interlock:lock:{orders}" : "orders"
+            try await fleet.cli("SET", key, "0123456789abcdef", "NX", "PX", "400")
+            #expect(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")) == nil)
+            #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders"))?.label == "foreign")
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000)))
+            #expect(try await fleet.cli("GET", key).text == lease.token)
+            #expect(try await fleet.cli("SET", key, "mine", "NX", "PX", "1000") == .null)
+        }
+    }
+
+    @Test("the list walks through all locks, by glob")
+    func list() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            for number in 0..<50 { _ = try await sidecar.acquireLock(try LockRequest("job-\(number)")) }
+            _ = try await sidecar.acquireLock(try LockRequest("other"))
+            var names: Set<String> = []
+            var cursor = "0"
+            repeat {
+                let page = try await sidecar.listLocks(cursor: cursor, matching: "job-*", count: 10)
+                names.formUnion(page.names)
+                cursor = page.cursor
+            } while cursor != "0"
+            #expect(names == Set((0..<50).map { "job-\($0)" }))
+        }
+    }
+
+    @Test("a ttl out of bounds is refused, and says the bounds", arguments: [Int64(0), -1, 1, 3_600_001])
+    func badTTL(ttl: Int64) async throws {
+        try await Fleet.run { fleet in
+            await #expect(throws: InterlockError.self) {
+                try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: ttl))
+            }
+        }
+    }
+
+    @Test("two hundred callers through two sidecars never hold it together, and nobody waits for ever")
+    func stress() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let holders = HolderCount()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for caller in 0..<200 {
+                    let sidecar = fleet.sidecars[caller % 2]
+                    group.addTask {
+                        let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000)))
+                        holders.enter(fence: lease.fence)
+                        await Task.yield()
+                        holders.leave()
+                        #expect(try await sidecar.releaseLock(name, token: lease.token))
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(holders.most == 1)
+            #expect(holders.fencesRose)
+        }
+    }
+}

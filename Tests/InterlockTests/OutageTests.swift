@@ -1,0 +1,104 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Redis goes and comes back")
+struct OutageTests {
+    @Test("a lock asked for while Redis is away is unavailable, never held")
+    func lockUnavailable() async throws {
+        try await Fleet.run { fleet in
+            await fleet.server.kill()
+            let sidecar = fleet.sidecars[0]
+            do {
+                _ = try await sidecar.acquireLock(try LockRequest("orders"))
+                Issue.record("a lock was granted or held without Redis")
+            } catch let error as InterlockError {
+                #expect(error.code == .unavailable)
+            }
+        }
+    }
+
+    @Test("waiters are answered as unavailable when Redis stays away")
+    func waitersAreAnswered() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.acquireLock(try LockRequest("orders"))
+            async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
+            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            await fleet.server.kill()
+            do {
+                _ = try await waiting
+                Issue.record("the wait was answered as if Redis were there")
+            } catch let error as InterlockError {
+                #expect(error.code == .unavailable)
+            }
+        }
+    }
+
+    @Test("after a restart with its data the holder still holds; after one without, fences still rise")
+    func restarts() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
+            try await fleet.server.restart(keepingData: true)
+            for sidecar in fleet.sidecars { try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp } }
+            #expect(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
+            #expect(try await fleet.sidecars[1].renewLock(name, token: first.token, ttl: 600_000) != nil)
+            try await fleet.server.restart(keepingData: false)
+            for sidecar in fleet.sidecars { try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp } }
+            let second = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            #expect(second.fence > first.fence)
+        }
+    }
+
+    @Test("a waiter outlives a short outage and gets the lock after it")
+    func waiterOutlivesOutage() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
+            async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
+            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
+            try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+            #expect(try await waiting != nil)
+        }
+    }
+
+    @Test("a sidecar that starts before its Redis serves as soon as Redis is there")
+    func startsBeforeRedis() async throws {
+        try await Fleet.run { fleet in
+            await fleet.server.kill()
+            let configuration = InterlockConfiguration(redis: fleet.server.configuration)
+            let early = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
+            await early.start()
+            #expect(await early.isReady == false)
+            try await fleet.server.restart(keepingData: false)
+            await early.untilReady()
+            #expect(try await early.acquireLock(try LockRequest("orders")) != nil)
+            await early.stop()
+        }
+    }
+
+    @Test("a paused Redis is answered as unavailable within the timeout, and what was asked leaves no lock behind")
+    func pausedRedis() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.pause()
+            do {
+                _ = try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000))
+                Issue.record("a lock was granted by a paused Redis")
+            } catch let error as InterlockError {
+                #expect(error.code == .unavailable)
+            }
+            await fleet.server.resume()
+            try await eventually(within: .seconds(20), "the lock that nobody was told of is free") {
+                guard let lease = try? await sidecar.acquireLock(try LockRequest("orders")) else { return false }
+                return try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
+            }
+        }
+    }
+}
