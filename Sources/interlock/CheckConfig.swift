@@ -6,8 +6,8 @@ struct CheckConfig: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check a configuration file.",
         discussion: """
-            Reads the file as `interlock serve` would, with the environment that overrides it and that holds its API keys, and
-            starts nothing. Every mistake is one line on standard error with its place and what was expected; then it exits
+            Reads the file as `interlock serve` would, with the environment that overrides it and that holds its API keys, and \
+            starts nothing. Every mistake is one line on standard error with its place and what was expected; then it exits \
             with 1.
 
             EXAMPLES

@@ -8,8 +8,8 @@ struct InterlockCommand: AsyncParsableCommand {
         commandName: "interlock",
         abstract: "Leased locks, rate limits and circuit breakers for a fleet, over one shared Redis.",
         discussion: """
-            Run a sidecar beside each copy of a service, then speak to it with any Redis client, with curl, or with the
-            commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; they show it
+            Run a sidecar beside each copy of a service, then speak to it with any Redis client, with curl, or with the \
+            commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; they show it \
             the API key in INTERLOCK_API_KEY.
 
             EXIT CODES

@@ -48,9 +48,18 @@ struct BreakerTests {
     @Test("the copy only ever moves to a higher generation")
     func generations() {
         var breaker = Breaker(settings: settings)
-        #expect(breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now))
-        #expect(!breaker.apply(snapshot(.closed, generation: 4), redisTime: 0, receivedAt: now))
-        #expect(!breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now))
+        do {
+            let result = breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now)
+            #expect(result)
+        }
+        do {
+            let result = breaker.apply(snapshot(.closed, generation: 4), redisTime: 0, receivedAt: now)
+            #expect(!result)
+        }
+        do {
+            let result = breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now)
+            #expect(!result)
+        }
         #expect(breaker.snapshot.state == .open)
     }
 
@@ -109,10 +118,16 @@ struct BreakerTests {
     func alone() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
-        #expect(breaker.judgeLocally(now: now))
+        do {
+            let result = breaker.judgeLocally(now: now)
+            #expect(result)
+        }
         #expect(breaker.admission(now: now) == .refuse(retryAfter: 5000))
         #expect(breaker.actingState(now: now) == .open)
-        #expect(!breaker.judgeLocally(now: now))
+        do {
+            let result = breaker.judgeLocally(now: now)
+            #expect(!result)
+        }
         breaker.apply(snapshot(.closed, generation: 9), redisTime: 0, receivedAt: now)
         #expect(breaker.admission(now: now) == .allow)
     }
@@ -121,7 +136,8 @@ struct BreakerTests {
     func putBack() throws {
         var breaker = Breaker(settings: settings)
         _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now)
-        let sums = try #require(breaker.takeUnsent(now: now))
+        let taken = breaker.takeUnsent(now: now)
+        let sums = try #require(taken)
         breaker.putBack(sums)
         #expect(breaker.unsent == sums)
     }

@@ -10,7 +10,8 @@ struct NameTests {
         (String(repeating: "é", count: 128), true), (String(repeating: "é", count: 129), false),
     ])
     func nameRule(text: String, isAccepted: Bool) {
-        #expect((try? ResourceName(text)) != nil == isAccepted)
+        let isGood = (try? ResourceName(text)) != nil
+        #expect(isGood == isAccepted)
     }
 
     @Test("a refused name says what is wrong with it")

@@ -205,8 +205,10 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: start.advanced(byMilliseconds: 2000)), now: start)
         _ = judge(&limiter, &counters, at: start)
         #expect(limiter.waitingCount == 1)
-        #expect(limiter.remove(1))
-        #expect(!limiter.remove(1))
+        let wasWaiting = limiter.remove(1)
+        let isStillWaiting = limiter.remove(1)
+        #expect(wasWaiting)
+        #expect(!isStillWaiting)
         #expect(limiter.admit(LimitRequest(id: 2, cost: 2), now: start) == .queued)
     }
 
@@ -262,11 +264,12 @@ struct ServiceLimiterTests {
                 }
             }
             while !open.isEmpty {
-                var settled = judge(&limiter, &counters, at: now)
-                now = max(now, limiter.nextWakeUp(now: now) ?? now)
-                limiter.expire(now: now, into: &settled)
-                if settled.isEmpty, limiter.nextWakeUp(now: now) == nil, limiter.nextBatch(now: now) == nil { break }
-                for settlement in settled { take(settlement.id, settlement.answer) }
+                for settlement in judge(&limiter, &counters, at: now) { take(settlement.id, settlement.answer) }
+                guard let next = limiter.nextWakeUp(now: now) else { continue }
+                now = max(now, next)
+                var expired: [ServiceLimiter.Settlement] = []
+                limiter.expire(now: now, into: &expired)
+                for settlement in expired { take(settlement.id, settlement.answer) }
             }
             #expect(open.isEmpty, "somebody was never answered")
             // A fixed window begins with its first call.

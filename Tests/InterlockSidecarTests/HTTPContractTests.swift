@@ -43,7 +43,8 @@ struct HTTPContractTests {
             #expect(operations.count > 15)
             for operation in operations where operation != "GET /v1/events" {
                 let words = operation.split(separator: " ")
-                let path = words[1].replacing("{name}", with: "a").replacing("{service}", with: "catalog").replacing("{id}", with: "x")
+                let path = words[1].replacing("{name}", with: "a").replacing("{service}", with: "catalog")
+                    .replacing("{id}", with: "x")
                 let reply = try await door.client.send(String(words[0]), String(path), words[0] == "GET" ? nil : "{}")
                 #expect(reply.status != 405, "\(operation)")
                 #expect(reply.text("code") != "unknown_path", "\(operation)")

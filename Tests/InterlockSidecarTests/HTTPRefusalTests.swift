@@ -21,6 +21,8 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": 99999999999999999999999}"#, "ttl_ms: expected a whole number"),
             (#"{"ttl_ms": 5000, "wait_ms": -1}"#, "wait_ms: expected a whole number from 0"),
             (#"{"ttl_ms": 5000, "wait_ms": [1]}"#, "got an array"),
+            (#"{"ttl_ms": \#(String(repeating: "[", count: 500))\#(String(repeating: "]", count: 500))}"#, "got an array"),
+            (String(repeating: #"{"a":"#, count: 10_000), "not well-formed JSON"),
             (#"{"ttl_ms": 5000, "owner": 7}"#, "owner: expected a string, got 7"),
             (#"{"ttl_ms": 5000, "owner": "a b"}"#, "owner: the name contains U+0020"),
             (#"{"ttl_ms": 5000, "label": ""}"#, "label: the name is empty"),
@@ -118,7 +120,9 @@ struct HTTPRefusalTests {
                     #expect(!refused.body.contains("wrong"))
                 }
             }
-            for key in [["X-Api-Key": "web-secret"], ["Authorization": "Bearer web-secret"], ["Authorization": "bearer  web-secret"]] {
+            for key in [
+                ["X-Api-Key": "web-secret"], ["Authorization": "Bearer web-secret"], ["Authorization": "bearer  web-secret"],
+            ] {
                 try await door.expect(200, "GET", "/v1/services", headers: key)
             }
             try await door.expect(200, "GET", "/healthz")
@@ -129,7 +133,9 @@ struct HTTPRefusalTests {
     @Test("a host name that is not ours is refused, also under keyless routes")
     func hosts() async throws {
         try await HTTPTestDoor.with(hosts: ["Sidecar.internal"]) { door in
-            for host in ["127.0.0.1", "10.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9"] {
+            for host in [
+                "127.0.0.1", "10.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9",
+            ] {
                 try await door.expect(200, "GET", "/healthz", headers: ["Host": host])
             }
             for host in ["evil.example", "localhost.evil.example:7380", "127.0.0.1.nip.io", "", "a:b:c"] {

@@ -38,7 +38,9 @@ struct HTTPSmallestLockTests {
         }
     }
 
-    @Test("a query that is wrong is refused", arguments: ["", "?hash=", "?hash=a&ttl=0", "?hash=a&ttl=x", "?hash=a&hash=b", "?hash=a&x=1"])
+    @Test(
+        "a query that is wrong is refused",
+        arguments: ["", "?hash=", "?hash=a&ttl=0", "?hash=a&ttl=x", "?hash=a&hash=b", "?hash=a&x=1"])
     func badQueries(query: String) async throws {
         try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
             try await door.expect(400, "GET", "/lock\(query)", headers: web)

@@ -31,6 +31,17 @@ struct HTTPTestDoor {
         #expect(reply.status == status, "\(method) \(path) \(headers): \(reply.body)", sourceLocation: sourceLocation)
     }
 
+    /// Waits until the coordinator hears the fleet's events: it is ready a little earlier.
+    func isSubscribed() async throws {
+        let client = RedisClient(configuration: redis.configuration)
+        try await client.connect()
+        let count = AnyCommand(["PUBSUB", "NUMSUB", coordinator.keys.events])
+        try await eventually("the coordinator has subscribed") {
+            try await client.send(count) == .array([.bulk(Array(coordinator.keys.events.utf8)), .integer(1)])
+        }
+        await client.close()
+    }
+
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
         _ body: (HTTPTestDoor) async throws -> Void

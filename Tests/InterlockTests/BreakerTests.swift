@@ -64,9 +64,11 @@ struct BreakerTests {
     @Test("successes keep it closed, fewer than the minimum of calls too, and ignored outcomes count for nothing")
     func staysClosed() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
-            for _ in 0..<3 { #expect(try await Self.report(fleet.sidecars[0], .error) == .closed) }
-            for _ in 0..<5 { #expect(try await Self.report(fleet.sidecars[0], .ignore) == .closed) }
-            for _ in 0..<5 { #expect(try await Self.report(fleet.sidecars[0], .ok) == .closed) }
+            let outcomes = [Outcome](repeating: .error, count: 3) + [.ignore, .ignore, .ignore] + [.ok, .ok, .ok, .ok]
+            for outcome in outcomes {
+                let state = try await Self.report(fleet.sidecars[0], outcome)
+                #expect(state == .closed)
+            }
         }
     }
 
@@ -107,7 +109,8 @@ struct BreakerTests {
             let sidecar = fleet.sidecars[0]
             for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
             try await Self.expect(.halfOpen, in: fleet)
-            #expect(try await Self.report(sidecar, .error) == .open)
+            let state = try await Self.report(sidecar, .error)
+            #expect(state == .open)
             let status = try await sidecar.breaker(service: "catalog").fleet
             #expect(status.untilMilliseconds - status.sinceMilliseconds >= 300)
             #expect(status.trips == 2)

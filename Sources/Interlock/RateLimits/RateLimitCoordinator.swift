@@ -89,7 +89,9 @@ final class RateLimitCoordinator {
 
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
-        guard let batch = service.limiter.nextBatch(now: sentAt) else { return }
+        guard let batch = service.limiter.nextBatch(now: sentAt) else {
+            return planWakeUp(of: service, now: sentAt)
+        }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
             return decideAlone(service, batch, reason: reason, now: sentAt)
@@ -199,9 +201,8 @@ final class RateLimitCoordinator {
             var expired: [ServiceLimiter.Settlement] = []
             service.limiter.expire(now: now, into: &expired)
             for settlement in expired { refused(service, settlement) }
+            // The flush plans the next wake-up; so does the verdict on a batch that is under way.
             planFlush(of: service)
-            if service.limiter.hasBatchInFlight { return }
-            planWakeUp(of: service, now: now)
         }
     }
 

@@ -75,13 +75,19 @@ final class Deadlines {
 
     private func fire() {
         let now = time.now()
+        // Taken out first: a deadline that an action sets for right now has its turn in the next tick.
+        var due: [Entry] = []
         while let item = heap.min, item.instant <= now {
             heap.removeMin()
-            guard let action = item.entry.action else {
+            if item.entry.action == nil { cancelled -= 1 } else { due.append(item.entry) }
+        }
+        for entry in due {
+            guard let action = entry.action else {
+                // Called off by an action before it, when it was no longer on the heap.
                 cancelled -= 1
                 continue
             }
-            item.entry.action = nil
+            entry.action = nil
             action()
         }
         arm()

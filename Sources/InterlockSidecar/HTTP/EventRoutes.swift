@@ -53,7 +53,7 @@ struct EventRoutes {
                     while (try? await Task.sleep(for: heartbeat)) != nil { continuation.yield(.heartbeat) }
                 }
                 group.addTask {
-                    try? await gracefulShutdown()
+                    guard (try? await gracefulShutdown()) != nil else { return }
                     continuation.finish()
                     channel.eventLoop.scheduleTask(in: patienceAtShutdown) { channel.close(promise: nil) }
                 }

@@ -10,7 +10,8 @@ public import ServiceLifecycle
 /// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1.
 ///
 /// Its channels live on the event loop group it is given; each call hops to the coordinator's loop once. On graceful
-/// shutdown it stops accepting, ends the event streams, and finishes what is under way.
+/// shutdown it stops accepting, ends the event streams, has the coordinator answer whoever waits, and finishes what is
+/// under way.
 public struct HTTPDoor: Service {
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
     static let idleTimeout: TimeAmount = .seconds(60)
@@ -66,7 +67,12 @@ public struct HTTPDoor: Service {
             onServerRunning: { [onBound] channel in
                 onBound(channel.localAddress?.port ?? 0)
             })
-        try await server.run()
+        try await withGracefulShutdownHandler {
+            try await server.run()
+        } onGracefulShutdown: { [coordinator] in
+            // The server waits for its requests, and some of those wait for a lock or a turn.
+            Task { await coordinator.drain() }
+        }
     }
 
     /// Every route there is, in the order of the design's table.

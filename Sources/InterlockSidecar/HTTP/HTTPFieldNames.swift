@@ -1,10 +1,15 @@
 internal import HTTPTypes
 
-/// Header fields that swift-http-types does not name. They are tokens, so making them cannot fail.
+/// Header fields that swift-http-types does not name.
 extension HTTPField.Name {
-    static let xAPIKey = HTTPField.Name("X-Api-Key")!
-    static let secFetchSite = HTTPField.Name("Sec-Fetch-Site")!
-    static let leaseToken = HTTPField.Name("Lease-Token")!
-    static let rateLimit = HTTPField.Name("RateLimit")!
-    static let rateLimitPolicy = HTTPField.Name("RateLimit-Policy")!
+    static let xAPIKey = known("X-Api-Key")
+    static let secFetchSite = known("Sec-Fetch-Site")
+    static let leaseToken = known("Lease-Token")
+    static let rateLimit = known("RateLimit")
+    static let rateLimitPolicy = known("RateLimit-Policy")
+
+    private static func known(_ name: String) -> HTTPField.Name {
+        guard let known = HTTPField.Name(name) else { preconditionFailure("\(name) is not a token") }
+        return known
+    }
 }

@@ -1,6 +1,3 @@
-#if canImport(Glibc)
-    internal import Glibc
-#endif
 internal import HTTPTypes
 internal import NIOCore
 
@@ -17,10 +14,9 @@ struct HTTPGate: Sendable {
         self.access = access
         var names = Set(hosts.map { $0.lowercased() })
         names.insert("localhost")
-        if let name = Self.hostName() {
-            names.insert(name)
-            names.insert(String(name.prefix { $0 != "." }))
-        }
+        let name = SidecarConfiguration.hostName.lowercased()
+        names.insert(name)
+        names.insert(String(name.prefix { $0 != "." }))
         self.hosts = names
     }
 
@@ -88,12 +84,5 @@ struct HTTPGate: Sendable {
     private static func isSame(origin: String, authority: String) -> Bool {
         guard let scheme = origin.firstRange(of: "://") else { return false }
         return origin[scheme.upperBound...].lowercased() == authority.lowercased()
-    }
-
-    private static func hostName() -> String? {
-        var name = [CChar](repeating: 0, count: 256)
-        guard gethostname(&name, name.count - 1) == 0 else { return nil }
-        let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        return text.isEmpty ? nil : text.lowercased()
     }
 }

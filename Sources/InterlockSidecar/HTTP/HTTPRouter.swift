@@ -41,7 +41,8 @@ struct HTTPRouter: Sendable {
         let parts = Self.split(path)
         for candidate in paths {
             guard let parameters = try Self.parameters(of: candidate.segments, in: parts) else { continue }
-            let entry = candidate.routes.first { $0.route.method == method }
+            let entry =
+                candidate.routes.first { $0.route.method == method }
                 ?? candidate.routes.first { method == .head && $0.route.answersHead }
             guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
             return Match(route: entry.route, parameters: parameters, counters: entry.counters)

@@ -1,21 +1,17 @@
-#if canImport(Glibc)
-    internal import Glibc
-#endif
+internal import Glibc
 
-/// What Linux knows of this process, under the names every Prometheus client uses. Elsewhere there are none.
+/// What Linux knows of this process, under the names every Prometheus client uses.
 enum ProcessMetrics {
     static func append(to text: inout String) {
-        #if canImport(Glibc)
-            guard let fields = statFields() else { return }
-            let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
-            appendMetric("process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticks, &text)
-            if let count = openDescriptors() { appendMetric("process_open_fds", .gauge, Double(count), &text) }
-            let page = Double(sysconf(Int32(_SC_PAGESIZE)))
-            appendMetric("process_resident_memory_bytes", .gauge, fields.residentPages * page, &text)
-            if let boot = bootTime() {
-                appendMetric("process_start_time_seconds", .gauge, boot + fields.startTicks / ticks, &text)
-            }
-        #endif
+        guard let fields = statFields() else { return }
+        let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
+        appendMetric("process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticks, &text)
+        if let count = openDescriptors() { appendMetric("process_open_fds", .gauge, Double(count), &text) }
+        let page = Double(sysconf(Int32(_SC_PAGESIZE)))
+        appendMetric("process_resident_memory_bytes", .gauge, fields.residentPages * page, &text)
+        if let boot = bootTime() {
+            appendMetric("process_start_time_seconds", .gauge, boot + fields.startTicks / ticks, &text)
+        }
     }
 
     private static func appendMetric(_ name: String, _ kind: MetricKind, _ value: Double, _ text: inout String) {
@@ -23,51 +19,49 @@ enum ProcessMetrics {
         PrometheusText.appendSample(name: name, labels: SeriesLabels([]), value: PrometheusText.number(value), to: &text)
     }
 
-    #if canImport(Glibc)
-        private struct StatFields {
-            var userTicks: Double
-            var systemTicks: Double
-            /// Since the machine booted.
-            var startTicks: Double
-            var residentPages: Double
-        }
+    private struct StatFields {
+        var userTicks: Double
+        var systemTicks: Double
+        /// Since the machine booted.
+        var startTicks: Double
+        var residentPages: Double
+    }
 
-        /// From proc_pid_stat(5); fields are counted behind the command's name, which may contain anything.
-        private static func statFields() -> StatFields? {
-            guard let line = contents(of: "/proc/self/stat"), let end = line.lastIndex(of: ")") else { return nil }
-            let fields = line[line.index(after: end)...].split(separator: " ")
-            guard fields.count > 21, let user = Double(fields[11]), let system = Double(fields[12]),
-                let start = Double(fields[19]), let resident = Double(fields[21])
-            else { return nil }
-            return StatFields(userTicks: user, systemTicks: system, startTicks: start, residentPages: resident)
-        }
+    /// From proc_pid_stat(5); fields are counted behind the command's name, which may contain anything.
+    private static func statFields() -> StatFields? {
+        guard let line = contents(of: "/proc/self/stat"), let end = line.lastIndex(of: ")") else { return nil }
+        let fields = line[line.index(after: end)...].split(separator: " ")
+        guard fields.count > 21, let user = Double(fields[11]), let system = Double(fields[12]),
+            let start = Double(fields[19]), let resident = Double(fields[21])
+        else { return nil }
+        return StatFields(userTicks: user, systemTicks: system, startTicks: start, residentPages: resident)
+    }
 
-        private static func bootTime() -> Double? {
-            let line = contents(of: "/proc/stat")?.split(separator: "\n").first { $0.hasPrefix("btime ") }
-            return line.flatMap { Double($0.dropFirst(6)) }
-        }
+    private static func bootTime() -> Double? {
+        let line = contents(of: "/proc/stat")?.split(separator: "\n").first { $0.hasPrefix("btime ") }
+        return line.flatMap { Double($0.dropFirst(6)) }
+    }
 
-        /// The one that reads the folder is not counted.
-        private static func openDescriptors() -> Int? {
-            guard let folder = opendir("/proc/self/fd") else { return nil }
-            defer { closedir(folder) }
-            var count = 0
-            while readdir(folder) != nil { count += 1 }
-            return count - 3
-        }
+    /// The one that reads the folder is not counted.
+    private static func openDescriptors() -> Int? {
+        guard let folder = opendir("/proc/self/fd") else { return nil }
+        defer { closedir(folder) }
+        var count = 0
+        while readdir(folder) != nil { count += 1 }
+        return count - 3
+    }
 
-        /// A file of `/proc` as a whole.
-        private static func contents(of path: String) -> String? {
-            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-            guard descriptor >= 0 else { return nil }
-            defer { close(descriptor) }
-            var bytes: [UInt8] = []
-            var chunk = [UInt8](repeating: 0, count: 8192)
-            while true {
-                let count = read(descriptor, &chunk, chunk.count)
-                guard count > 0 else { return count == 0 ? String(decoding: bytes, as: UTF8.self) : nil }
-                bytes += chunk[..<count]
-            }
+    /// A file of `/proc` as a whole.
+    private static func contents(of path: String) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 8192)
+        while true {
+            let count = read(descriptor, &chunk, chunk.count)
+            guard count > 0 else { return count == 0 ? String(decoding: bytes, as: UTF8.self) : nil }
+            bytes += chunk[..<count]
         }
-    #endif
+    }
 }

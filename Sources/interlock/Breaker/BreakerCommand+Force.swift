@@ -6,7 +6,7 @@ extension BreakerCommand {
         static let configuration = CommandConfiguration(
             abstract: "Force a breaker for the whole fleet, until auto.",
             discussion: """
-                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto hands it back
+                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto hands it back \
                 to itself. Where API keys are configured it needs one with the role admin.
 
                 EXAMPLES

@@ -7,7 +7,7 @@ struct Events: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Follow what happens in the fleet.",
         discussion: """
-            Prints a line for every change of a breaker, every broken lock and every sidecar that comes or goes, until Ctrl-C.
+            Prints a line for every change of a breaker, every broken lock and every sidecar that comes or goes, until Ctrl-C. \
             Events are hints: those of a moment without a connection are missed, which is said on standard error.
 
             EXAMPLES

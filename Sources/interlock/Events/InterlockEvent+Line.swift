@@ -22,8 +22,11 @@ extension InterlockEvent {
 
     private static func reasons(of breaker: BreakerSnapshot) -> String {
         var reasons: [String] = []
-        if !breaker.cause.isEmpty { reasons.append(breaker.cause) }
-        if let forced = breaker.forced { reasons.append("forced \(forced.rawValue)") }
+        if let forced = breaker.forced {
+            reasons.append("forced \(forced.rawValue)")
+        } else if !breaker.cause.isEmpty {
+            reasons.append(breaker.cause)
+        }
         if breaker.untilMilliseconds > 0 {
             reasons.append("until \(ReadableText.moment(epochMilliseconds: breaker.untilMilliseconds))")
         }

@@ -6,7 +6,7 @@ extension LimitCommand {
         static let configuration = CommandConfiguration(
             abstract: "Take leave for a call.",
             discussion: """
-                All limits of the service are taken together or not at all. Prints the window that binds; exits with 1 when it
+                All limits of the service are taken together or not at all. Prints the window that binds; exits with 1 when it \
                 is used up, having taken nothing.
 
                 EXAMPLES

@@ -6,7 +6,7 @@ extension LockCommand {
         static let configuration = CommandConfiguration(
             abstract: "Take a lock.",
             discussion: """
-                Prints the token to renew and release it with, the fence to show to the guarded resource, and for how long
+                Prints the token to renew and release it with, the fence to show to the guarded resource, and for how long \
                 the lease is valid. Nothing renews it by itself. Exits with 1 when another holds the lock.
 
                 EXAMPLES

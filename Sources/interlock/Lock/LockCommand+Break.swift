@@ -6,7 +6,7 @@ extension LockCommand {
         static let configuration = CommandConfiguration(
             abstract: "Take a lock from whoever has it.",
             discussion: """
-                For operators: where API keys are configured it needs one with the role admin. The holder is not told before
+                For operators: where API keys are configured it needs one with the role admin. The holder is not told before \
                 it renews; the next grant has a higher fence. Exits with 1 when nobody holds the lock.
 
                 EXAMPLES

@@ -6,7 +6,7 @@ extension LockCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show who holds a lock, for how long yet, and how many wait.",
             discussion: """
-                The token is never shown: whoever has it can release the lock. A holder that is no Interlock has the label
+                The token is never shown: whoever has it can release the lock. A holder that is no Interlock has the label \
                 "foreign". Exits with 1 when nobody holds the lock or waits for it.
 
                 EXAMPLES

@@ -6,7 +6,7 @@ struct LockCommand: AsyncParsableCommand {
         commandName: "lock",
         abstract: "Take, keep, give back and look at leased locks.",
         discussion: """
-            A lock is a name; a lease is one grant of it, for a limited time, with a token that proves it and a fence that is
+            A lock is a name; a lease is one grant of it, for a limited time, with a token that proves it and a fence that is \
             higher than that of every grant before.
 
             EXAMPLES

@@ -9,8 +9,8 @@ extension Failure {
         case .server(.wrongPassword):
             self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", exitCode: .refused)
         case .server:
-            // The message holds no secret: it is the peer's, and says which login failed.
-            self.init(error.message, exitCode: .refused)
+            // The message is the peer's and holds no secret.
+            self.init("\(error.message); see INTERLOCK_API_KEY and --sidecar", exitCode: .refused)
         case .protocolViolation, .unexpectedReply:
             self.init(
                 "what answers at \(address) is no sidecar's RESP door: name one with --sidecar", exitCode: .unavailable)

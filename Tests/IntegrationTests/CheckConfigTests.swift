@@ -1,0 +1,77 @@
+import FoundationEssentials
+import Subprocess
+import Testing
+
+@testable import InterlockTesting
+
+@Suite("interlock check-config", .serialized, .timeLimit(.minutes(1)))
+struct CheckConfigTests {
+    private struct Verdict: Decodable {
+        struct Problem: Decodable {
+            var line: Int?
+            var path: String?
+            var message: String
+        }
+
+        var good: Bool
+        var services: Int
+        var problems: [Problem]
+    }
+
+    @Test("a good file is one line and exit code 0")
+    func good() async throws {
+        let (outcome, file) = try await check("services: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
+        #expect(outcome.status == .exited(0))
+        #expect(outcome.output == "\(file): good, 1 service\n")
+        #expect(outcome.errors.isEmpty)
+    }
+
+    @Test("every mistake is a line on standard error with its place, and exit code 1")
+    func bad() async throws {
+        let (outcome, file) = try await check("redis:\n  timeout: soon\nnonsense: 1\n")
+        #expect(outcome.status == .exited(1))
+        #expect(outcome.output.isEmpty)
+        let lines = outcome.errors.split(separator: "\n")
+        #expect(lines.count == 2)
+        #expect(lines.first?.hasPrefix("\(file):2: redis.timeout: expected") == true)
+        #expect(lines.last?.hasPrefix("\(file):3:") == true)
+    }
+
+    @Test("a Redis URL is looked at to its end, and never shown")
+    func redisURL() async throws {
+        let (outcome, _) = try await check("redis: { url: \"redis://:hunter2@127.0.0.1/first\" }\n")
+        #expect(outcome.status == .exited(1))
+        #expect(outcome.errors.contains("redis.url"))
+        #expect(!outcome.errors.contains("hunter2"))
+    }
+
+    @Test("a file that is not there is a mistake")
+    func absent() async throws {
+        let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])
+        #expect(outcome.status == .exited(1))
+        #expect(outcome.errors.contains("there is no such file"))
+    }
+
+    @Test("the verdict is JSON on request, good or not")
+    func json() async throws {
+        let (good, _) = try await check("", "--json")
+        #expect(good.status == .exited(0))
+        #expect(try good.decoded(Verdict.self).good)
+
+        let (bad, _) = try await check("fleet_size: many\n", "--json")
+        #expect(bad.status == .exited(1))
+        let verdict = try bad.decoded(Verdict.self)
+        #expect(!verdict.good)
+        #expect(verdict.problems.first?.line == 1)
+        #expect(verdict.problems.first?.path == "fleet_size")
+    }
+
+    /// Checks a file with this text; also its name.
+    private func check(_ yaml: String, _ arguments: String...) async throws -> (CommandOutcome, file: String) {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/interlock.yaml"
+        try Data(yaml.utf8).write(to: URL(filePath: file))
+        return (try await InterlockProcess.outcome(["check-config", file] + arguments), file)
+    }
+}

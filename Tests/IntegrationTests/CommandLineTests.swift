@@ -1,0 +1,403 @@
+import FoundationEssentials
+import Glibc
+import InterlockTesting
+import Subprocess
+import Testing
+
+/// The commands as people and scripts meet them: the built program against a sidecar of its own.
+@Suite("The command line", .serialized, .timeLimit(.minutes(2)))
+struct CommandLineTests {
+    private static let services = """
+        services:
+          catalog:
+            limits: [ { limit: 3, per: 1h } ]
+            breaker: {}
+        """
+
+    private struct Grant: Decodable {
+        var token: String
+        var fence: Int64
+        var validMs: Int64
+    }
+
+    private struct Lock: Decodable {
+        var name: String
+        var label: String?
+        var ttlMs: Int64
+        var waiters: Int
+    }
+
+    // MARK: Locks
+
+    @Test("a lock is acquired, shown, renewed and released")
+    func lock() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--ttl", "1m", "--label", "tests", "--json")
+            #expect(acquired.status == .exited(0))
+            let grant = try acquired.decoded(Grant.self)
+            #expect(grant.token.hasPrefix("tests/"))
+            #expect((1...60_000).contains(grant.validMs))
+
+            let shown = try await sidecar.interlock("lock", "show", "orders", "--json")
+            let lock = try shown.decoded(Lock.self)
+            #expect(lock.label == "tests")
+            #expect(!shown.output.contains(grant.token))
+
+            let renewed = try await sidecar.interlock("lock", "renew", "orders", grant.token, "--ttl", "2m")
+            #expect(renewed.status == .exited(0))
+            #expect(renewed.output.hasPrefix("valid"))
+
+            let released = try await sidecar.interlock("lock", "release", "orders", grant.token)
+            #expect(released.status == .exited(0))
+            let gone = try await sidecar.interlock("lock", "show", "orders")
+            #expect(gone.status == .exited(1))
+        }
+    }
+
+    @Test("a lock that another holds is refused with 1, and says so on standard error alone")
+    func held() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            let refused = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(refused.status == .exited(1))
+            #expect(refused.output.isEmpty)
+            #expect(refused.errors.hasPrefix("interlock: the lock orders is held by another"))
+        }
+    }
+
+    @Test("a waiting acquire gets the lock when its holder gives it back")
+    func waiting() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Grant.self)
+            let waiter = try await InterlockProcess.start(
+                ["lock", "acquire", "orders", "--wait", "25s", "--json"], environment: sidecar.environment())
+            try await eventually("the second caller waits") {
+                try await sidecar.interlock("lock", "show", "orders", "--json").decoded(Lock.self).waiters == 1
+            }
+            _ = try await sidecar.interlock("lock", "release", "orders", grant.token)
+            let status = try await waiter.end(within: .seconds(20))
+            #expect(status == .exited(0))
+            let outcome = CommandOutcome(status: status, output: waiter.output, errors: waiter.errors)
+            let next = try outcome.decoded(Grant.self)
+            #expect(next.fence > grant.fence)
+        }
+    }
+
+    @Test("the same owner gets the same lease again")
+    func owner() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let first = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
+            let again = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
+            #expect(again.token == first.token)
+            #expect(again.fence == first.fence)
+        }
+    }
+
+    @Test("a lost lease is refused with 1", arguments: ["renew", "release"])
+    func lost(verb: String) async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let refused = try await sidecar.interlock("lock", verb, "orders", "nobody/0123456789abcdef0123456789abcdef")
+            #expect(refused.status == .exited(1))
+            #expect(refused.output.isEmpty)
+        }
+    }
+
+    @Test("a broken lock can be acquired, and is not broken twice")
+    func breaking() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            let broken = try await sidecar.interlock("lock", "break", "orders")
+            #expect(broken.status == .exited(0))
+            let again = try await sidecar.interlock("lock", "break", "orders")
+            #expect(again.status == .exited(1))
+            let acquired = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(acquired.status == .exited(0))
+        }
+    }
+
+    @Test("the list has every lock that matches, and says when it stops early")
+    func list() async throws {
+        struct Listing: Decodable {
+            var locks: [Lock]
+            var complete: Bool
+        }
+        try await SidecarProcess.withSidecar { sidecar in
+            for name in ["orders:1", "orders:2", "other"] { _ = try await sidecar.interlock("lock", "acquire", name) }
+            let matching = try await sidecar.interlock("lock", "list", "--match", "orders*", "--json").decoded(Listing.self)
+            #expect(matching.locks.map(\.name) == ["orders:1", "orders:2"])
+            #expect(matching.complete)
+
+            let short = try await sidecar.interlock("lock", "list", "--limit", "2", "--json")
+            let listing = try short.decoded(Listing.self)
+            #expect(listing.locks.count == 2)
+            #expect(!listing.complete)
+            #expect(short.errors.contains("--limit"))
+
+            let table = try await sidecar.interlock("lock", "list")
+            #expect(table.output.split(separator: "\n").count == 4)
+            #expect(table.output.hasPrefix("LOCK "))
+        }
+    }
+
+    // MARK: Limits
+
+    @Test("a limit is taken until it is used up, then refused with 1 and a time to come back")
+    func limit() async throws {
+        struct Reading: Decodable {
+            var limited: Bool
+            var remaining: Int
+            var retryAfterMs: Int64
+        }
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            let taken = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
+            #expect(taken.status == .exited(0))
+            #expect(try taken.decoded(Reading.self).remaining == 1)
+
+            let refused = try await sidecar.interlock("limit", "take", "catalog", "--cost", "2", "--json")
+            #expect(refused.status == .exited(1))
+            let reading = try refused.decoded(Reading.self)
+            #expect(reading.limited)
+            #expect(reading.retryAfterMs > 0)
+            #expect(refused.errors.contains("used up"))
+
+            let shown = try await sidecar.interlock("limit", "show", "catalog", "--json")
+            #expect(shown.status == .exited(0))
+            #expect(try shown.decoded(Reading.self).remaining == 1)
+        }
+    }
+
+    @Test("a service that nobody configured is refused with 1")
+    func unknownService() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let refused = try await sidecar.interlock("limit", "take", "absent")
+            #expect(refused.status == .exited(1))
+            #expect(refused.errors.contains("absent"))
+        }
+    }
+
+    // MARK: Breakers
+
+    @Test("a breaker is forced, shown and listed")
+    func breaker() async throws {
+        struct Reading: Decodable {
+            var service: String
+            var state: String
+            var forced: String?
+        }
+        struct Listing: Decodable {
+            var services: [Reading]
+        }
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            let forced = try await sidecar.interlock("breaker", "force", "catalog", "open")
+            #expect(forced.status == .exited(0))
+            let shown = try await sidecar.interlock("breaker", "show", "catalog", "--json").decoded(Reading.self)
+            #expect(shown.state == "open")
+            #expect(shown.forced == "open")
+
+            let freed = try await sidecar.interlock("breaker", "force", "catalog", "auto")
+            #expect(freed.status == .exited(0))
+            let listed = try await sidecar.interlock("breaker", "list", "--json").decoded(Listing.self)
+            #expect(listed.services.map(\.service) == ["catalog"])
+            #expect(listed.services.first?.forced == nil)
+
+            let table = try await sidecar.interlock("breaker", "list")
+            #expect(table.output.hasPrefix("SERVICE "))
+            let nonsense = try await sidecar.interlock("breaker", "force", "catalog", "ajar")
+            #expect(nonsense.status == .exited(64))
+        }
+    }
+
+    // MARK: Status
+
+    @Test("status tells of the sidecar, its Redis, the fleet, the locks and the services")
+    func status() async throws {
+        struct Status: Decodable {
+            struct Redis: Decodable { var up: Bool }
+            struct Locks: Decodable { var heldInFleet: Int }
+            var redis: Redis
+            var locks: Locks
+            var fleet: [String]
+            var warnings: [String]
+        }
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            let outcome = try await sidecar.interlock("status", "--json")
+            #expect(outcome.status == .exited(0))
+            let status = try outcome.decoded(Status.self)
+            #expect(status.redis.up)
+            #expect(status.locks.heldInFleet == 1)
+            #expect(status.fleet.count == 1)
+            #expect(status.warnings.isEmpty)
+
+            let table = try await sidecar.interlock("status", "--sidecar", sidecar.unixAddress)
+            #expect(table.status == .exited(0))
+            for title in ["Sidecar", "Redis", "Fleet", "Locks", "Services", "catalog"] {
+                #expect(table.output.contains(title))
+            }
+        }
+    }
+
+    @Test("status warns of a Redis that may evict locks")
+    func eviction() async throws {
+        let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
+        try await RedisServer.withServer(arguments: arguments, listener: .none) { server in
+            try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
+                try await eventually("status warns") {
+                    try await sidecar.interlock("status").errors.contains("allkeys-lru")
+                }
+            }
+        }
+    }
+
+    @Test("while Redis is away, status and locks exit with 69")
+    func redisAway() async throws {
+        try await RedisServer.withServer(listener: .none) { server in
+            try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
+                await server.kill()
+                try await eventually("status sees that Redis is away") {
+                    try await sidecar.interlock("status").status == .exited(69)
+                }
+                let refused = try await sidecar.interlock("lock", "acquire", "orders")
+                #expect(refused.status == .exited(69))
+                #expect(refused.errors.contains("Redis"))
+            }
+        }
+    }
+
+    // MARK: No answer
+
+    @Test(
+        "without a sidecar every command exits with 69 and says how to get one",
+        arguments: [
+            ["status"], ["lock", "acquire", "a"], ["lock", "list"], ["limit", "show", "a"], ["breaker", "list"], ["events"],
+        ])
+    func noSidecar(arguments: [String]) async throws {
+        // Nobody listens on port 1.
+        let outcome = try await InterlockProcess.outcome(arguments + ["--sidecar", "127.0.0.1:1"])
+        #expect(outcome.status == .exited(69))
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.contains("no sidecar answers at 127.0.0.1:1"))
+        #expect(outcome.errors.contains("interlock serve"))
+    }
+
+    @Test("a peer that takes a command and never answers is given up with 69")
+    func silence() async throws {
+        try await MisbehavingRedis.withServer(script: { _ in .silence }) { peer in
+            let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
+            #expect(outcome.status == .exited(69))
+        }
+    }
+
+    @Test("what a peer says cannot steer the terminal")
+    func controlCharacters() async throws {
+        try await MisbehavingRedis.withServer(script: { _ in .text("-INVALID \u{1B}[31mred\u{9B}2J\r\n") }) { peer in
+            let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
+            #expect(outcome.status == .exited(1))
+            #expect(outcome.errors.contains("red"))
+            #expect(!outcome.errors.unicodeScalars.contains { $0 == "\u{1B}" || $0 == "\u{9B}" })
+        }
+    }
+
+    // MARK: Keys
+
+    @Test("keys and roles are asked for by name, and refused with 1")
+    func keys() async throws {
+        let configuration = """
+            auth:
+              keys:
+                - { name: ops, key: "key-of-the-operators", role: admin }
+                - { name: web, key: "key-of-the-web-shop", role: use }
+            """
+        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
+            let none = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(none.status == .exited(1))
+            #expect(none.errors.contains("INTERLOCK_API_KEY"))
+
+            let wrong = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-nobody")
+            #expect(wrong.status == .exited(1))
+            #expect(!wrong.errors.contains("key-of-nobody"))
+
+            let right = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-the-web-shop")
+            #expect(right.status == .exited(0))
+            let lesser = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
+            #expect(lesser.status == .exited(1))
+            #expect(lesser.errors.contains("admin"))
+            let admin = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-operators")
+            #expect(admin.status == .exited(0))
+        }
+    }
+
+    // MARK: Events
+
+    @Test("events are followed until Ctrl-C, which is no error", arguments: [false, true])
+    func events(asJSON: Bool) async throws {
+        struct Event: Decodable {
+            var type: String
+            var service: String
+        }
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            let follower = try await InterlockProcess.start(
+                asJSON ? ["events", "--json"] : ["events"], environment: sidecar.environment())
+            try await eventually("the events are followed") { follower.errors.contains("following") }
+            _ = try await sidecar.interlock("breaker", "force", "catalog", "open")
+            // A line comes whole: it is flushed at its end.
+            try await eventually("the change is printed") { follower.output.contains("catalog") }
+            follower.send(signal: SIGINT)
+            let status = try await follower.end(within: .seconds(10))
+            #expect(status == .exited(0))
+            let line = try #require(follower.output.split(separator: "\n").first { $0.contains("catalog") })
+            if asJSON {
+                let event = try JSONDecoder().decode(Event.self, from: Data(line.utf8))
+                #expect(event.type == "breaker")
+                #expect(event.service == "catalog")
+            } else {
+                #expect(line.contains("breaker catalog: open"))
+            }
+        }
+    }
+
+    @Test("a channel that the sidecar does not have is refused with 1")
+    func otherChannel() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let refused = try await sidecar.interlock("events", "--prefix", "other:")
+            #expect(refused.status == .exited(1))
+            #expect(refused.errors.contains("interlock:events"))
+        }
+    }
+
+    // MARK: Usage
+
+    @Test(
+        "what cannot be understood exits with 64",
+        arguments: [
+            ["--nonsense"], ["status", "--nonsense"], ["nonsense"], ["lock", "acquire"], ["lock", "acquire", "a", "--ttl", "5"],
+            ["lock", "list", "--limit", "0"], ["status", "--sidecar", "nowhere"], ["limit", "take", "a", "--cost", "much"],
+        ])
+    func usage(arguments: [String]) async throws {
+        let outcome = try await InterlockProcess.outcome(arguments)
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("interlock: "))
+    }
+
+    @Test("a variable that cannot be understood exits with 64 and is named")
+    func variable() async throws {
+        let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])
+        let outcome = try await InterlockProcess.outcome(["status"], environment: environment)
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.errors.contains("INTERLOCK_SIDECAR"))
+    }
+
+    @Test(
+        "every command has help with examples",
+        arguments: [
+            [], ["serve"], ["check-config"], ["status"], ["lock"], ["lock", "acquire"], ["lock", "renew"], ["lock", "release"],
+            ["lock", "show"], ["lock", "list"], ["lock", "break"], ["limit"], ["limit", "take"], ["limit", "show"],
+            ["breaker"], ["breaker", "show"], ["breaker", "list"], ["breaker", "force"], ["events"],
+        ] as [[String]])
+    func help(command: [String]) async throws {
+        let outcome = try await InterlockProcess.outcome(command + ["--help"])
+        #expect(outcome.status == .exited(0))
+        #expect(outcome.output.contains("EXAMPLES"))
+    }
+}

@@ -1,0 +1,126 @@
+import FoundationEssentials
+import Glibc
+import InterlockTesting
+import Subprocess
+import Synchronization
+
+/// A run of the `interlock` that was built together with these tests, and what it printed.
+///
+/// It dies with this process, in the way that `ServerProcess` describes.
+final class InterlockProcess: Sendable {
+    private struct State {
+        /// While the process runs: afterwards its id may be another's.
+        var pid: pid_t?
+        var output: [UInt8] = []
+        var errors: [UInt8] = []
+        var end: Result<TerminationStatus, any Error>?
+    }
+
+    private let state = Mutex(State())
+
+    private init() {}
+
+    /// That of this process, without what would tell `interlock` something.
+    static let environment = Environment.inherit.updating([
+        "INTERLOCK_SIDECAR": nil, "INTERLOCK_API_KEY": nil, "INTERLOCK_REDIS_URL": nil, "INTERLOCK_RESP": nil,
+        "INTERLOCK_HTTP": nil, "INTERLOCK_UNIX": nil, "INTERLOCK_DATA_DIR": nil, "INTERLOCK_LOG_LEVEL": nil,
+    ])
+
+    /// Starts `interlock` with these words.
+    static func start(_ arguments: [String], environment: Environment = environment) async throws -> InterlockProcess {
+        let process = InterlockProcess()
+        let words = ["--pdeathsig", "KILL", "--", try program()] + arguments
+        Task {
+            let end: Result<TerminationStatus, any Error>
+            do {
+                let result = try await run(
+                    .name("setpriv"), arguments: Arguments(words), environment: environment, input: .none,
+                    output: .sequence, error: .sequence
+                ) { execution in
+                    process.state.withLock { $0.pid = execution.processIdentifier.value }
+                    // The process is reaped after this body: until it returns, its id belongs to nobody else.
+                    defer { process.state.withLock { $0.pid = nil } }
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask {
+                            for try await chunk in execution.standardOutput {
+                                chunk.withUnsafeBytes { bytes in process.state.withLock { $0.output.append(contentsOf: bytes) } }
+                            }
+                        }
+                        group.addTask {
+                            for try await chunk in execution.standardError {
+                                chunk.withUnsafeBytes { bytes in process.state.withLock { $0.errors.append(contentsOf: bytes) } }
+                            }
+                        }
+                        try await group.waitForAll()
+                    }
+                }
+                end = .success(result.terminationStatus)
+            } catch {
+                end = .failure(error)
+            }
+            process.state.withLock { $0.end = end }
+        }
+        try await eventually("interlock \(arguments.joined(separator: " ")) starts") {
+            process.pid != nil || process.hasEnded
+        }
+        return process
+    }
+
+    /// Runs `interlock` with these words to its end, which has to come within 30 s.
+    static func outcome(_ arguments: [String], environment: Environment = environment) async throws -> CommandOutcome {
+        let process = try await start(arguments, environment: environment)
+        do {
+            let status = try await process.end(within: .seconds(30))
+            return CommandOutcome(status: status, output: process.output, errors: process.errors)
+        } catch {
+            process.send(signal: SIGKILL)
+            throw error
+        }
+    }
+
+    /// What it printed on standard output so far.
+    var output: String { state.withLock { String(decoding: $0.output, as: UTF8.self) } }
+
+    /// What it printed on standard error so far.
+    var errors: String { state.withLock { String(decoding: $0.errors, as: UTF8.self) } }
+
+    var pid: pid_t? { state.withLock { $0.pid } }
+
+    var hasEnded: Bool { state.withLock { $0.end != nil } }
+
+    /// Sends a signal, unless the process is gone.
+    func send(signal: Int32) {
+        state.withLock { state in
+            // Fails only for a process that has ended and is not reaped yet, which is as well.
+            if let pid = state.pid { _ = kill(pid, signal) }
+        }
+    }
+
+    /// Waits for its end, and how that came.
+    func end(within limit: Duration) async throws -> TerminationStatus {
+        try await eventually(within: limit, "interlock ends") { hasEnded }
+        guard let end = state.withLock({ $0.end }) else { throw MissingProgram(reason: "interlock has no end") }
+        return try end.get()
+    }
+}
+
+extension InterlockProcess {
+    /// Why a test cannot run what it tests.
+    struct MissingProgram: Error, CustomStringConvertible {
+        var reason: String
+        var description: String { reason }
+    }
+
+    /// The program lies beside the test's own, or a few folders above it where tests are bundled.
+    private static func program() throws -> String {
+        let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        var folder = own[..<(own.lastIndex(of: "/") ?? own.startIndex)]
+        for _ in 0..<4 {
+            let candidate = folder + "/interlock"
+            if FileManager.default.isExecutableFile(atPath: String(candidate)) { return String(candidate) }
+            guard let slash = folder.lastIndex(of: "/") else { break }
+            folder = folder[..<slash]
+        }
+        throw MissingProgram(reason: "there is no program interlock near \(own): build it first")
+    }
+}

@@ -1,0 +1,56 @@
+import Glibc
+import InterlockTesting
+import Subprocess
+import Testing
+
+@Suite("The life of a sidecar", .serialized, .timeLimit(.minutes(2)))
+struct SidecarLifetimeTests {
+    @Test("SIGTERM ends it within 10 seconds, without an error and with its Redis")
+    func termination() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let redis = try await sidecar.redisProcess()
+            sidecar.process.send(signal: SIGTERM)
+            let status = try await sidecar.process.end(within: .seconds(10))
+            #expect(status == .exited(0))
+            #expect(!Self.isAlive(redis))
+        }
+    }
+
+    @Test("SIGKILL leaves no redis-server behind")
+    func kill() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let redis = try await sidecar.redisProcess()
+            #expect(Self.isAlive(redis))
+            sidecar.process.send(signal: SIGKILL)
+            let status = try await sidecar.process.end(within: .seconds(10))
+            #expect(status == .signaled(SIGKILL))
+            try await eventually(within: .seconds(10), "redis-server is gone") { !Self.isAlive(redis) }
+        }
+    }
+
+    @Test("a second sidecar on the same data folder is refused and told what to do")
+    func dataFolder() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let arguments = SidecarProcess.serveArguments(file: "\(sidecar.folder)/interlock.yaml", folder: sidecar.folder)
+            let second = try await InterlockProcess.outcome(arguments)
+            #expect(second.status == .exited(69))
+            #expect(second.output.isEmpty)
+            #expect(second.errors.contains("another sidecar uses the data folder \(sidecar.dataFolder)"))
+            #expect(second.errors.contains("--redis unix://"))
+            let first = try await sidecar.interlock("status")
+            #expect(first.status == .exited(0))
+        }
+    }
+
+    /// Whether the process runs: one that has ended and waits to be reaped does not.
+    private static func isAlive(_ pid: pid_t) -> Bool {
+        guard let file = fopen("/proc/\(pid)/stat", "r") else { return false }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 1024)
+        guard fgets(&line, Int32(line.count), file) != nil else { return false }
+        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // The state is the letter behind the name, which stands in brackets and may itself hold some.
+        let state = text[(text.lastIndex(of: ")") ?? text.startIndex)...].dropFirst(2).first
+        return state != "Z" && state != "X"
+    }
+}

@@ -1,0 +1,115 @@
+import FoundationEssentials
+import Glibc
+import Hiredis
+import Subprocess
+
+@testable import InterlockTesting
+
+/// A sidecar of a test's own, started as people start one: `interlock serve`, on free ports, with its data in a fresh folder.
+struct SidecarProcess: Sendable {
+    let process: InterlockProcess
+    /// The test's folder: what is in it is deleted at the end.
+    let folder: String
+    let respPort: Int
+    /// Where its private Redis listens; `nil`: it was given another.
+    let redisSocket: String?
+
+    /// Its RESP door, as `--sidecar` takes it.
+    var address: String { "127.0.0.1:\(respPort)" }
+    /// The same as a Unix socket.
+    var unixAddress: String { "unix:\(folder)/door.sock" }
+    var dataFolder: String { "\(folder)/data" }
+
+    /// Starts a sidecar, waits until it is ready, runs `body`, and ends the sidecar whatever happens. When `body` throws, what
+    /// the sidecar said is printed.
+    /// - Parameters:
+    ///   - configuration: in YAML.
+    ///   - arguments: further words for `interlock serve`.
+    static func withSidecar<Result>(
+        configuration: String = "", arguments: [String] = [], _ body: (SidecarProcess) async throws -> Result
+    ) async throws -> Result {
+        let temporary = try TemporaryFolder()
+        defer { temporary.remove() }
+        let file = "\(temporary.path)/interlock.yaml"
+        try Data(configuration.utf8).write(to: URL(filePath: file))
+        let process = try await InterlockProcess.start(
+            serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments)
+        do {
+            let result = try await body(try await ready(process, folder: temporary.path))
+            await end(process)
+            return result
+        } catch {
+            print("What the sidecar said whose test failed with \(error):\n\(process.output)\n\(process.errors)")
+            await end(process)
+            throw error
+        }
+    }
+
+    /// The words that start a sidecar on free ports with its data in `folder`.
+    static func serveArguments(file: String, folder: String) -> [String] {
+        [
+            "serve", "--config", file, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", "\(folder)/data",
+        ]
+    }
+
+    /// Runs another command of `interlock` against this sidecar.
+    func interlock(_ arguments: String..., apiKey: String? = nil) async throws -> CommandOutcome {
+        try await InterlockProcess.outcome(arguments, environment: environment(apiKey: apiKey))
+    }
+
+    /// The environment in which commands find this sidecar.
+    func environment(apiKey: String? = nil) -> Environment {
+        InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": address, "INTERLOCK_API_KEY": apiKey])
+    }
+
+    /// The process of its private Redis.
+    func redisProcess() async throws -> pid_t {
+        guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no Redis of its own", log: "") }
+        let client = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: redisSocket)))
+        do {
+            try await client.connect()
+            let report = try await client.send(Info(section: "server"), timeout: .seconds(10))
+            await client.close()
+            guard let pid = report["process_id"].flatMap({ pid_t($0) }) else {
+                throw RedisServerError(reason: "Redis does not say which process it is", log: "\(report)")
+            }
+            return pid
+        } catch {
+            await client.close()
+            throw error
+        }
+    }
+
+    private static func ready(_ process: InterlockProcess, folder: String) async throws -> SidecarProcess {
+        try await eventually(within: .seconds(30), "the sidecar is ready") {
+            guard !process.hasEnded else {
+                throw RedisServerError(reason: "the sidecar ended as soon as it was started", log: process.errors)
+            }
+            // The announcement is written at once, and its first line does not come alone.
+            return process.output.contains("is ready.") && process.output.contains("HTTP")
+        }
+        let announcement = process.output
+        guard let port = word(after: "-p", inLine: "RESP", of: announcement).flatMap({ Int($0) }) else {
+            throw RedisServerError(reason: "the sidecar does not say where its RESP door is", log: announcement)
+        }
+        return SidecarProcess(
+            process: process, folder: folder, respPort: port, redisSocket: word(after: "-s", inLine: "Redis", of: announcement))
+    }
+
+    private static func word(after flag: String, inLine title: String, of announcement: String) -> String? {
+        for line in announcement.split(separator: "\n") {
+            let words = line.split(separator: " ")
+            guard words.first?.elementsEqual(title) == true, let place = words.firstIndex(where: { $0 == flag }),
+                words.indices.contains(place + 1)
+            else { continue }
+            return String(words[place + 1])
+        }
+        return nil
+    }
+
+    private static func end(_ process: InterlockProcess) async {
+        process.send(signal: SIGKILL)
+        // A process that survives SIGKILL must not fail a test that is over.
+        _ = try? await process.end(within: .seconds(10))
+    }
+}
