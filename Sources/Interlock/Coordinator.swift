@@ -112,7 +112,9 @@ public actor Coordinator: Service {
         calls.isGoingDown = true
         readinessIsDecided()
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
-        for service in services.values { calls.limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down")) }
+        for service in services.values {
+            calls.limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down"))
+        }
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.

@@ -43,7 +43,9 @@ public struct Sidecar: Sendable {
             url = named
         } else {
             let directory =
-                if let chosen = configuration.dataDirectory { chosen } else { try DataFolder.standardPath(environment: environment) }
+                if let chosen = configuration.dataDirectory { chosen } else {
+                    try DataFolder.standardPath(environment: environment)
+                }
             let server = try PrivateRedis(dataDirectory: directory, logger: logger)
             privateRedis = server
             url = "unix://\(server.socketPath)"

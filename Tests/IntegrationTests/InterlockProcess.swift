@@ -27,7 +27,9 @@ final class InterlockProcess: Sendable {
     ])
 
     /// Starts `interlock` with these words.
-    static func start(_ arguments: [String], environment: Environment = environment) async throws -> InterlockProcess {
+    static func start(
+        _ arguments: [String], environment: Environment = InterlockProcess.environment
+    ) async throws -> InterlockProcess {
         let process = InterlockProcess()
         let words = ["--pdeathsig", "KILL", "--", try program()] + arguments
         Task {
@@ -67,7 +69,9 @@ final class InterlockProcess: Sendable {
     }
 
     /// Runs `interlock` with these words to its end, which has to come within 30 s.
-    static func outcome(_ arguments: [String], environment: Environment = environment) async throws -> CommandOutcome {
+    static func outcome(
+        _ arguments: [String], environment: Environment = InterlockProcess.environment
+    ) async throws -> CommandOutcome {
         let process = try await start(arguments, environment: environment)
         do {
             let status = try await process.end(within: .seconds(30))
@@ -99,14 +103,14 @@ final class InterlockProcess: Sendable {
     /// Waits for its end, and how that came.
     func end(within limit: Duration) async throws -> TerminationStatus {
         try await eventually(within: limit, "interlock ends") { hasEnded }
-        guard let end = state.withLock({ $0.end }) else { throw MissingProgram(reason: "interlock has no end") }
+        guard let end = state.withLock({ $0.end }) else { throw Problem(reason: "interlock has no end") }
         return try end.get()
     }
 }
 
 extension InterlockProcess {
-    /// Why a test cannot run what it tests.
-    struct MissingProgram: Error, CustomStringConvertible {
+    /// Why there is nothing to test.
+    struct Problem: Error, CustomStringConvertible {
         var reason: String
         var description: String { reason }
     }
@@ -121,6 +125,6 @@ extension InterlockProcess {
             guard let slash = folder.lastIndex(of: "/") else { break }
             folder = folder[..<slash]
         }
-        throw MissingProgram(reason: "there is no program interlock near \(own): build it first")
+        throw Problem(reason: "there is no program interlock near \(own): build it first")
     }
 }

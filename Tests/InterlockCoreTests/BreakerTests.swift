@@ -31,10 +31,12 @@ struct BreakerTests {
         #expect(breaker.admission(now: after) == .allow)
     }
 
-    @Test("a forced state stands above all others", arguments: [
-        (BreakerSnapshot.Forced.open, Breaker.Admission.refuse(retryAfter: Breaker.forcedRetryMilliseconds)),
-        (.closed, .allow), (.disabled, .allow),
-    ])
+    @Test(
+        "a forced state stands above all others",
+        arguments: [
+            (BreakerSnapshot.Forced.open, Breaker.Admission.refuse(retryAfter: Breaker.forcedRetryMilliseconds)),
+            (.closed, .allow), (.disabled, .allow),
+        ])
     func forced(state: BreakerSnapshot.Forced, expected: Breaker.Admission) {
         var breaker = Breaker(settings: settings)
         for underlying in BreakerSnapshot.State.allCases {
@@ -96,11 +98,13 @@ struct BreakerTests {
         #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now) == .sendNow)
     }
 
-    @Test("the rates trip from the minimum of calls on, failures and slow calls apart", arguments: [
-        (OutcomeSums(calls: 3, failures: 3), false), (OutcomeSums(calls: 4, failures: 1), false),
-        (OutcomeSums(calls: 4, failures: 2), true), (OutcomeSums(calls: 10, slow: 8), true),
-        (OutcomeSums(calls: 10, slow: 7), false), (OutcomeSums(), false),
-    ])
+    @Test(
+        "the rates trip from the minimum of calls on, failures and slow calls apart",
+        arguments: [
+            (OutcomeSums(calls: 3, failures: 3), false), (OutcomeSums(calls: 4, failures: 1), false),
+            (OutcomeSums(calls: 4, failures: 2), true), (OutcomeSums(calls: 10, slow: 8), true),
+            (OutcomeSums(calls: 10, slow: 7), false), (OutcomeSums(), false),
+        ])
     func tripRule(sums: OutcomeSums, trips: Bool) {
         #expect(sums.trips(settings) == trips)
     }

@@ -3,12 +3,14 @@ import Testing
 
 @Suite("Names, tokens and validity")
 struct NameTests {
-    @Test("a name is 1-256 bytes without control characters, spaces or braces", arguments: [
-        ("orders", true), ("a:b/c-d_e.f", true), ("ünïcode-名前", true), (String(repeating: "x", count: 256), true),
-        ("", false), (String(repeating: "x", count: 257), false), ("a b", false), ("a\tb", false), ("a\nb", false),
-        ("{a}", false), ("a}", false), ("a\u{0}", false), ("a\u{7F}", false), ("a\u{A0}b", false), ("\u{FFFD}", false),
-        (String(repeating: "é", count: 128), true), (String(repeating: "é", count: 129), false),
-    ])
+    @Test(
+        "a name is 1-256 bytes without control characters, spaces or braces",
+        arguments: [
+            ("orders", true), ("a:b/c-d_e.f", true), ("ünïcode-名前", true), (String(repeating: "x", count: 256), true),
+            ("", false), (String(repeating: "x", count: 257), false), ("a b", false), ("a\tb", false), ("a\nb", false),
+            ("{a}", false), ("a}", false), ("a\u{0}", false), ("a\u{7F}", false), ("a\u{A0}b", false), ("\u{FFFD}", false),
+            (String(repeating: "é", count: 128), true), (String(repeating: "é", count: 129), false),
+        ])
     func nameRule(text: String, isAccepted: Bool) {
         let isGood = (try? ResourceName(text)) != nil
         #expect(isGood == isAccepted)
@@ -28,10 +30,12 @@ struct NameTests {
         #expect(OwnerToken.label(of: "a/b/" + String(repeating: "0", count: 32)) == "a/b")
     }
 
-    @Test("a token of another form is foreign, whatever it looks like", arguments: [
-        "", "x", "job-7", "redsync+base64/AbC==", String(repeating: "0", count: 32), "/short",
-        "web/0123456789abcdeffedcba987654321G", "web/0123456789ABCDEFFEDCBA9876543210",
-    ])
+    @Test(
+        "a token of another form is foreign, whatever it looks like",
+        arguments: [
+            "", "x", "job-7", "redsync+base64/AbC==", String(repeating: "0", count: 32), "/short",
+            "web/0123456789abcdeffedcba987654321G", "web/0123456789ABCDEFFEDCBA9876543210",
+        ])
     func foreignToken(token: String) {
         #expect(OwnerToken.label(of: token) == OwnerToken.foreignLabel)
     }

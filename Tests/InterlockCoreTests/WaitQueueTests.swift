@@ -17,10 +17,12 @@ struct WaitQueueTests {
         #expect(queue.count == 2)
     }
 
-    @Test("a refused head waits for the holder's ttl at most, and never longer than the recheck", arguments: [
-        (Int64?.some(100), Int64(101)), (.some(0), 1), (nil, WaitQueue.recheckMilliseconds),
-        (.some(3_600_000), WaitQueue.recheckMilliseconds),
-    ])
+    @Test(
+        "a refused head waits for the holder's ttl at most, and never longer than the recheck",
+        arguments: [
+            (Int64?.some(100), Int64(101)), (.some(0), 1), (nil, WaitQueue.recheckMilliseconds),
+            (.some(3_600_000), WaitQueue.recheckMilliseconds),
+        ])
     func refusedHeadRests(ttl: Int64?, pause: Int64) {
         var queue = WaitQueue()
         _ = queue.enqueue(waiter(1))

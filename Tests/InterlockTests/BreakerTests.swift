@@ -13,7 +13,7 @@ struct BreakerTests {
         ServiceDefinition(
             name: "catalog", limits: limits, onLimit: onLimit,
             breaker: BreakerSettings(
-                failureRate: 0.5, slowCall: .milliseconds(500), minimumCalls: 4, openFor: open ... open, halfOpenPermits: permits),
+                failureRate: 0.5, slowCall: .milliseconds(500), minimumCalls: 4, openFor: open...open, halfOpenPermits: permits),
             permitLifetime: lifetime)
     }
 

@@ -20,10 +20,13 @@ struct Fleet {
     ) async throws {
         try await RedisServer.withServer { server in
             let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
-            var configuration = InterlockConfiguration(redis: server.configuration, locks: locks, services: services, host: "test")
+            var configuration = InterlockConfiguration(
+                redis: server.configuration, locks: locks, services: services, host: "test")
             configuration.redis.commandTimeout = .seconds(2)
             let sidecars = (0..<count).map { _ in
-                Coordinator(configuration: configuration, eventLoop: group.next(), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                Coordinator(
+                    configuration: configuration, eventLoop: group.next(),
+                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             }
             let redis = RedisClient(configuration: server.configuration)
             try await redis.connect()

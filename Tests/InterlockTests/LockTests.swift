@@ -170,7 +170,9 @@ struct LockTests {
             for _ in 0..<50 {
                 let caller = Task { try await sidecar.acquireLock(try LockRequest("orders")) }
                 caller.cancel()
-                if let lease = try? await caller.value { _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token) }
+                if let lease = try? await caller.value {
+                    _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
+                }
             }
             try await eventually(within: .seconds(5), "the lock is free") {
                 try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0
@@ -193,7 +195,8 @@ struct LockTests {
             #expect(granted.fence > lease.fence)
             #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 1000) == nil)
             for await json in events {
-                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload else { continue }
+                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload
+                else { continue }
                 #expect(lock == "orders")
                 #expect(by == "ops")
                 break

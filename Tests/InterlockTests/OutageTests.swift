@@ -43,11 +43,15 @@ struct OutageTests {
             let name = try ResourceName("orders")
             let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
             try await fleet.server.restart(keepingData: true)
-            for sidecar in fleet.sidecars { try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp } }
+            for sidecar in fleet.sidecars {
+                try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
+            }
             #expect(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
             #expect(try await fleet.sidecars[1].renewLock(name, token: first.token, ttl: 600_000) != nil)
             try await fleet.server.restart(keepingData: false)
-            for sidecar in fleet.sidecars { try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp } }
+            for sidecar in fleet.sidecars {
+                try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
+            }
             let second = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             #expect(second.fence > first.fence)
         }

@@ -20,7 +20,7 @@ public struct RedisConfiguration: Sendable {
     /// How long a command may wait for its reply.
     public var commandTimeout = Duration.milliseconds(500)
     /// The pause between attempts to connect: doubles from the lower to the upper bound, with full jitter.
-    public var reconnectDelay = Duration.milliseconds(20) ... Duration.milliseconds(1000)
+    public var reconnectDelay = Duration.milliseconds(20)...Duration.milliseconds(1000)
     /// The most commands that may await replies; further ones are refused as `overloaded`.
     public var maximumPending = 100_000
     public var replyLimits = ReplyLimits()

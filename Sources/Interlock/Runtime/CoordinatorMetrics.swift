@@ -52,7 +52,10 @@ struct ServiceMetrics {
             })
         outcomes = Dictionary(
             uniqueKeysWithValues: Outcome.allCases.map { outcome in
-                (outcome, Counter(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)]))
+                (
+                    outcome,
+                    Counter(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)])
+                )
             })
     }
 

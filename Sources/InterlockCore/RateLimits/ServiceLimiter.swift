@@ -128,7 +128,8 @@ public struct ServiceLimiter: Sendable {
                             id: request.id,
                             answer: LimitAnswer(
                                 retryAfter: nil, limit: limits[binding], remaining: max(0, limits[binding] - used[binding]),
-                                resetAfter: max(1, verdict.counters[binding].ttl), limitIndex: counters[binding].definition), place: place))
+                                resetAfter: max(1, verdict.counters[binding].ttl), limitIndex: counters[binding].definition),
+                            place: place))
                     continue
                 }
                 let ttl = max(0, verdict.counters[verdict_.binding].ttl)
@@ -282,7 +283,8 @@ extension ServiceLimiter {
             guard !isPerSubject || hasSubject else { continue }
             let id = RefusalMemory.CounterID(definition: index, subject: isPerSubject ? request.subject : nil)
             guard let refusal = refusals.refusal(of: id, cost: request.cost, now: now) else { continue }
-            if found == nil || refusal.resetAt > found!.1.resetAt { found = (id, refusal) }
+            if let (_, longest) = found, refusal.resetAt <= longest.resetAt { continue }
+            found = (id, refusal)
         }
         return found
     }

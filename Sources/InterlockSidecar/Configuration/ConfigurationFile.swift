@@ -1,9 +1,9 @@
 import Yams
 
 #if canImport(FoundationEssentials)
-    import FoundationEssentials
+import FoundationEssentials
 #else
-    import Foundation
+import Foundation
 #endif
 
 /// A file that configuration is read from: a YAML text on its way to a tree of nodes.

@@ -99,6 +99,8 @@ public struct HTTPDoor: Service {
         var configuration = TLSConfiguration.makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key))
         configuration.minimumTLSVersion = .tlsv12
         configuration.applicationProtocols = ["http/1.1"]
+        // How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
+        configuration.shutdownTimeout = .seconds(1)
         return try .tls(http1, tlsConfiguration: configuration)
     }
 }

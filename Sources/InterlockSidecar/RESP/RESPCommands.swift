@@ -158,8 +158,8 @@ final class RESPCommands {
             } ?? false
         }
         calls.listLocks(
-                cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
-                completion: completion)
+            cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
+            completion: completion)
     }
 
     // MARK: Limits and permits
@@ -226,7 +226,7 @@ final class RESPCommands {
             status: try options.integer(.status, in: 100...599).map(Int.init),
             retryAfterMilliseconds: try options.milliseconds(.retryAfter))
         calls.reportPermit(
-                service: request.text(1), permit: permit, report, completion: completions.outcome(tag))
+            service: request.text(1), permit: permit, report, completion: completions.outcome(tag))
     }
 
     // MARK: Breakers
@@ -248,7 +248,8 @@ final class RESPCommands {
         let word = request.text(2).lowercased()
         let state = BreakerSnapshot.Forced(rawValue: word)
         guard state != nil || word == "auto" else {
-            throw InterlockError(.invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(request.text(2).prefix(64))\"")
+            throw InterlockError(
+                .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(request.text(2).prefix(64))\"")
         }
         let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { [weak connection] tag, answer in
             connection?.reply(tag) { writer in

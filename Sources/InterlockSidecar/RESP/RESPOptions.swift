@@ -66,7 +66,8 @@ struct RESPOptions {
         guard let value = request.integer(index), range.contains(value) else {
             throw InterlockError(
                 .invalid,
-                "\(what): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(request.text(index).prefix(64))\"")
+                "\(what): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(request.text(index).prefix(64))\""
+            )
         }
         return value
     }

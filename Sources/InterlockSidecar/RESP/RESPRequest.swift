@@ -27,7 +27,8 @@ struct RESPRequest {
             let digit = Int64(byte) - Int64(UInt8(ascii: "0"))
             guard (0...9).contains(digit) else { return nil }
             let (product, overflow) = value.multipliedReportingOverflow(by: 10)
-            let (sum, sumOverflow) = isNegative ? product.subtractingReportingOverflow(digit) : product.addingReportingOverflow(digit)
+            let (sum, sumOverflow) =
+                isNegative ? product.subtractingReportingOverflow(digit) : product.addingReportingOverflow(digit)
             guard !overflow, !sumOverflow else { return nil }
             value = sum
         }

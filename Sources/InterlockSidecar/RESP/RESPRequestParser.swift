@@ -109,7 +109,8 @@ struct RESPRequestParser {
         arguments.removeAll(keepingCapacity: true)
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")) else {
             guard !Self.looksLikeHTTP(bytes) else { return .http }
-            return bytes.count > Self.longestLine ? .malformed("an inline command is longer than \(Self.longestLine) bytes") : .incomplete
+            return bytes.count > Self.longestLine
+                ? .malformed("an inline command is longer than \(Self.longestLine) bytes") : .incomplete
         }
         guard end <= Self.longestLine else {
             return .malformed("an inline command is longer than \(Self.longestLine) bytes")

@@ -1,0 +1,257 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import InterlockTesting
+import NIOCore
+import Testing
+
+@Suite("RESP door: commands")
+struct RESPDoorTests {
+    @Test("a lock's life by commands")
+    func lockLife() async throws {
+        try await RESPTestDoor.with { door in
+            let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
+            #expect(granted.count == 3)
+            let token = granted.first?.text ?? ""
+            #expect(token.hasPrefix("web-1/"))
+            #expect(try await door.cli("lock.acquire", "orders", "30000") == .null)
+            let information = try await door.cli("LOCK.INFO", "orders").array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
+            #expect(Array(information.prefix(2)) == ["label", "web-1"])
+            #expect(!information.contains(token))
+            #expect(try await door.cli("LOCK.LIST") == .array([.bulk(Array("0".utf8)), .array([.bulk(Array("orders".utf8))])]))
+            #expect(try await door.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0 > 50_000)
+            #expect(try await door.cli("LOCK.RENEW", "orders", "other", "60000") == .null)
+            #expect(try await door.cli("LOCK.RELEASE", "orders", "other") == .integer(0))
+            #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await door.cli("LOCK.INFO", "orders") == .null)
+            #expect(try await door.cli("LOCK.BREAK", "orders") == .integer(0))
+        }
+    }
+
+    @Test("eleven takes of a limit of ten, and the breaker trips")
+    func limitAndBreaker() async throws {
+        try await RESPTestDoor.with { door in
+            var limited: [Int64] = []
+            for _ in 0..<11 { limited.append(try await door.cli("LIMIT.TAKE", "catalog").array?.first?.integer ?? -1) }
+            #expect(limited == Array(repeating: 0, count: 10) + [1])
+            try await eventually(within: .seconds(5), "the breaker is open") {
+                try await door.cli("PERMIT.ACQUIRE", "catalog").array?[1].text == "open"
+            }
+            let state = try await door.cli("BREAKER.STATE", "catalog").array?.map { $0.text ?? "" } ?? []
+            #expect(state.count == 24)
+            #expect(try await door.cli("BREAKER.LIST").array?.count == 1)
+            #expect(try await door.cli("BREAKER.FORCE", "catalog", "AUTO").text == "OK")
+            #expect(try await door.cli("LIMIT.PEEK", "catalog").array?.first?.integer == 1)
+        }
+    }
+
+    @Test("a permit is given, reported once, and refused the second time")
+    func permit() async throws {
+        try await RESPTestDoor.with { door in
+            let permit = try await door.cli("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
+            #expect(permit.first?.integer == 1)
+            let id = permit[1].text ?? ""
+            #expect(try await door.cli("PERMIT.REPORT", "catalog", id, "OK", "LATENCY", "12", "STATUS", "200").text == "closed")
+            #expect(try await door.errorWord("PERMIT.REPORT", "catalog", id, "OK") == "INVALID")
+        }
+    }
+
+    @Test(
+        "every wrong call gets the error that programs switch on",
+        arguments: [
+            (["NOPE"], "ERR"), (["LOCK.ACQUIRE"], "ERR"), (["LOCK.ACQUIRE", "a"], "ERR"), (["PING", "a", "b"], "ERR"),
+            (["LOCK.ACQUIRE", "a", "x"], "INVALID"), (["LOCK.ACQUIRE", "a", "0"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "-5"], "INVALID"), (["LOCK.ACQUIRE", "a", "99999999999999999999"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "3600001"], "INVALID"), (["LOCK.ACQUIRE", "a b", "1000"], "INVALID"),
+            (["LOCK.ACQUIRE", "{a}", "1000"], "INVALID"), (["LOCK.ACQUIRE", "", "1000"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "1000", "WAIT"], "INVALID"), (["LOCK.ACQUIRE", "a", "1000", "WAIT", "-1"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "1000", "NOPE", "1"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "1000", "WAIT", "1", "WAIT", "1"], "INVALID"),
+            (["LOCK.ACQUIRE", "a", "1000", "LINKED"], "INVALID"),
+            (["LIMIT.TAKE", "nope"], "UNKNOWN"), (["LIMIT.TAKE", "catalog", "COST", "0"], "INVALID"),
+            (["LIMIT.TAKE", "catalog", "COST", "x"], "INVALID"), (["PERMIT.ACQUIRE", "nope"], "UNKNOWN"),
+            (["PERMIT.REPORT", "catalog", "zz", "OK"], "INVALID"),
+            (["PERMIT.REPORT", "catalog", "00000000000000000000000000000000", "OK"], "INVALID"),
+            (["PERMIT.REPORT", "catalog", "00000000000000000000000000000000", "MAYBE"], "INVALID"),
+            (["BREAKER.STATE", "nope"], "UNKNOWN"), (["BREAKER.FORCE", "catalog", "AJAR"], "INVALID"),
+            (["LOCK.LIST", "x"], "INVALID"), (["LOCK.LIST", "0", "COUNT", "0"], "INVALID"), (["SELECT", "1"], "INVALID"),
+            (["SUBSCRIBE", "other"], "INVALID"), (["HELLO", "4"], "NOPROTO"), (["AUTH", "x"], "ERR"),
+        ])
+    func wrongCalls(words: [String], word: String) async throws {
+        try await RESPTestDoor.with { door in
+            guard case .error(let error) = try await door.client.send(AnyCommand(words)) else {
+                Issue.record("\(words) was accepted")
+                return
+            }
+            #expect(error.message.split(separator: " ").first.map(String.init) == word, "\(error.message)")
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test(
+        "a protocol error is told and closes the connection, and nobody else is affected",
+        arguments: [
+            "*1025\r\n", "*1\r\n$65537\r\n", "*1\r\n+x\r\n", "*1\r\n$1\r\nab\r\n",
+        ])
+    func protocolErrors(bytes: String) async throws {
+        try await RESPTestDoor.with { door in
+            let answer = try await door.exchange("PING\r\n" + bytes)
+            #expect(answer.hasPrefix("+PONG\r\n-ERR Protocol error"))
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("HTTP on this door is closed without a word, and nothing of its body is run")
+    func http() async throws {
+        try await RESPTestDoor.with { door in
+            let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
+            let answer = try await door.exchange(request)
+            #expect(answer == "")
+            #expect(try await door.cli("LOCK.INFO", "stolen") == .null)
+        }
+    }
+
+    @Test("inline commands, half commands and a client that leaves in the middle are fine")
+    func inlineAndHalf() async throws {
+        try await RESPTestDoor.with { door in
+            #expect(try await door.exchange("ECHO hello\r\nQUIT\r\n") == "$5\r\nhello\r\n+OK\r\n")
+            _ = try await door.exchange("PING\r\n*3\r\n$12\r\nLOCK.ACQ", enough: "+PONG")
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("ten thousand pipelined commands are answered in order")
+    func pipeline() async throws {
+        try await RESPTestDoor.with { door in
+            var bytes = ByteBuffer()
+            for number in 0..<10_000 { bytes.writeString("ECHO \(number)\r\n") }
+            bytes.writeString("QUIT\r\n")
+            let answer = try await RawConnection.exchange(port: door.port, bytes) { _ in false }
+            let expected = (0..<10_000).map { "$\("\($0)".utf8.count)\r\n\($0)\r\n" }.joined() + "+OK\r\n"
+            #expect(answer == expected)
+        }
+    }
+
+    @Test("commands start in order without waiting, and a waiting one holds back only the answers behind it")
+    func answersInOrder() async throws {
+        try await RESPTestDoor.with { door in
+            let token = try await door.cli("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
+            let bytes = "LOCK.ACQUIRE orders 30000 WAIT 20000\r\nLOCK.RELEASE orders \(token)\r\nECHO last\r\nQUIT\r\n"
+            let answer = try await door.exchange(bytes)
+            #expect(answer.hasPrefix("*3\r\n"))
+            #expect(answer.hasSuffix(":1\r\n$4\r\nlast\r\n+OK\r\n"))
+        }
+    }
+
+    @Test("more than 1,024 pending commands pause the reading, and go on when answers come")
+    func pausedReading() async throws {
+        try await RESPTestDoor.with { door in
+            let token = try await door.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            var bytes = "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n"
+            bytes += String(repeating: "PING\r\n", count: 3000) + "QUIT\r\n"
+            async let answer = door.exchange(bytes)
+            try await eventually(within: .seconds(10), "somebody waits") { await door.coordinator.status.locksWaiting == 1 }
+            #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            let text = try await answer
+            #expect(text.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
+        }
+    }
+
+    @Test("a client that leaves while it waits is forgotten, and leaves no lock behind")
+    func leavingWaiter() async throws {
+        try await RESPTestDoor.with { door in
+            let token = try await door.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            _ = try await door.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", enough: "+PONG")
+            try await eventually(within: .seconds(10), "nobody waits") { await door.coordinator.status.locksWaiting == 0 }
+            #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await door.cli("LOCK.INFO", "orders") == .null)
+        }
+    }
+
+    @Test("RESP3 has maps, and nil is null")
+    func resp3() async throws {
+        try await RESPTestDoor.with { door in
+            let answer = try await door.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
+            #expect(answer.hasPrefix("%7\r\n$6\r\nserver\r\n"))
+            #expect(answer.contains("\r\n_\r\n%12\r\n"))
+            #expect(answer.contains("failure_rate\r\n,0.0\r\n"))
+        }
+    }
+
+    @Test("with keys configured nobody enters without one, and roles hold")
+    func keys() async throws {
+        let keys = [
+            APIKey(name: "web", secret: "web-secret", role: .use), APIKey(name: "ops", secret: "ops-secret", role: .admin),
+        ]
+        try await RESPTestDoor.with(keys: keys) { door in
+            let anonymous = try await door.exchange("PING\r\nAUTH nope\r\nAUTH ops web-secret\r\nPING\r\nQUIT\r\n")
+            #expect(anonymous.split(separator: "\r\n").map { $0.prefix(6) } == ["-NOAUT", "-WRONG", "-WRONG", "-NOAUT", "+OK"])
+            // The client logged in as web.
+            #expect(try await door.cli("PING").text == "PONG")
+            #expect(try await door.errorWord("LOCK.BREAK", "orders") == "NOPERM")
+            #expect(try await door.errorWord("BREAKER.FORCE", "catalog", "OPEN") == "NOPERM")
+            #expect(
+                try await door.exchange("AUTH ops ops-secret\r\nBREAKER.FORCE catalog OPEN\r\nQUIT\r\n")
+                    == "+OK\r\n+OK\r\n+OK\r\n")
+            #expect(try await door.exchange("HELLO 3 AUTH default ops-secret\r\nQUIT\r\n").hasPrefix("%7"))
+            #expect(try await door.exchange("HELLO 3\r\nQUIT\r\n").hasPrefix("-NOAUTH"))
+        }
+    }
+
+    @Test("a subscriber hears of every change")
+    func subscription() async throws {
+        try await RESPTestDoor.with { door in
+            // Until the subscription stands a change may be missed: it is made again and again.
+            let changes = Task {
+                while !Task.isCancelled {
+                    try await door.cli("BREAKER.FORCE", "catalog", "OPEN")
+                    await Task.yield()
+                }
+            }
+            let answer = try await door.exchange("SUBSCRIBE interlock:events\r\n", enough: "\"state\":\"open\"")
+            changes.cancel()
+            #expect(answer.hasPrefix("*3\r\n$9\r\nsubscribe\r\n"))
+        }
+    }
+
+    @Test("a client that never reads is held at a bound, and the others go on")
+    func clientThatNeverReads() async throws {
+        try await RESPTestDoor.with { door in
+            // One after another is answered while the first leaves tens of thousands of replies unread.
+            async let lazy = RawConnection.exchange(
+                port: door.port, ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 3000) + "QUIT\r\n")
+            ) { _ in true }
+            for _ in 0..<50 { #expect(try await door.cli("PING").text == "PONG") }
+            _ = try await lazy
+        }
+    }
+
+    @Test("on shutdown waits are answered, connections close, and a lease stays its holder's")
+    func shutdown() async throws {
+        try await RESPTestDoor.with { door in
+            _ = try await door.cli("LOCK.ACQUIRE", "orders", "60000")
+            async let waiting = door.exchange("LOCK.ACQUIRE orders 60000 WAIT 50000\r\n")
+            try await eventually(within: .seconds(10), "somebody waits") { await door.coordinator.status.locksWaiting == 1 }
+            await door.shutDown()
+            #expect(try await waiting.hasPrefix("-UNAVAILABLE"))
+            let redis = RedisClient(configuration: door.redis.configuration)
+            try await redis.connect()
+            #expect(try await redis.send(AnyCommand(["EXISTS", "interlock:lock:{orders}"])) == .integer(1))
+            await redis.close()
+        }
+    }
+
+    @Test("the Unix socket is for this user alone, and goes with the door")
+    func unixSocket() async throws {
+        let path = "/tmp/interlock-door-\(UInt64.random(in: 0...UInt64.max)).sock"
+        try await RESPTestDoor.with(unix: path) { door in
+            let client = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: path)))
+            try await client.connect()
+            #expect(try await client.send(AnyCommand(["PING"])).text == "PONG")
+            await client.close()
+            #expect(FileMode.of(path) == 0o600)
+        }
+        #expect(FileMode.of(path) == nil)
+    }
+}

@@ -1,0 +1,104 @@
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("RESP door: the parser")
+struct RESPRequestParserTests {
+    private func parse(_ text: String) -> (RESPRequestParser.Outcome, [String]) {
+        var parser = RESPRequestParser()
+        let bytes = Array(text.utf8)
+        return bytes.withUnsafeBytes { bytes in
+            let outcome = parser.next(bytes)
+            guard case .command = outcome else { return (outcome, []) }
+            let request = RESPRequest(bytes: bytes, arguments: parser.arguments)
+            return (outcome, (0..<request.count).map(request.text))
+        }
+    }
+
+    private func isMalformed(_ text: String) -> Bool {
+        if case .malformed = parse(text).0 { true } else { false }
+    }
+
+    @Test(
+        "a command is read as an array or as an inline line",
+        arguments: [
+            ("*2\r\n$4\r\nPING\r\n$2\r\nhi\r\n", ["PING", "hi"]), ("PING hi\r\n", ["PING", "hi"]),
+            ("  PING\thi \n", ["PING", "hi"]),
+            ("*1\r\n$0\r\n\r\n", [""]), ("*1\r\n$4\r\na\r\nb\r\n", ["a\r\nb"]),
+        ])
+    func commands(text: String, words: [String]) {
+        let (outcome, read) = parse(text)
+        #expect(outcome == .command(consumed: text.utf8.count))
+        #expect(read == words)
+    }
+
+    @Test("split anywhere, a command is incomplete until its last byte")
+    func splits() {
+        let text = "*3\r\n$12\r\nLOCK.ACQUIRE\r\n$6\r\norders\r\n$5\r\n30000\r\n"
+        for length in 0..<text.utf8.count {
+            #expect(parse(String(decoding: text.utf8.prefix(length), as: UTF8.self)).0 == .incomplete, "after \(length) bytes")
+        }
+    }
+
+    @Test("empty lines and arrays are nothing", arguments: ["\r\n", "\n", "   \r\n", "*0\r\n", "*-1\r\n"])
+    func nothing(text: String) {
+        #expect(parse(text).0 == .nothing(consumed: text.utf8.count))
+    }
+
+    @Test(
+        "junk is refused before it costs memory",
+        arguments: [
+            "*1025\r\n", "*99999999999\r\n", "*x\r\n", "*\r\n", "*1\r\n$65537\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
+            "*1\r\n:1\r\n",
+            "*1\r\n$2\r\nabc\r\n", "*1\r\rn", "*--1\r\n",
+        ])
+    func junk(text: String) {
+        #expect(isMalformed(text))
+    }
+
+    @Test("a line, and a command as a whole, are bounded")
+    func bounds() {
+        #expect(isMalformed(String(repeating: "x", count: RESPRequestParser.longestLine + 2)))
+        let bulk = "$65536\r\n" + String(repeating: "x", count: 65536) + "\r\n"
+        #expect(isMalformed("*17\r\n" + String(repeating: bulk, count: 17)))
+    }
+
+    @Test(
+        "a line that begins as HTTP does is told apart", arguments: ["GET / HTTP/1.1\r\n", "post /x", "Host: a\r\n", "OPTIONS "])
+    func http(text: String) {
+        #expect(parse(text).0 == .http)
+    }
+
+    @Test("random bytes never crash it")
+    func randomBytes() {
+        var generator = SystemRandomNumberGenerator()
+        let alphabet = Array("*$\r\n0123456789-abGETx :".utf8)
+        for _ in 0..<20_000 {
+            let bytes = (0..<Int.random(in: 0...60)).map { _ in alphabet.randomElement(using: &generator) ?? 0 }
+            _ = parse(String(decoding: bytes, as: UTF8.self))
+        }
+    }
+
+    @Test(
+        "numbers are read whole or not at all",
+        arguments: [
+            ("0", Int64?.some(0)), ("-5", -5), ("9223372036854775807", .max), ("-9223372036854775808", .min),
+            ("9223372036854775808", nil), ("1.5", nil), ("", nil), ("-", nil), ("1x", nil), (" 1", nil), ("+1", nil),
+            ("99999999999999999999999", nil),
+        ])
+    func numbers(text: String, value: Int64?) {
+        let bytes = Array(text.utf8)
+        bytes.withUnsafeBytes { bytes in
+            #expect(RESPRequest(bytes: bytes, arguments: [0..<bytes.count]).integer(0) == value)
+        }
+    }
+
+    @Test("command names ignore case, and longer ones are taken for no other")
+    func names() {
+        let table = RESPCommandTable()
+        #expect(table[CommandKey("lock.acquire")]?.command == .lockAcquire)
+        #expect(table[CommandKey("Lock.Acquire")]?.command == .lockAcquire)
+        #expect(table[CommandKey("LOCK.ACQUIREXYZAAAAAAAAAA")]?.command == nil)
+        for entry in table.all { #expect(table[CommandKey(entry.name)]?.command == entry.command) }
+    }
+}

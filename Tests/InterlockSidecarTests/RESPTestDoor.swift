@@ -1,0 +1,89 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import InterlockTesting
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import Testing
+
+/// A real redis-server, a coordinator and an open RESP door, for as long as a test lasts.
+struct RESPTestDoor {
+    let port: Int
+    let coordinator: Coordinator
+    let redis: RedisServer
+    /// A well-behaved client of the door.
+    let client: RedisClient
+    /// Begins the graceful shutdown.
+    let shutDown: @Sendable () async -> Void
+
+    static let catalog = ServiceDefinition(
+        name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))],
+        onLimit: LimitPolicy(action: .trip))
+
+    /// What the door answers to a command as one types it.
+    @discardableResult
+    func cli(_ words: String...) async throws -> RedisReply {
+        try await client.send(AnyCommand(words), timeout: .seconds(30))
+    }
+
+    /// The error that the door answers with, up to its first space.
+    func errorWord(_ words: String...) async throws -> String? {
+        guard case .error(let error) = try await client.send(AnyCommand(words)) else { return nil }
+        return error.message.split(separator: " ").first.map(String.init)
+    }
+
+    /// Sends these bytes on a connection of its own, and reads until the door closes it or `enough` has come.
+    func exchange(_ bytes: String, enough: String? = nil) async throws -> String {
+        try await RawConnection.exchange(port: port, bytes, enough: enough)
+    }
+
+    static func with(
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil,
+        _ body: (RESPTestDoor) async throws -> Void
+    ) async throws {
+        try await RedisServer.withServer { redis in
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+            let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: logger)
+            var listen = ListenSettings()
+            listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
+            listen.unix = unix
+            let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            let door = RESPDoor(
+                coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, logger: logger,
+                onBound: { bound.yield($0) })
+            let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await group.run() }
+                var port = 0
+                for await number in ports {
+                    port = number
+                    break
+                }
+                await coordinator.untilReady()
+                var address = RedisConfiguration(address: .host("127.0.0.1", port: port))
+                address.commandTimeout = .seconds(20)
+                address.password = keys.first?.secret
+                let client = RedisClient(configuration: address)
+                let result: Result<Void, any Error>
+                do {
+                    try await client.connect()
+                    try await body(
+                        RESPTestDoor(
+                            port: port, coordinator: coordinator, redis: redis, client: client,
+                            shutDown: { await group.triggerGracefulShutdown() }))
+                    result = .success(())
+                } catch {
+                    result = .failure(error)
+                }
+                await client.close()
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+                try result.get()
+            }
+        }
+    }
+}
