@@ -48,7 +48,7 @@ struct HTTPTestDoor {
     ) async throws {
         try await RedisServer.withServer { redis in
             var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
-            configuration.redis.commandTimeout = .milliseconds(500)
+            configuration.redis.commandTimeout = .seconds(5)
             configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
             var listen = ListenSettings()
             listen.http = SocketEndpoint(host: "127.0.0.1", port: 0)

@@ -65,6 +65,7 @@ struct RESPTestDoor {
                 }
                 await coordinator.untilReady()
                 var address = RedisConfiguration(address: .host("127.0.0.1", port: port))
+                address.connectTimeout = .seconds(20)
                 address.commandTimeout = .seconds(20)
                 address.password = keys.first?.secret
                 let client = RedisClient(configuration: address)

@@ -31,7 +31,6 @@ struct HTTPCall: Sendable {
         } catch is NIOTooManyBytesError {
             throw Self.tooLarge
         }
-        if body.readableBytes > 0 { try refuseForeignMediaType() }
         return try JSONFields(reading: body, known: known)
     }
 
@@ -41,14 +40,4 @@ struct HTTPCall: Sendable {
     }
 
     static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
-
-    private func refuseForeignMediaType() throws {
-        guard let field = request.headers[.contentType] else { return }
-        let type = field.prefix { $0 != ";" && $0 != " " }.lowercased()
-        guard type == "application/json" || type.hasPrefix("application/") && type.hasSuffix("+json") else {
-            throw HTTPProblem(
-                .unsupportedMediaType,
-                "the body is of type \(type.prefix(64)); send JSON with Content-Type: application/json")
-        }
-    }
 }

@@ -16,7 +16,6 @@ struct HTTPProblem: Error, Sendable {
         case held
         case lost
         case tooLarge = "too_large"
-        case unsupportedMediaType = "unsupported_media_type"
         case limited
         case open
         case busy
@@ -74,7 +73,6 @@ extension HTTPProblem.Code {
         case .held: .conflict
         case .lost: .gone
         case .tooLarge: .contentTooLarge
-        case .unsupportedMediaType: .unsupportedMediaType
         case .limited: .tooManyRequests
         case .open, .busy, .unavailable, .cancelled: .serviceUnavailable
         case .internal: .internalServerError
@@ -96,7 +94,6 @@ extension HTTPProblem.Code {
         case .held: "The lock is held"
         case .lost: "The lease is lost"
         case .tooLarge: "The body is too large"
-        case .unsupportedMediaType: "The body is not JSON"
         case .limited: "The limit is reached"
         case .open: "The breaker is open"
         case .busy: "Too many calls are under way"

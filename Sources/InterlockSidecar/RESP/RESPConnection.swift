@@ -125,9 +125,19 @@ final class RESPConnection: ChannelDuplexHandler {
         }
         if isReading {
             if writer.buffer.count >= Self.flushThreshold { flushNow() }
+        } else if slots.isEmpty, !isClosing, isWritable {
+            // Nothing else is under way that could share the write: the client may work on while others are answered.
+            write(context)
+            if isReadHeldBack || input.readableBytes > 0 { planFlush() }
         } else {
             planFlush()
         }
+    }
+
+    private func write(_ context: ChannelHandlerContext) {
+        guard writer.buffer.count > 0 else { return }
+        context.writeAndFlush(wrapOutboundOut(writer.buffer.contents), promise: nil)
+        writer.buffer.removeAll()
     }
 
     private func planFlush() {
@@ -148,10 +158,7 @@ final class RESPConnection: ChannelDuplexHandler {
             writer.buffer.removeAll()
             return
         }
-        if writer.buffer.count > 0 {
-            context.writeAndFlush(wrapOutboundOut(writer.buffer.contents), promise: nil)
-            writer.buffer.removeAll()
-        }
+        write(context)
         if isReadHeldBack || input.readableBytes > 0 { resume(context) }
     }
 

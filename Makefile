@@ -1,0 +1,117 @@
+# Interlock: everything that is done to this package. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test lint tsan bench docs clean
+
+BINARY := .build/release/interlock
+VENV := .venv
+# The Redis client that connects to the RESP door as any other would.
+TEST_CLIENTS := redis==5.2.1
+# Reads the HTTP door's contract; installed by `make docs` only.
+CONTRACT_CHECKER := openapi-spec-validator==0.9.0
+OLDEST_SWIFT := 6.2
+# More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389'.
+ARGS ?=
+
+help: ## List the targets.
+	@echo "Interlock. make TARGET, where TARGET is one of:"
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS=$$'\t' read -r name text; do printf '  %-7s %s\n' "$$name" "$$text"; done
+
+setup: ## Install what is missing: hiredis, redis-server, the test clients in .venv. Does nothing when all is there.
+	@$(check_swift)
+	@$(install_packages)
+	@if $(VENV)/bin/python -c 'import importlib.metadata as m, sys; sys.exit(any(m.version(n) != v for n, v in (s.split("==") for s in sys.argv[1:])))' $(TEST_CLIENTS) 2>/dev/null; then \
+		echo "setup: $(VENV) has $(TEST_CLIENTS)"; \
+	else \
+		python3 -m venv $(VENV); \
+		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TEST_CLIENTS); \
+		echo "setup: $(VENV) has got $(TEST_CLIENTS)"; \
+	fi
+
+build: ## Build the release binary, .build/release/interlock.
+	swift build -c release --product interlock
+
+run: setup build ## Start a sidecar with the sample services on its embedded Redis. ARGS='…' adds options.
+	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
+
+test: setup ## Run all tests; they start the Redis servers that they need.
+	swift test --quiet
+
+lint: ## Check the format of the Swift sources, and the syntax of the scripts.
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests
+	bash -n .ci/run
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py)
+
+tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
+	swift test --sanitize=thread --scratch-path .build-tsan --quiet
+
+bench: setup build ## Measure the sidecar beside Redis itself, and print both sides and their ratios.
+	python3 Benchmarks/run.py
+
+docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link between the documents leads somewhere.
+	@[[ -x $(VENV)/bin/python ]] || python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(CONTRACT_CHECKER)
+	$(VENV)/bin/python -m openapi_spec_validator Sources/InterlockSidecar/HTTP/openapi.yaml
+	@python3 -c "$$LINK_CHECK" README.md docs/*.md
+
+clean: ## Remove what was built or installed here: .build, .build-tsan, .venv.
+	rm -rf .build .build-* $(VENV)
+
+# ---- how setup finds out what is missing
+
+define check_swift
+	command -v swift >/dev/null || { echo "setup: swift was not found; install Swift $(OLDEST_SWIFT) or newer from https://www.swift.org/install" >&2; exit 1; }; \
+	version=$$(swift --version 2>/dev/null | sed -nE 's/.*Swift version ([0-9]+(\.[0-9]+)*).*/\1/p' | head -n 1); \
+	oldest=$$(printf '%s\n' "$(OLDEST_SWIFT)" "$$version" | sort -V | head -n 1); \
+	[[ -n "$$version" && "$$oldest" == "$(OLDEST_SWIFT)" ]] || { echo "setup: Swift $(OLDEST_SWIFT) or newer is needed, and this is $${version:-of unknown version}" >&2; exit 1; }; \
+	echo "setup: Swift $$version"
+endef
+
+# What is there is found by using it, not by asking the package manager: it may come from elsewhere.
+define install_packages
+	missing=(); \
+	for header in /usr/include /usr/local/include; do [[ -e $$header/hiredis/hiredis.h ]] && found=1; done; \
+	[[ -n "$${found:-}" ]] || missing+=(libhiredis-dev); \
+	command -v redis-server >/dev/null || missing+=(redis-server); \
+	command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools); \
+	command -v setpriv >/dev/null || missing+=(util-linux); \
+	command -v curl >/dev/null || missing+=(curl); \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	if (( $${#missing[@]} == 0 )); then \
+		echo "setup: all packages are there"; \
+	elif ! command -v apt-get >/dev/null; then \
+		echo "setup: install these first, under the names that this system has for them: $${missing[*]}" >&2; exit 1; \
+	else \
+		root=(); (( EUID == 0 )) || root=(sudo); \
+		echo "setup: installing $${missing[*]}"; \
+		"$${root[@]}" apt-get -qq update; \
+		"$${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$${missing[@]}"; \
+		if [[ " $${missing[*]} " == *" redis-server "* && -d /run/systemd/system ]]; then \
+			echo "setup: disabling the redis-server service, which came with the package; Interlock starts servers of its own"; \
+			"$${root[@]}" systemctl disable --quiet --now redis-server; \
+		fi; \
+	fi
+endef
+
+# Relative links, and the headings they name, as GitHub spells their anchors.
+define LINK_CHECK
+import pathlib, re, sys
+def anchors(path):
+    prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)", prose, flags=re.M)}
+broken, count = [], 0
+for page in map(pathlib.Path, sys.argv[1:]):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        count += 1
+        name, _, anchor = target.partition("#")
+        path = page.parent / name if name else page
+        if not path.exists() or anchor and anchor not in anchors(path):
+            broken.append(f"{page}: {target} leads nowhere")
+print("\n".join(broken) or f"docs: {count} links, all lead somewhere")
+sys.exit(bool(broken))
+endef
+export LINK_CHECK
