@@ -8,8 +8,10 @@ public enum PendingCall: Sendable {
 }
 
 /// A configured service; see `CoordinatorCalls.service`.
-public struct ServiceReference {
+public struct ServiceReference: Equatable {
     let service: GuardedService
+
+    public static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
 }
 
 /// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
@@ -103,14 +105,18 @@ public final class CoordinatorCalls {
     public func now() -> Instant { runtime.time.now() }
 
     /// Takes `cost` from all limits of a service that apply, or from none.
-    /// - Parameter waitMilliseconds: how long to wait for a turn; 0: not at all.
+    /// - Parameters:
+    ///   - count: how many equal calls are made at once; each is answered apart, under tags that follow one another. More
+    ///     than one only without a wait.
+    ///   - waitMilliseconds: how long to wait for a turn; 0: not at all.
     public func take(
-        _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
+        _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
         let wait = isGoingDown ? 0 : waitMilliseconds
         let id = limits.ask(
-            reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, caller: .take(completion))
+            reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
+            caller: .take(completion))
         return wait > 0 ? .limit(service: reference.service.name, id) : nil
     }
 

@@ -26,12 +26,12 @@ final class RateLimitCoordinator {
 
     /// Asks the limits of `service`. Returns an ID by which a wait can be given up.
     func ask(
-        _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
+        _ service: GuardedService, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         caller: GuardedService.Caller
     ) -> Int {
         let id = service.callers.insert(caller)
         let request = LimitRequest(
-            id: id, cost: cost, subject: subject,
+            id: id, count: count, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
         switch service.limiter.admit(request, now: now) {
         case .queued:
@@ -40,11 +40,11 @@ final class RateLimitCoordinator {
             onLimited(service)
             planWakeUp(of: service, now: now)
         case .answered(let answer):
-            service.metrics.remembered.increment()
+            service.metrics.remembered.increment(by: count)
             if answer.retryAfter != LimitAnswer.neverSatisfiable { onLimited(service) }
-            refused(service, .init(id: id, answer: answer, place: nil))
+            refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count))
         case .unlimited:
-            unlimited(service, id: id, subject: subject)
+            unlimited(service, id: id, count: count, subject: subject)
         }
         return id
     }
@@ -106,7 +106,8 @@ final class RateLimitCoordinator {
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)
             }
-            flush(service)
+            // At the end of the tick: whoever is read in it travels along.
+            planFlush(of: service)
         }
     }
 
@@ -121,58 +122,73 @@ final class RateLimitCoordinator {
         for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count { isLimited = true }
         if isLimited { onLimited(service) } else { onTaken(service) }
         var taken = 0
+        var limited = 0
         for settlement in settled {
-            if settlement.answer.isTaken { taken += 1 }
-            let isDelivered = deliver(service, settlement)
-            guard !isDelivered, settlement.answer.isTaken, let place = settlement.place else { continue }
-            giveBack(service, shares(of: place, in: batch, verdict, service: service))
+            let delivered = deliver(service, settlement)
+            guard settlement.answer.isTaken, let place = settlement.place else {
+                limited += settlement.calls.count
+                continue
+            }
+            taken += settlement.calls.count
+            guard delivered < settlement.calls.count else { continue }
+            giveBack(
+                service,
+                shares(of: place, calls: settlement.calls.count - delivered, in: batch, verdict, service: service))
         }
         service.metrics.taken.increment(by: taken)
-        service.metrics.limited.increment(by: settled.count - taken)
+        service.metrics.limited.increment(by: limited)
         settled.removeAll(keepingCapacity: true)
         settlements = settled
         planWakeUp(of: service, now: now)
     }
 
     private func refused(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) {
-        service.metrics.limited.increment()
+        service.metrics.limited.increment(by: settlement.calls.count)
         _ = deliver(service, settlement)
     }
 
-    /// `false`: the caller has left.
-    private func deliver(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) -> Bool {
-        guard let caller = service.callers.remove(settlement.id) else { return false }
-        switch caller {
+    /// How many of the calls were still there to be answered.
+    private func deliver(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) -> Int {
+        let known = settlement.isLast ? service.callers.remove(settlement.id) : service.callers[settlement.id]
+        switch known {
+        case nil:
+            return 0
         case .take(let completion):
-            return completion(.decided(settlement.answer))
+            var delivered = 0
+            for call in settlement.calls where completion(.decided(settlement.answer(toCall: call)), offset: call) {
+                delivered += 1
+            }
+            return delivered
         case .permit(let wish):
-            return onPermitDecided(service, wish, settlement.answer)
+            return onPermitDecided(service, wish, settlement.answer) ? 1 : 0
         }
     }
 
-    private func failed(_ service: GuardedService, id: Int, _ error: InterlockError) {
+    private func failed(_ service: GuardedService, id: Int, count: Int = 1, _ error: InterlockError) {
         guard let caller = service.callers.remove(id) else { return }
-        service.metrics.failed.increment()
+        service.metrics.failed.increment(by: count)
         switch caller {
-        case .take(let completion): completion(.failed(error))
+        case .take(let completion): for call in 0..<count { completion(.failed(error), offset: call) }
         case .permit(let wish): onPermitFailed(service, wish, error)
         }
     }
 
-    private func unlimited(_ service: GuardedService, id: Int, subject: String?) {
+    private func unlimited(_ service: GuardedService, id: Int, count: Int = 1, subject: String?) {
         guard case .take(let completion) = service.callers.remove(id) else { return }
         let message =
             service.definition.limits.isEmpty
             ? "the service \(service.name) has no limits"
             : "the limits of the service \(service.name) count per subject: say SUBJECT"
-        completion(.failed(InterlockError(.invalid, message)))
+        for call in 0..<count { completion(.failed(InterlockError(.invalid, message)), offset: call) }
     }
 
     // MARK: Redis is away
 
     private func decideAlone(_ service: GuardedService, _ batch: LimitBatch, reason: RedisError, now: Instant) {
         guard reason.isUnavailability, service.definition.whenRedisIsDown != .deny else {
-            for request in service.limiter.abandonBatch() { failed(service, id: request.id, InterlockError(reason)) }
+            for request in service.limiter.abandonBatch() {
+                failed(service, id: request.id, count: request.count, InterlockError(reason))
+            }
             return
         }
         switch service.definition.whenRedisIsDown {
@@ -209,7 +225,7 @@ final class RateLimitCoordinator {
     // MARK: Giving back
 
     private func shares(
-        of place: Int, in batch: LimitBatch, _ verdict: LimitVerdict, service: GuardedService
+        of place: Int, calls: Int, in batch: LimitBatch, _ verdict: LimitVerdict, service: GuardedService
     ) -> [TakenShare] {
         guard verdict.timeMilliseconds > 0 else { return [] }
         let counters = batch.counters
@@ -218,7 +234,7 @@ final class RateLimitCoordinator {
             return TakenShare(
                 key: runtime.keys.rate(
                     service: service.name, limit: batch.definitions[counter.definition].name, subject: counter.subject),
-                definition: counter.definition, subject: counter.subject, cost: batch.requests[place].cost,
+                definition: counter.definition, subject: counter.subject, cost: batch.requests[place].cost * Int64(calls),
                 windowEnd: verdict.timeMilliseconds + verdict.counters[index].ttl,
                 windowMilliseconds: counter.windowMilliseconds)
         }

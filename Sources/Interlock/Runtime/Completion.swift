@@ -11,8 +11,9 @@ public struct Completion<Answer> {
         self.deliver = deliver
     }
 
+    /// Delivers the answer; of several calls that were made as one, to the one `offset` tags further on.
     @discardableResult
-    func callAsFunction(_ answer: Answer) -> Bool {
-        deliver(tag, answer)
+    func callAsFunction(_ answer: Answer, offset: Int = 0) -> Bool {
+        deliver(tag &+ UInt64(offset), answer)
     }
 }

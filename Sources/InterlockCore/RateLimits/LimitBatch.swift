@@ -2,15 +2,18 @@
 public struct LimitRequest: Equatable, Sendable {
     /// The caller's own mark; comes back with the answer.
     public var id: Int
-    /// How much it takes, 1 or more.
+    /// For how many equal calls it stands; more than one only without a deadline.
+    public var count: Int
+    /// How much each call takes, 1 or more.
     public var cost: Int64
     /// Whom it counts for in the per-subject limits; `nil`: they do not bind it.
     public var subject: String?
     /// Until when it is willing to wait for its turn; `nil`: not at all.
     public var deadline: Instant?
 
-    public init(id: Int, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {
+    public init(id: Int, count: Int = 1, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {
         self.id = id
+        self.count = count
         self.cost = cost
         self.subject = subject
         self.deadline = deadline
@@ -87,9 +90,9 @@ public struct LimitBatch: Sendable {
         let group = group(of: request.subject)
         let waits = request.deadline != nil
         if let last = runs.last, last.cost == request.cost, last.group == group, last.waits == waits {
-            runs[runs.count - 1].count += 1
+            runs[runs.count - 1].count += request.count
         } else {
-            runs.append(Run(count: 1, cost: request.cost, waits: waits, group: group))
+            runs.append(Run(count: request.count, cost: request.cost, waits: waits, group: group))
         }
     }
 

@@ -6,17 +6,36 @@ internal import DequeModule
 /// overtaken by a later one that needs the same counter. The caller asks `nextBatch` at the end of its tick, has the
 /// script judge it, and hands the verdict to `settle`.
 public struct ServiceLimiter: Sendable {
-    /// What became of a call.
+    /// What became of the calls of a request, or of some of them.
     public struct Settlement: Equatable, Sendable {
         public var id: Int
+        /// The answer to the first of these calls.
         public var answer: LimitAnswer
-        /// Its place in the batch; `nil`: its wait was over before it travelled.
+        /// Its place in the batch; `nil`: it did not travel.
         public var place: Int?
+        /// Which of the request's calls these are.
+        public var calls: Range<Int>
+        /// No other settlement of the request follows.
+        public var isLast: Bool
+        /// How much less each further call leaves than the one before it.
+        var step: Int64
 
-        public init(id: Int, answer: LimitAnswer, place: Int?) {
+        public init(
+            id: Int, answer: LimitAnswer, place: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
+        ) {
             self.id = id
             self.answer = answer
             self.place = place
+            self.calls = calls
+            self.isLast = isLast
+            self.step = step
+        }
+
+        /// The answer to one of the calls.
+        public func answer(toCall call: Int) -> LimitAnswer {
+            var answer = answer
+            answer.remaining = max(0, answer.remaining - step * Int64(call - calls.lowerBound))
+            return answer
         }
     }
 
@@ -113,51 +132,70 @@ public struct ServiceLimiter: Sendable {
         let isCurrent = batch.definitions == definitions
         var used = verdict.counters.map(\.count)
         var place = 0
-        for (run, verdict_) in zip(batch.runs, verdict.runs) {
-            let (wide, narrow) = batch.counterIndices(ofGroup: run.group)
-            for position in 0..<run.count {
+        for (run, decided) in zip(batch.runs, verdict.runs) {
+            let bound = batch.counterIndices(ofGroup: run.group)
+            var callsLeft = run.count
+            var grantsLeft = decided.granted
+            while callsLeft > 0 {
                 let request = batch.requests[place]
-                let sequence = sequences[place]
-                defer { place += 1 }
-                if position < verdict_.granted {
-                    for index in wide { used[index] += run.cost }
-                    for index in narrow { used[index] += run.cost }
-                    let binding = Self.tightest(of: wide, and: narrow, used: used, limits: limits, verdict: verdict)
+                let granted = min(grantsLeft, request.count)
+                callsLeft -= request.count
+                grantsLeft -= granted
+                if granted > 0 {
+                    let taken = run.cost * Int64(granted)
+                    for index in bound.serviceWide { used[index] += taken }
+                    for index in bound.perSubject { used[index] += taken }
+                    let tightest = Self.tightest(
+                        of: bound.serviceWide, and: bound.perSubject, used: used, limits: limits, verdict: verdict)
                     settlements.append(
                         Settlement(
                             id: request.id,
                             answer: LimitAnswer(
-                                retryAfter: nil, limit: limits[binding], remaining: max(0, limits[binding] - used[binding]),
-                                resetAfter: max(1, verdict.counters[binding].ttl), limitIndex: counters[binding].definition),
-                            place: place))
-                    continue
+                                retryAfter: nil, limit: limits[tightest],
+                                remaining: max(0, limits[tightest] - used[tightest] + taken - run.cost),
+                                resetAfter: max(1, verdict.counters[tightest].ttl), limitIndex: counters[tightest].definition),
+                            place: place, calls: 0..<granted, isLast: granted == request.count, step: run.cost))
                 }
-                let ttl = max(0, verdict.counters[verdict_.binding].ttl)
-                let counter = counters[verdict_.binding]
-                let refusal = RefusalMemory.Refusal(
-                    cost: run.cost, remaining: max(0, limits[verdict_.binding] - used[verdict_.binding]),
-                    until: sentAt.advanced(byMilliseconds: ttl),
-                    // A key is gone in the millisecond after its ttl.
-                    resetAt: now.advanced(byMilliseconds: ttl + 1))
-                let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
-                if isCurrent { refusals.remember(refusal, of: id, now: now) }
-                if let deadline = request.deadline, refusal.resetAt <= deadline, waiting.count < maximumWaiting {
-                    if isCurrent {
-                        insert(Waiter(request: request, deadline: deadline, binding: id, sequence: sequence))
-                    } else {
-                        arrived.append(request)
-                        arrivedSequences.append(sequence)
-                    }
-                    continue
+                if granted < request.count {
+                    let binding = decided.binding
+                    refuse(
+                        request, from: granted, sequence: sequences[place], place: place, counter: counters[binding],
+                        limit: limits[binding], remaining: max(0, limits[binding] - used[binding]),
+                        ttl: max(0, verdict.counters[binding].ttl), sentAt: sentAt, now: now, isCurrent: isCurrent,
+                        into: &settlements)
                 }
-                settlements.append(
-                    Settlement(
-                        id: request.id,
-                        answer: LimitAnswer(
-                            retryAfter: ttl + 1, limit: limits[verdict_.binding], remaining: refusal.remaining,
-                            resetAfter: ttl + 1, limitIndex: counter.definition), place: place))
+                place += 1
             }
         }
+    }
+
+    /// A request that `counter` refused, but for its first calls: it waits when it may, else it is answered.
+    private mutating func refuse(
+        _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, counter: LimitBatch.Counter, limit: Int64,
+        remaining: Int64, ttl: Int64, sentAt: Instant, now: Instant, isCurrent: Bool, into settlements: inout [Settlement]
+    ) {
+        let refusal = RefusalMemory.Refusal(
+            cost: request.cost, remaining: remaining, until: sentAt.advanced(byMilliseconds: ttl),
+            // A key is gone in the millisecond after its ttl.
+            resetAt: now.advanced(byMilliseconds: ttl + 1))
+        let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
+        if isCurrent { refusals.remember(refusal, of: id, now: now) }
+        if let deadline = request.deadline, refusal.resetAt <= deadline, waiting.count < maximumWaiting {
+            if isCurrent {
+                insert(Waiter(request: request, deadline: deadline, binding: id, sequence: sequence))
+            } else {
+                arrived.append(request)
+                arrivedSequences.append(sequence)
+            }
+            return
+        }
+        settlements.append(
+            Settlement(
+                id: request.id,
+                answer: LimitAnswer(
+                    retryAfter: ttl + 1, limit: limit, remaining: remaining, resetAfter: ttl + 1,
+                    limitIndex: counter.definition),
+                place: place, calls: first..<request.count))
     }
 
     /// The batch under way has no verdict: its calls, for the caller to answer.

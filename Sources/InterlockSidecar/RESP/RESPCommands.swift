@@ -48,6 +48,8 @@ final class RESPCommands {
             return
         }
         guard let completions = connection.completions else { return }
+        // Commands start in the order in which they came.
+        if entry.command != .limitTake { connection.submitTakes() }
         do throws(InterlockError) {
             try run(entry.command, request, tag: tag, on: connection, completions)
         } catch {
@@ -169,19 +171,16 @@ final class RESPCommands {
     private func take(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let completion = completions.take(tag)
         let service = try connection.service(request, 1)
-        guard request.count > 2 else {
-            _ = calls.take(
-                service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
-            return
-        }
+        guard request.count > 2 else { return connection.take(service, tag: tag) }
+        connection.submitTakes()
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
         let cost = try options.integer(.cost, in: Self.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.take(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now, completion: completion)
+            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
+            completion: completions.take(tag))
         connection.note(call, for: tag)
     }
 

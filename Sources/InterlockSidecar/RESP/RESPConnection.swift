@@ -41,6 +41,8 @@ final class RESPConnection: ChannelDuplexHandler {
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
     /// When the commands that are being taken came.
     private(set) var now = Instant(nanoseconds: 0)
+    /// Plain takes of one service that came one after another: they are made as one call.
+    @exclusivity(unchecked) private var takes: (service: ServiceReference, tag: UInt64, count: Int)?
     @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
     private var isFlushPlanned = false
@@ -118,6 +120,25 @@ final class RESPConnection: ChannelDuplexHandler {
         return reference
     }
 
+    /// A plain `LIMIT.TAKE`: it is made together with those of the same service around it.
+    func take(_ service: ServiceReference, tag: UInt64) {
+        if let takes, takes.service == service, takes.tag &+ UInt64(takes.count) == tag {
+            self.takes = (service, takes.tag, takes.count + 1)
+        } else {
+            submitTakes()
+            takes = (service, tag, 1)
+        }
+    }
+
+    /// Makes the takes that were put together.
+    func submitTakes() {
+        guard let takes, let completions else { return }
+        self.takes = nil
+        _ = door.commands.calls.take(
+            takes.service, count: takes.count, cost: 1, subject: nil, waitMilliseconds: 0, now: now,
+            completion: completions.take(takes.tag))
+    }
+
     private func afterWriting() {
         guard let context else { return }
         if writer.buffer.count > Self.longestOutput {
@@ -168,6 +189,7 @@ final class RESPConnection: ChannelDuplexHandler {
         isReading = true
         now = door.commands.calls.now()
         while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
+        submitTakes()
         isReading = false
     }
 
@@ -289,6 +311,7 @@ extension RESPConnection {
         guard context != nil else { return }
         context = nil
         completions = nil
+        takes = nil
         stall?.cancel()
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
