@@ -12,6 +12,8 @@ TEST_CLIENTS := redis==5.2.1
 # Reads the HTTP door's contract; installed by `make docs` only.
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
 OLDEST_SWIFT := 6.2
+# Every test starts servers of its own: more than a few at once starve each other on a small machine.
+FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 # More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389'.
 ARGS ?=
 
@@ -37,7 +39,7 @@ run: setup build ## Start a sidecar with the sample services on its embedded Red
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
 
 test: setup ## Run all tests; they start the Redis servers that they need.
-	swift test --quiet
+	$(FEW_AT_A_TIME) swift test --quiet
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests
@@ -45,7 +47,7 @@ lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
-	swift test --sanitize=thread --scratch-path .build-tsan --quiet
+	$(FEW_AT_A_TIME) swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
 bench: setup build ## Measure the sidecar beside Redis itself, and print both sides and their ratios.
 	python3 Benchmarks/run.py

@@ -26,7 +26,7 @@ let package = Package(
     platforms: [.macOS(.v15)],
     products: [
         .executable(name: "interlock", targets: ["interlock"]),
-        .library(name: "Interlock", targets: ["Interlock"]),
+        .library(name: "Interlock", targets: ["Interlock", "InterlockCore"]),
         .library(name: "Hiredis", targets: ["Hiredis"]),
         .library(name: "InterlockTesting", targets: ["InterlockTesting"]),
     ],
@@ -39,6 +39,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -126,7 +127,11 @@ let package = Package(
         ),
         .testTarget(
             name: "IntegrationTests",
-            dependencies: ["interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioPosix, logging, subprocess],
+            dependencies: [
+                "interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioPosix, logging, subprocess,
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            exclude: ["Clients"],
             swiftSettings: houseRules
         ),
     ]

@@ -190,13 +190,15 @@ public actor Coordinator: Service {
     private func redisIsDown(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
         guard outage == nil else { return }
-        runtime.logger.warning(
-            "Redis is not connected; it is tried again until it is",
-            metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(error)"])
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
+            // A server that is only just starting, or starting again, is not worth a warning.
             guard !runtime.pipeline.isUp else { return }
-            calls.locks.failWaiters(runtime.pipeline.lastFailure ?? error)
+            let reason = runtime.pipeline.lastFailure ?? error
+            runtime.logger.warning(
+                "Redis is not connected; it is tried again until it is",
+                metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
+            calls.locks.failWaiters(reason)
         }
     }
 

@@ -30,11 +30,14 @@ public final class CoordinatorCalls {
     }
     /// Rises when services come and go.
     public private(set) var servicesVersion = 0
+    /// `locks.max_wait` in milliseconds: nobody waits longer, for a limit neither.
+    private let longestWait: Int64
     /// Nobody is let to wait any more.
     var isGoingDown = false
 
     init(runtime: CoordinatorRuntime, configuration: InterlockConfiguration) {
         self.runtime = runtime
+        longestWait = configuration.locks.maximumWait.wholeMilliseconds
         locks = LockCoordinator(runtime: runtime, settings: configuration.locks)
         limits = RateLimitCoordinator(runtime: runtime)
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
@@ -113,7 +116,7 @@ public final class CoordinatorCalls {
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
-        let wait = isGoingDown ? 0 : waitMilliseconds
+        let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
         let id = limits.ask(
             reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
             caller: .take(completion))
@@ -136,7 +139,7 @@ public final class CoordinatorCalls {
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
-        let wait = isGoingDown ? 0 : waitMilliseconds
+        let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
         let id = breakers.acquirePermit(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion)
         return wait > 0 ? id.map { .limit(service: reference.service.name, $0) } : nil

@@ -308,13 +308,15 @@ final class BreakerCoordinator {
         guard service.breaker.apply(snapshot, redisTime: redisTime, receivedAt: runtime.time.now()) else { return }
         service.metrics.record(state: snapshot.state)
         if snapshot.state == .open, before.state != .open { tripped(service) }
+        defer { planReopening(of: service) }
+        // A newcomer reads what others have known for long.
+        guard (before.state, before.forced) != (snapshot.state, snapshot.forced) else { return }
         runtime.logger.notice(
             "A breaker changed",
             metadata: [
                 "service": "\(service.name)", "from": "\(before.state.rawValue)", "to": "\(snapshot.state.rawValue)",
                 "cause": "\(snapshot.cause)", "by": "\(snapshot.by)", "generation": "\(snapshot.generation)",
             ])
-        planReopening(of: service)
     }
 
     private func tripped(_ service: GuardedService) {

@@ -88,7 +88,8 @@ local function open(cause, extra)
     if call.retry_after then pause = math.max(pause, call.retry_after) end
   end
   extra = extra or {}
-  extra.streak = integer(streak + 1)
+  -- A pause for the limit says nothing of the service's health.
+  extra.streak = integer(cause == 'limit' and streak or streak + 1)
   change('open', cause, now + math.floor(pause), extra)
 end
 
@@ -115,7 +116,8 @@ if call.op == 'force' then
   return reply(1)
 end
 
-if not expected or forced then return reply(0) end
+-- A disabled breaker goes on counting, so that people see what it would do.
+if not expected or (forced and not (call.op == 'report' and hash.forced == 'disabled')) then return reply(0) end
 
 if call.op == 'trip' then
   if state == 'open' then return reply(0) end
@@ -186,7 +188,7 @@ if call.op == 'report' then
     rates.slow_rate = string.format('%.3f', slow / calls)
   end
   write(rates)
-  if calls >= call.minimum then
+  if calls >= call.minimum and not forced then
     if failures / calls >= call.failure_rate then
       open('failures')
       return reply(1)

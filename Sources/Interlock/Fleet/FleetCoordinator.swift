@@ -34,7 +34,7 @@ final class FleetCoordinator {
         runtime.pipeline.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }
             server = fields
-            guard let policy = fields["maxmemory_policy"], policy != "noeviction", fields["maxmemory"] != "0" else { return }
+            guard let policy = fields["maxmemory_policy"], policy != "noeviction" else { return }
             runtime.logger.warning(
                 "Redis may evict keys: an evicted lock is a lost lock. Set maxmemory-policy to noeviction",
                 metadata: ["maxmemory-policy": "\(policy)"])

@@ -21,7 +21,9 @@ struct LeaseTable {
         for _ in 0..<2 { dropLapsed(now: now) }
         let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
         guard entries.count < Self.capacity, order.count < 2 * Self.capacity else { return }
-        entries[lease.name] = Entry(token: lease.token, deadline: deadline, label: label)
+        // An owner who asks again need not say its label again.
+        let known = entries[lease.name].flatMap { $0.token == lease.token ? $0.label : nil }
+        entries[lease.name] = Entry(token: lease.token, deadline: deadline, label: label ?? known)
         order.append(lease.name)
     }
 

@@ -12,7 +12,7 @@ struct WakeMessage: Codable {
     }
 
     init?(_ payload: [UInt8]) {
-        guard let message = try? JSONDecoder().decode(Self.self, from: Data(payload)) else { return nil }
+        guard let message = try? JSONDecoder().decode(Self.self, from: Data(payload)), message.v == 1 else { return nil }
         self = message
     }
 

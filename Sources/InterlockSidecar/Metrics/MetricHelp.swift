@@ -6,14 +6,14 @@ enum MetricHelp {
 
     private static let texts = [
         "interlock_breaker_state": "1 for the state a service's breaker is in as this sidecar acts, 0 for the others.",
-        "interlock_breaker_trips_total": "How often this sidecar opened a service's breaker.",
+        "interlock_breaker_trips_total": "How often this sidecar saw a service's breaker open, whoever opened it.",
         "interlock_fleet_sidecars": "Live sidecars when Redis was last heard of.",
         "interlock_http_requests_total": "Requests answered by the HTTP door, by route and class of status.",
         "interlock_limit_decisions_total": "Decisions about calls by a service's limits.",
-        "interlock_limit_decision_seconds": "Time from a call's arrival to its limits' decision, waits included.",
+        "interlock_limit_decision_seconds": "Time that Redis took to judge a batch of calls.",
         "interlock_limit_remembered_refusals_total": "Calls that were refused without asking Redis.",
         "interlock_limit_waiting": "Calls that wait for a service's limits here.",
-        "interlock_lock_acquire_seconds": "Time from a lock's request to its answer, waits included.",
+        "interlock_lock_acquire_seconds": "Time from a lock's request to its grant, waits included.",
         "interlock_lock_decisions_total": "Answers to requests for locks.",
         "interlock_lock_releases_total": "Answers to releases of locks.",
         "interlock_locks_held": "Leases granted here that stand.",

@@ -1,0 +1,46 @@
+"""redis-py as a client of the RESP door: `python redis_py.py RESP_PORT REDIS_SOCKET`. Prints `fine` when all holds."""
+
+import sys
+
+import redis
+
+port, redis_socket = int(sys.argv[1]), sys.argv[2]
+
+for protocol in (2, 3):
+    client = redis.Redis(port=port, protocol=protocol, decode_responses=True, client_name="redis-py")
+    assert client.ping()
+    name = f"orders-{protocol}"
+    token, fence, valid = client.execute_command("LOCK.ACQUIRE", name, 30000, "LABEL", "redis-py")
+    assert token.startswith("redis-py/") and fence > 0 and 0 < valid < 30000
+    assert client.execute_command("LOCK.ACQUIRE", name, 30000) is None
+    information = client.execute_command("LOCK.INFO", name)
+    if protocol == 2:
+        information = dict(zip(information[::2], information[1::2]))
+    assert information["label"] == "redis-py" and information["fence"] == fence
+    with client.pipeline(transaction=False) as pipeline:
+        for _ in range(100):
+            pipeline.execute_command("ECHO", "x")
+        pipeline.execute_command("LOCK.RELEASE", name, token)
+        assert pipeline.execute() == ["x"] * 100 + [1]
+    try:
+        client.execute_command("LOCK.ACQUIRE", "a b", 1000)
+        raise AssertionError("a name with a space was accepted")
+    except redis.ResponseError as error:
+        assert str(error).startswith("INVALID"), error
+    pubsub = client.pubsub()
+    pubsub.subscribe("interlock:events")
+    assert pubsub.get_message(timeout=10)["type"] == "subscribe"
+    pubsub.close()
+    client.close()
+
+# A lock of redis-py's own on the very key excludes Interlock, and the other way round.
+server = redis.Redis(unix_socket_path=redis_socket)
+client = redis.Redis(port=port, decode_responses=True)
+theirs = server.lock("interlock:lock:{shared}", timeout=30)
+assert theirs.acquire(blocking=False)
+assert client.execute_command("LOCK.ACQUIRE", "shared", 30000) is None
+theirs.release()
+token = client.execute_command("LOCK.ACQUIRE", "shared", 30000)[0]
+assert not theirs.acquire(blocking=False)
+assert client.execute_command("LOCK.RELEASE", "shared", token) == 1
+print("fine")

@@ -1,0 +1,48 @@
+import Subprocess
+import SystemPackage
+import Testing
+
+@Suite("Other people's clients")
+struct ThirdPartyClientTests {
+    /// The clone that these tests were built from.
+    private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
+
+    @Test("redis-py connects with RESP2 and RESP3, and its own locks and Interlock's exclude each other")
+    func redisPy() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let socket = try #require(sidecar.redisSocket)
+            let result = try await run(
+                .path(FilePath("\(Self.root)/.venv/bin/python")),
+                arguments: ["\(Self.root)/Tests/IntegrationTests/Clients/redis_py.py", "\(sidecar.respPort)", socket],
+                output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
+            #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
+        }
+    }
+
+    @Test("redis-cli reads a lock, a limit and a breaker through the door, and their keys in Redis")
+    func redisCLI() async throws {
+        let configuration = """
+            services:
+              catalog: { limits: [ { limit: 10, per: 1m } ], on_limit: { action: trip } }
+            """
+        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
+            let socket = try #require(sidecar.redisSocket)
+            func door(_ words: String...) async throws -> String {
+                try await Self.redisCLI(["-p", "\(sidecar.respPort)"] + words)
+            }
+            func redis(_ words: String...) async throws -> String { try await Self.redisCLI(["-s", socket] + words) }
+            #expect(try await door("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").hasPrefix("web-1/"))
+            #expect(try await redis("GET", "interlock:lock:{orders}").hasPrefix("web-1/"))
+            for _ in 0..<11 { _ = try await door("LIMIT.TAKE", "catalog") }
+            #expect(try await redis("GET", "interlock:rate:{catalog}:1m") == "10\n")
+            #expect(try await redis("HGET", "interlock:breaker:{catalog}", "cause") == "limit\n")
+            #expect(try await redis("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").contains("from\nclosed\nto\nopen"))
+            #expect(try await redis("ZCARD", "interlock:fleet") == "1\n")
+        }
+    }
+
+    private static func redisCLI(_ words: [String]) async throws -> String {
+        let result = try await run(.name("redis-cli"), arguments: Arguments(words), output: .string(limit: 1 << 20))
+        return result.standardOutput
+    }
+}
