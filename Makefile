@@ -13,7 +13,7 @@ TEST_CLIENTS := redis==5.2.1
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
 OLDEST_SWIFT := 6.2
 # Every test starts servers of its own: more than a few at once starve each other on a small machine.
-FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
+FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2
 # More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389'.
 ARGS ?=
 

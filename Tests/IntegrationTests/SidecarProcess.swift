@@ -31,7 +31,8 @@ struct SidecarProcess: Sendable {
         let temporary = try TemporaryFolder()
         defer { temporary.remove() }
         let file = "\(temporary.path)/interlock.yaml"
-        try Data(configuration.utf8).write(to: URL(filePath: file))
+        // Patient: these tests share a small machine with many servers.
+        try Data("redis: { timeout: 10s }\n\(configuration)".utf8).write(to: URL(filePath: file))
         let process = try await InterlockProcess.start(
             serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments)
         do {
@@ -65,7 +66,10 @@ struct SidecarProcess: Sendable {
     /// The process of its private Redis.
     func redisProcess() async throws -> pid_t {
         guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no Redis of its own", log: "") }
-        let client = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: redisSocket)))
+        var address = RedisConfiguration(address: .unixSocket(path: redisSocket))
+        address.connectTimeout = .seconds(10)
+        address.commandTimeout = .seconds(10)
+        let client = RedisClient(configuration: address)
         do {
             try await client.connect()
             let report = try await client.send(Info(section: "server"), timeout: .seconds(10))
