@@ -47,7 +47,7 @@ lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
-	$(FEW_AT_A_TIME) swift test --sanitize=thread --scratch-path .build-tsan --quiet
+	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
 bench: setup build ## Measure the sidecar beside Redis itself, and print both sides and their ratios.
 	python3 Benchmarks/run.py

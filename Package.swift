@@ -12,6 +12,7 @@ let houseRules: [SwiftSetting] = [
 
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -76,7 +77,8 @@ let package = Package(
         .target(
             name: "InterlockSidecar",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
+                "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
+                lifecycle,
                 unixSignals, subprocess, "Yams",
                 crypto,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -89,7 +91,7 @@ let package = Package(
         ),
         .target(
             name: "InterlockTesting",
-            dependencies: ["InterlockCore", "Hiredis", nioCore, nioPosix, subprocess],
+            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, subprocess],
             swiftSettings: houseRules
         ),
         .executableTarget(
@@ -112,7 +114,7 @@ let package = Package(
         ),
         .testTarget(
             name: "InterlockTests",
-            dependencies: ["Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioPosix, logging],
+            dependencies: ["Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, logging],
             swiftSettings: houseRules
         ),
         .testTarget(
@@ -128,7 +130,7 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioPosix, logging, subprocess,
+                "interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix, logging, subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             exclude: ["Clients"],

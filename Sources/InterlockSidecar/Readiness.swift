@@ -1,7 +1,7 @@
 internal import Interlock
+internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
-internal import Synchronization
 
 /// Waits until both doors are open and Redis is connected, and says so once.
 final class Readiness: Service {
@@ -10,7 +10,7 @@ final class Readiness: Service {
         var httpPort: Int?
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
     private let privateRedis: String?
     private let coordinator: Coordinator
     private let onReady: @Sendable (Sidecar.Addresses) -> Void
@@ -25,12 +25,12 @@ final class Readiness: Service {
     }
 
     func respIsOpen(port: Int) {
-        state.withLock { $0.respPort = port }
+        state.withLockedValue { $0.respPort = port }
         open.yield()
     }
 
     func httpIsOpen(port: Int) {
-        state.withLock { $0.httpPort = port }
+        state.withLockedValue { $0.httpPort = port }
         open.yield()
     }
 
@@ -47,7 +47,7 @@ final class Readiness: Service {
     }
 
     private var addresses: Sidecar.Addresses? {
-        state.withLock { state in
+        state.withLockedValue { state in
             guard let respPort = state.respPort, let httpPort = state.httpPort else { return nil }
             return Sidecar.Addresses(respPort: respPort, httpPort: httpPort, privateRedis: privateRedis)
         }

@@ -1,22 +1,22 @@
 public import InterlockCore
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// A clock that stands still until a test moves it. Hand `{ time.now }` to whatever reads a clock.
 public final class ManualTime: Sendable {
-    private let instant: Mutex<Instant>
+    private let instant: NIOLockedValueBox<Instant>
 
     /// A clock that shows `start`. Not zero by default, so that code that takes zero for "never" is found out.
     public init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
-        instant = Mutex(start)
+        instant = NIOLockedValueBox(start)
     }
 
     /// What the clock shows.
     public var now: Instant {
-        instant.withLock { $0 }
+        instant.withLockedValue { $0 }
     }
 
     /// Moves the clock; a negative number moves it back.
     public func advance(byMilliseconds milliseconds: Int64) {
-        instant.withLock { $0 = $0.advanced(byMilliseconds: milliseconds) }
+        instant.withLockedValue { $0 = $0.advanced(byMilliseconds: milliseconds) }
     }
 }

@@ -1,7 +1,7 @@
 public import Hiredis
+internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
-internal import Synchronization
 
 /// A TCP server on 127.0.0.1 that speaks as much RESP as a test has it speak: junk, half replies, nothing at all.
 ///
@@ -19,10 +19,10 @@ public final class MisbehavingRedis: Sendable {
 
     private let answersLogin: Bool
     private let script: @Sendable (ReceivedCommand) -> ScriptedAnswer
-    private let state = Mutex(State())
-    private let listener = Mutex<(any Channel)?>(nil)
+    private let state = NIOLockedValueBox(State())
+    private let listener = NIOLockedValueBox<(any Channel)?>(nil)
     /// The port it listens on; known before `withServer` hands it out.
-    private let boundPort = Mutex(0)
+    private let boundPort = NIOLockedValueBox(0)
 
     private init(answersLogin: Bool, script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer) {
         self.answersLogin = answersLogin
@@ -51,7 +51,7 @@ public final class MisbehavingRedis: Sendable {
         }
     }
 
-    public var port: Int { boundPort.withLock { $0 } }
+    public var port: Int { boundPort.withLockedValue { $0 } }
 
     /// `redis://127.0.0.1:PORT`.
     public var url: String { "redis://127.0.0.1:\(port)" }
@@ -65,10 +65,10 @@ public final class MisbehavingRedis: Sendable {
     }
 
     /// Every command so far, in the order of arrival, without those of a login that the server answered itself.
-    public var commands: [ReceivedCommand] { state.withLock { $0.commands } }
+    public var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
 
     /// How many connections there were so far, open or not.
-    public var connectionCount: Int { state.withLock { $0.connectionCount } }
+    public var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
 
     private func listen() async throws {
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -84,26 +84,26 @@ public final class MisbehavingRedis: Sendable {
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
-        boundPort.withLock { $0 = channel.localAddress?.port ?? 0 }
-        listener.withLock { $0 = channel }
+        boundPort.withLockedValue { $0 = channel.localAddress?.port ?? 0 }
+        listener.withLockedValue { $0 = channel }
     }
 
     /// Numbers a new connection; `nil` when there were too many.
     private func accepted(_ channel: any Channel) -> Int? {
-        let number = state.withLock { state -> Int? in
+        let number = state.withLockedValue { state -> Int? in
             guard state.open.count < Self.connectionLimit else { return nil }
             state.open[ObjectIdentifier(channel)] = channel
             state.connectionCount += 1
             return state.connectionCount - 1
         }
         channel.closeFuture.whenComplete { _ in
-            self.state.withLock { $0.open[ObjectIdentifier(channel)] = nil }
+            self.state.withLockedValue { $0.open[ObjectIdentifier(channel)] = nil }
         }
         return number
     }
 
     private func answer(_ command: ReceivedCommand) -> ScriptedAnswer {
-        let isWithinLimit = state.withLock { state in
+        let isWithinLimit = state.withLockedValue { state in
             guard state.commands.count < Self.commandLimit else { return false }
             state.commands.append(command)
             return true
@@ -112,9 +112,9 @@ public final class MisbehavingRedis: Sendable {
     }
 
     private func close() async {
-        let listening = listener.withLock { $0.take() }
+        let listening = listener.withLockedValue { $0.take() }
         // Closing what is closed already fails, which is as well.
         try? await listening?.close()
-        for channel in state.withLock({ Array($0.open.values) }) { try? await channel.close() }
+        for channel in state.withLockedValue({ Array($0.open.values) }) { try? await channel.close() }
     }
 }

@@ -1,6 +1,6 @@
 internal import Glibc
+internal import NIOConcurrencyHelpers
 internal import Subprocess
-internal import Synchronization
 
 /// A child process that runs until it is told to end, and what it printed.
 ///
@@ -83,30 +83,30 @@ extension ServerProcess {
             var output: [UInt8] = []
         }
 
-        private let state = Mutex(State())
+        private let state = NIOLockedValueBox(State())
 
         func began(_ pid: pid_t) {
-            state.withLock { $0.pid = pid }
+            state.withLockedValue { $0.pid = pid }
         }
 
         func ends() {
-            state.withLock { $0.pid = nil }
+            state.withLockedValue { $0.pid = nil }
         }
 
         func append(_ bytes: UnsafeRawBufferPointer) {
-            state.withLock { $0.output.append(contentsOf: bytes) }
+            state.withLockedValue { $0.output.append(contentsOf: bytes) }
         }
 
         var log: String {
-            state.withLock { String(decoding: $0.output, as: UTF8.self) }
+            state.withLockedValue { String(decoding: $0.output, as: UTF8.self) }
         }
 
         var isRunning: Bool {
-            state.withLock { $0.pid != nil }
+            state.withLockedValue { $0.pid != nil }
         }
 
         func send(signal: Int32) {
-            state.withLock { state in
+            state.withLockedValue { state in
                 // Fails only for a process that has ended and is not reaped yet, which is as well.
                 if let pid = state.pid { _ = Glibc.kill(pid, signal) }
             }

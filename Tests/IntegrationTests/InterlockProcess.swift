@@ -1,8 +1,8 @@
 import FoundationEssentials
 import Glibc
 import InterlockTesting
+import NIOConcurrencyHelpers
 import Subprocess
-import Synchronization
 
 /// A run of the `interlock` that was built together with these tests, and what it printed.
 ///
@@ -16,7 +16,7 @@ final class InterlockProcess: Sendable {
         var end: Result<TerminationStatus, any Error>?
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     private init() {}
 
@@ -39,18 +39,22 @@ final class InterlockProcess: Sendable {
                     .name("setpriv"), arguments: Arguments(words), environment: environment, input: .none,
                     output: .sequence, error: .sequence
                 ) { execution in
-                    process.state.withLock { $0.pid = execution.processIdentifier.value }
+                    process.state.withLockedValue { $0.pid = execution.processIdentifier.value }
                     // The process is reaped after this body: until it returns, its id belongs to nobody else.
-                    defer { process.state.withLock { $0.pid = nil } }
+                    defer { process.state.withLockedValue { $0.pid = nil } }
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask {
                             for try await chunk in execution.standardOutput {
-                                chunk.withUnsafeBytes { bytes in process.state.withLock { $0.output.append(contentsOf: bytes) } }
+                                chunk.withUnsafeBytes { bytes in
+                                    process.state.withLockedValue { $0.output.append(contentsOf: bytes) }
+                                }
                             }
                         }
                         group.addTask {
                             for try await chunk in execution.standardError {
-                                chunk.withUnsafeBytes { bytes in process.state.withLock { $0.errors.append(contentsOf: bytes) } }
+                                chunk.withUnsafeBytes { bytes in
+                                    process.state.withLockedValue { $0.errors.append(contentsOf: bytes) }
+                                }
                             }
                         }
                         try await group.waitForAll()
@@ -60,7 +64,7 @@ final class InterlockProcess: Sendable {
             } catch {
                 end = .failure(error)
             }
-            process.state.withLock { $0.end = end }
+            process.state.withLockedValue { $0.end = end }
         }
         try await eventually("interlock \(arguments.joined(separator: " ")) starts") {
             process.pid != nil || process.hasEnded
@@ -83,18 +87,18 @@ final class InterlockProcess: Sendable {
     }
 
     /// What it printed on standard output so far.
-    var output: String { state.withLock { String(decoding: $0.output, as: UTF8.self) } }
+    var output: String { state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
 
     /// What it printed on standard error so far.
-    var errors: String { state.withLock { String(decoding: $0.errors, as: UTF8.self) } }
+    var errors: String { state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
 
-    var pid: pid_t? { state.withLock { $0.pid } }
+    var pid: pid_t? { state.withLockedValue { $0.pid } }
 
-    var hasEnded: Bool { state.withLock { $0.end != nil } }
+    var hasEnded: Bool { state.withLockedValue { $0.end != nil } }
 
     /// Sends a signal, unless the process is gone.
     func send(signal: Int32) {
-        state.withLock { state in
+        state.withLockedValue { state in
             // Fails only for a process that has ended and is not reaped yet, which is as well.
             if let pid = state.pid { _ = kill(pid, signal) }
         }
@@ -103,7 +107,7 @@ final class InterlockProcess: Sendable {
     /// Waits for its end, and how that came.
     func end(within limit: Duration) async throws -> TerminationStatus {
         try await eventually(within: limit, "interlock ends") { hasEnded }
-        guard let end = state.withLock({ $0.end }) else { throw Problem(reason: "interlock has no end") }
+        guard let end = state.withLockedValue({ $0.end }) else { throw Problem(reason: "interlock has no end") }
         return try end.get()
     }
 }

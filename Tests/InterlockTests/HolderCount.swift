@@ -1,4 +1,4 @@
-import Synchronization
+import NIOConcurrencyHelpers
 
 /// Counts who is inside at one time, and whether fences rise as they come in.
 final class HolderCount: Sendable {
@@ -9,13 +9,13 @@ final class HolderCount: Sendable {
         var fencesRose = true
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
-    var most: Int { state.withLock { $0.most } }
-    var fencesRose: Bool { state.withLock { $0.fencesRose } }
+    var most: Int { state.withLockedValue { $0.most } }
+    var fencesRose: Bool { state.withLockedValue { $0.fencesRose } }
 
     func enter(fence: Int64) {
-        state.withLock { state in
+        state.withLockedValue { state in
             state.inside += 1
             state.most = max(state.most, state.inside)
             if fence <= state.lastFence { state.fencesRose = false }
@@ -24,6 +24,6 @@ final class HolderCount: Sendable {
     }
 
     func leave() {
-        state.withLock { $0.inside -= 1 }
+        state.withLockedValue { $0.inside -= 1 }
     }
 }

@@ -1,7 +1,7 @@
 public import Logging
+internal import NIOConcurrencyHelpers
 public import ServiceLifecycle
 internal import Subprocess
-internal import Synchronization
 
 /// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.
 ///
@@ -28,7 +28,7 @@ public struct PrivateRedis: Service {
         options.processGroupID = 0
         options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(5))]
         let arguments = Arguments(arguments)
-        let isToldToEnd = Mutex(false)
+        let isToldToEnd = NIOLockedValueBox(false)
         try await withGracefulShutdownHandler {
             let status: TerminationStatus?
             do {
@@ -42,12 +42,12 @@ public struct PrivateRedis: Service {
             } catch {
                 throw SidecarError("the private redis-server cannot be started: \(error); name a Redis with --redis")
             }
-            guard !isToldToEnd.withLock({ $0 }), let status else { return }
+            guard !isToldToEnd.withLockedValue({ $0 }), let status else { return }
             throw SidecarError(
                 "the private redis-server ended by itself (\(status)); is redis-server installed? See \(folder.logPath), "
                     + "or name a Redis with --redis")
         } onGracefulShutdown: {
-            isToldToEnd.withLock { $0 = true }
+            isToldToEnd.withLockedValue { $0 = true }
         }
     }
 

@@ -1,5 +1,5 @@
 internal import FoundationEssentials
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// The time as the `Date` field has it (RFC 9110, section 5.6.7), made once a second at most.
 final class HTTPDate: Sendable {
@@ -8,11 +8,11 @@ final class HTTPDate: Sendable {
         var text = ""
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     func now() -> String {
         let second = Int64(Date.now.timeIntervalSince1970.rounded(.down))
-        return state.withLock { state in
+        return state.withLockedValue { state in
             if state.second != second { state = State(second: second, text: Self.text(second: second)) }
             return state.text
         }

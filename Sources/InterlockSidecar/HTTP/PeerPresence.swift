@@ -1,5 +1,5 @@
+internal import NIOConcurrencyHelpers
 internal import NIOCore
-internal import Synchronization
 
 /// Whether the client of a connection is still there: it is gone when it closes the connection or its side of it.
 final class PeerPresence: Sendable {
@@ -9,12 +9,12 @@ final class PeerPresence: Sendable {
         var observers: [Int: @Sendable () -> Void] = [:]
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
-    var hasLeft: Bool { state.withLock { $0.hasLeft } }
+    var hasLeft: Bool { state.withLockedValue { $0.hasLeft } }
 
     func leave() {
-        let observers = state.withLock { state in
+        let observers = state.withLockedValue { state in
             defer { state.observers = [:] }
             state.hasLeft = true
             return state.observers
@@ -38,7 +38,7 @@ final class PeerPresence: Sendable {
 
     /// Calls `observer` once, when the client leaves; at once when it has left.
     func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
-        let id: Int? = state.withLock { state in
+        let id: Int? = state.withLockedValue { state in
             guard !state.hasLeft else { return nil }
             state.lastID += 1
             state.observers[state.lastID] = observer
@@ -50,7 +50,7 @@ final class PeerPresence: Sendable {
 
     func forget(_ id: Int?) {
         guard let id else { return }
-        state.withLock { state in
+        state.withLockedValue { state in
             state.observers[id] = nil
         }
     }

@@ -1,5 +1,5 @@
 internal import Interlock
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// The tokens of the leases that were taken by `GET /lock`, for the API key that took them. Bounded; what has lapsed is
 /// dropped when room is needed.
@@ -16,11 +16,11 @@ final class RememberedLeases: Sendable {
         let deadline: ContinuousClock.Instant
     }
 
-    private let entries = Mutex<[Key: Entry]>([:])
+    private let entries = NIOLockedValueBox<[Key: Entry]>([:])
 
     /// O(n) when it is full.
     func hasRoom() -> Bool {
-        entries.withLock { entries in
+        entries.withLockedValue { entries in
             if entries.count >= Self.capacity {
                 let now = ContinuousClock.now
                 entries = entries.filter { $0.value.deadline > now }
@@ -31,16 +31,16 @@ final class RememberedLeases: Sendable {
 
     func remember(_ lease: Lease, of caller: String, milliseconds: Int64) {
         let entry = Entry(token: lease.token, deadline: .now + .milliseconds(milliseconds))
-        entries.withLock { $0[Key(caller: caller, lock: lease.name)] = entry }
+        entries.withLockedValue { $0[Key(caller: caller, lock: lease.name)] = entry }
     }
 
     func token(of lock: String, takenBy caller: String) -> String? {
-        entries.withLock { $0[Key(caller: caller, lock: lock)]?.token }
+        entries.withLockedValue { $0[Key(caller: caller, lock: lock)]?.token }
     }
 
     /// Unless the lock has been taken again meanwhile.
     func forget(_ lock: String, takenBy caller: String, token: String) {
-        entries.withLock { entries in
+        entries.withLockedValue { entries in
             let key = Key(caller: caller, lock: lock)
             if entries[key]?.token == token { entries[key] = nil }
         }

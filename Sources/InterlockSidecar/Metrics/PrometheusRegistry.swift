@@ -1,5 +1,5 @@
 public import CoreMetrics
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// A swift-metrics backend that is read in Prometheus' text exposition format, version 0.0.4.
 ///
@@ -16,7 +16,7 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
     public let maximumSamples: Int
 
     private let dropped = IntegerCounter()
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     private struct State {
         var families: [String: Family] = [:]
@@ -30,14 +30,14 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
 
     public init(maximumSamples: Int = 10_000) {
         self.maximumSamples = maximumSamples
-        state.withLock { state in
+        state.withLockedValue { state in
             state.families["interlock_metrics_dropped_total"] = Family(kind: .counter, series: [SeriesLabels([]): dropped])
         }
     }
 
     /// All metrics as text, in the order of their names, then of their labels. O(n log n) in series; also reads `/proc`.
     public func exposition() -> String {
-        let families = state.withLock { $0.families }
+        let families = state.withLockedValue { $0.families }
         var text = ""
         for (name, family) in families.sorted(by: { $0.key < $1.key }) where !family.series.isEmpty {
             PrometheusText.appendHeader(name: name, kind: family.kind, to: &text)
@@ -55,7 +55,7 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
     ) -> Series {
         let name = PrometheusText.metricName(label)
         let labels = SeriesLabels(dimensions)
-        return state.withLock { state in
+        return state.withLockedValue { state in
             var family = state.families[name] ?? Family(kind: kind)
             if let known = family.series[labels] as? Series, family.kind == kind { return known }
             let made = make()
@@ -73,7 +73,7 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
 
     /// O(n) in series: metrics are seldom destroyed.
     private func remove(_ handler: AnyObject) {
-        state.withLock { state in
+        state.withLockedValue { state in
             for (name, family) in state.families {
                 guard let (labels, series) = family.series.first(where: { $0.value === handler }) else { continue }
                 state.families[name]?.series[labels] = nil
