@@ -6,7 +6,7 @@ import Logging
 import NIOCore
 import NIOPosix
 
-/// Some coordinators on one real Redis, each on an event loop of its own.
+/// Some coordinators on one real Redis, on the event loops that there are.
 struct Fleet {
     let server: RedisServer
     let sidecars: [Coordinator]
@@ -19,7 +19,7 @@ struct Fleet {
         _ body: (Fleet) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { server in
-            let group = MultiThreadedEventLoopGroup(numberOfThreads: count)
+            let group = MultiThreadedEventLoopGroup.singleton
             var configuration = InterlockConfiguration(
                 redis: server.configuration, locks: locks, services: services, host: "test")
             configuration.redis.commandTimeout = .seconds(2)
@@ -45,7 +45,6 @@ struct Fleet {
             }
             for sidecar in sidecars { await sidecar.stop() }
             await redis.close()
-            try await group.shutdownGracefully()
             try result.get()
         }
     }

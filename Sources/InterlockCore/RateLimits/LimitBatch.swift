@@ -1,5 +1,8 @@
 /// A call that asks for its share of a service's limits.
 public struct LimitRequest: Equatable, Sendable {
+    /// What one call may cost.
+    public static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
+
     /// The caller's own mark; comes back with the answer.
     public var id: Int
     /// For how many equal calls it stands; more than one only without a deadline.

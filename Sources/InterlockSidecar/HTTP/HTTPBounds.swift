@@ -6,8 +6,6 @@ enum HTTPBounds {
     static let milliseconds: ClosedRange<Int64> = 0...RESPOptions.longestMilliseconds
     /// Leases in milliseconds; the coordinator's own bounds are closer.
     static let ttl: ClosedRange<Int64> = 1...RESPOptions.longestMilliseconds
-    /// What one call may cost.
-    static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
     /// HTTP statuses that an outcome may report.
     static let statuses: ClosedRange<Int64> = 100...599
 }

@@ -64,7 +64,7 @@ struct CallWish: Sendable {
     var wait: Int64
 
     init(_ fields: JSONFields) throws {
-        cost = try fields.integer("cost", in: HTTPBounds.costs) ?? 1
+        cost = try fields.integer("cost", in: LimitRequest.costs) ?? 1
         subject = try fields.name("subject")
         wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
     }

@@ -166,8 +166,6 @@ final class RESPCommands {
 
     // MARK: Limits and permits
 
-    private static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
-
     private func take(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
@@ -175,7 +173,7 @@ final class RESPCommands {
         guard request.count > 2 else { return connection.take(service, tag: tag) }
         connection.submitTakes()
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
-        let cost = try options.integer(.cost, in: Self.costs) ?? 1
+        let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.take(
@@ -202,7 +200,7 @@ final class RESPCommands {
             return
         }
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
-        let cost = try options.integer(.cost, in: Self.costs) ?? 1
+        let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.acquirePermit(
