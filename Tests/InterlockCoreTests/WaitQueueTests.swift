@@ -101,6 +101,18 @@ struct WaitQueueTests {
         #expect(queue.failed(2) == .drop)
     }
 
+    @Test("an attempt that the connection took with it leaves nobody stuck, woken meanwhile or not", arguments: [true, false])
+    func unanswered(isWoken: Bool) {
+        var queue = WaitQueue()
+        _ = queue.enqueue(waiter(1))
+        if isWoken { _ = queue.wake() }
+        let pause = start.advanced(byMilliseconds: WaitQueue.recheckMilliseconds)
+        #expect(queue.unanswered(1, now: start) == .armTimer(pause))
+        #expect(queue.wake() == .attempt(1))
+        _ = queue.remove(1)
+        #expect(queue.unanswered(1, now: start) == .drop)
+    }
+
     @Test("late answers of attempts that are over are given back or passed over")
     func lateAnswers() {
         var queue = WaitQueue()

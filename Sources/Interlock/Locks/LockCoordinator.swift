@@ -242,10 +242,9 @@ final class LockCoordinator {
             perform(next, on: name)
         case .failure(let error) where error.code == .notConnected || error.code == .answerLost:
             // The same token tries again once Redis is back: if this attempt had won, that one finds it.
-            guard let next = queues[name]?.decisions.refused(id, ttl: nil, now: runtime.time.now()) else {
-                return giveBack(waiter)
-            }
-            if case .attempt = next { restQueue(name, ttl: nil) } else { perform(next, on: name) }
+            if waiters[id] == nil, error.isOutcomeUnknown { remember(waiter) }
+            guard let next = queues[name]?.decisions.unanswered(id, now: runtime.time.now()) else { return }
+            perform(next, on: name)
         case .failure(let error):
             waiters.removeValue(forKey: id)?.timeout?.cancel()
             fail(waiter, error)

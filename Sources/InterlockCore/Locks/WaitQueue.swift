@@ -94,6 +94,14 @@ public struct WaitQueue: Sendable {
         return waiters.isEmpty ? .drop : attemptHead()
     }
 
+    /// The head's script has no answer because the connection went: the head stays, and tries again when Redis is back or
+    /// at the next recheck.
+    public mutating func unanswered(_ id: WaiterID, now: Instant) -> Action {
+        guard case .attempting(id, _, _) = state else { return .none }
+        state = .resting
+        return waiters.isEmpty ? .drop : rest(ttl: nil, now: now)
+    }
+
     /// The lock may be free: a release was seen, a message came, or messages may have been lost.
     public mutating func wake() -> Action {
         switch state {
