@@ -65,8 +65,14 @@ let package = Package(
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             resources: [
+                .embedInCode("Locks/locks.lua"), .embedInCode("Locks/groups.lua"),
                 .embedInCode("Locks/acquire.lua"), .embedInCode("Locks/renew.lua"), .embedInCode("Locks/release.lua"),
-                .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
+                .embedInCode("Locks/leave.lua"), .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
+                .embedInCode("Locks/share.lua"), .embedInCode("Locks/share-renew.lua"),
+                .embedInCode("Locks/share-release.lua"),
+                .embedInCode("Locks/Quorum/quorum-acquire.lua"), .embedInCode("Locks/Quorum/quorum-fence.lua"),
+                .embedInCode("Locks/Quorum/quorum-renew.lua"), .embedInCode("Locks/Quorum/quorum-release.lua"),
+                .embedInCode("Locks/Quorum/quorum-break.lua"), .embedInCode("Locks/Quorum/quorum-inspect.lua"),
                 .embedInCode("RateLimits/take.lua"), .embedInCode("RateLimits/give-back.lua"),
                 .embedInCode("RateLimits/peek.lua"),
                 .embedInCode("Breakers/breaker.lua"),
@@ -98,9 +104,18 @@ let package = Package(
             name: "interlock",
             dependencies: [
                 "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, coreMetrics, lifecycle,
-                unixSignals,
+                unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
+            swiftSettings: houseRules
+        ),
+        .executableTarget(
+            name: "InterlockBenchmarks",
+            dependencies: [
+                "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Benchmarks/InterlockBenchmarks",
             swiftSettings: houseRules
         ),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),

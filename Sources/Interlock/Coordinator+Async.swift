@@ -14,6 +14,41 @@ extension Coordinator {
         }
     }
 
+    /// Takes several locks, or none: one after another, in the order of their names.
+    /// - Returns: the leases, in the order in which they were asked for; `nil`: another has one of them, also at the end
+    ///   of the wait.
+    /// - Throws: `InterlockError`.
+    public func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
+        let answer: JointLockAnswer = try await cancellable { calls.acquireLocks(request, completion: $0) }
+        switch answer {
+        case .granted(let leases): return leases
+        case .held: return nil
+        case .failed(let error): throw error
+        }
+    }
+
+    /// Looks after a lease that was granted just now.
+    /// - Parameter isLinked: the lease is extended at a third of its length for as long as it is followed.
+    /// - Throws: `InterlockError` when too many leases are looked after, or locks are kept on a quorum.
+    public func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
+        let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
+        let follower = calls.followLease(lease, isLinked: isLinked) { loss in
+            if let loss { continuation.yield(loss) }
+            continuation.finish()
+        }
+        return FollowedLease(follower: try follower.get(), losses: losses)
+    }
+
+    /// Lets a lease lapse that was extended, and tells of its loss no more.
+    public func unfollowLease(_ follower: LeaseFollower) {
+        calls.unfollowLease(follower)
+    }
+
+    /// Releases a lease that is followed, when it is still held: its holder has gone.
+    public func releaseFollowedLease(_ follower: LeaseFollower) {
+        calls.releaseFollowedLease(follower)
+    }
+
     /// Extends a lease to `ttl` milliseconds from now.
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
     public func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {

@@ -13,14 +13,20 @@ public import ServiceLifecycle
 public actor Coordinator: Service {
     /// Where it lives.
     public nonisolated let eventLoop: any EventLoop
-    /// Its ID in the calls.fleet.
+    /// Tasks that prefer this executor run where the coordinator lives: their calls change no thread, which is most of
+    /// what an uncontended lock costs a single caller. They must not block.
+    public nonisolated let taskExecutor: any TaskExecutor
+    /// Its ID in the fleet.
     public nonisolated let id: String
-    /// The keys and channels of its calls.fleet.
+    /// The keys and channels of its fleet.
     public nonisolated let keys: KeySpace
 
     let configuration: InterlockConfiguration
     let calls: CoordinatorCalls
     private let subscriber: RedisSubscriber
+    private let watch: KeyWatch
+    /// Apart from the runtime's when granted locks wait for replicas.
+    private let lockPipeline: RedisPipeline
     private var isStarted = false
     private var outage: Deadlines.Entry?
     private var awaitingReadiness: [CheckedContinuation<Void, Never>] = []
@@ -43,13 +49,21 @@ public actor Coordinator: Service {
         let id = String(OwnerToken.hexadecimal(entropy.next()).prefix(12))
         self.id = id
         self.eventLoop = eventLoop
+        taskExecutor = EventLoopTaskExecutor(eventLoop: eventLoop)
         self.configuration = configuration
         let runtime = CoordinatorRuntime(
             id: id, eventLoop: eventLoop, configuration: configuration, time: time, logger: logger)
         keys = runtime.keys
-        calls = CoordinatorCalls(runtime: runtime, configuration: configuration)
+        func connection() -> RedisPipeline {
+            RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
+        }
+        watch = KeyWatch(pipeline: connection(), logger: logger)
+        lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
+        calls = CoordinatorCalls(
+            runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriber = RedisSubscriber(
-            configuration: configuration.redis, channels: [runtime.keys.events, runtime.keys.wake(id)],
+            configuration: configuration.redis,
+            channels: [runtime.keys.events, runtime.keys.wake(id), RedisSubscriber.invalidations],
             eventLoop: eventLoop, logger: logger)
     }
 
@@ -88,8 +102,23 @@ public actor Coordinator: Service {
         runtime.pipeline.onDown = { [unowned self] in redisIsDown($0) }
         runtime.pipeline.onRoundTrip = { [runtime] in runtime.metrics.roundTripTime.recordNanoseconds($0.nanoseconds) }
         subscriber.onMessage = { [unowned self] in receive($1, on: $0) }
-        subscriber.onSubscribed = { [unowned self] in reread() }
+        subscriber.onInvalidated = { [unowned self] keys in
+            guard let keys else { return calls.locks.keyChanged(nil) }
+            for key in keys { calls.locks.keyChanged(key) }
+        }
+        subscriber.onSubscribed = { [unowned self] in
+            watch.tell(subscriber.clientID)
+            reread()
+        }
+        subscriber.onDown = { [unowned self] _ in watch.tell(nil) }
+        watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
+        if lockPipeline !== runtime.pipeline {
+            lockPipeline.onUp = { [unowned self] in calls.locks.redisIsBack() }
+            lockPipeline.start()
+        }
         runtime.pipeline.start()
+        watch.start()
+        calls.quorum?.start()
         subscriber.start()
         planReread()
     }
@@ -104,6 +133,9 @@ public actor Coordinator: Service {
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
         try? await subscriber.close().get()
+        try? await watch.close().get()
+        try? await calls.quorum?.close().get()
+        if lockPipeline !== runtime.pipeline { try? await lockPipeline.close().get() }
         try? await runtime.pipeline.close().get()
     }
 
@@ -112,6 +144,8 @@ public actor Coordinator: Service {
         calls.isGoingDown = true
         readinessIsDecided()
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+        calls.locks.keeper.goDown()
+        calls.quorum?.drain()
         for service in services.values {
             calls.limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down"))
         }
@@ -160,8 +194,9 @@ public actor Coordinator: Service {
     /// Brings the gauges up to date; for whoever is about to read the metrics.
     public func refreshGauges() {
         let metrics = runtime.metrics
-        metrics.leases.record(calls.locks.held(now: runtime.time.now()))
-        metrics.waiters.record(calls.locks.waiting)
+        let status = calls.status
+        metrics.leases.record(status.locksHeld)
+        metrics.waiters.record(status.locksWaiting)
         metrics.commands.record(runtime.pipeline.commandsSent)
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
@@ -222,12 +257,18 @@ public actor Coordinator: Service {
 
     private func receive(_ payload: [UInt8], on channel: String) {
         guard channel == keys.events else {
-            guard let message = WakeMessage(payload), message.db == runtime.database else { return }
-            return calls.locks.wake(message.lock)
+            guard let message = WakeMessage(payload) else { return }
+            return calls.locks.receive(message)
         }
         guard let event = InterlockEvent(json: payload), event.database == runtime.database else { return }
-        if case .breaker(let name, let snapshot) = event.payload, let service = services[name] {
+        switch event.payload {
+        case .breaker(let name, let snapshot):
+            guard let service = services[name] else { break }
             calls.breakers.heard(snapshot, redisTime: event.atMilliseconds, of: service)
+        case .lockBroken(let name, _):
+            calls.locks.keeper.broken(name)
+        case .sidecarJoined, .sidecarLeft:
+            break
         }
         calls.feed.publish(String(decoding: payload, as: UTF8.self))
     }

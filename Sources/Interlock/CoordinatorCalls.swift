@@ -4,7 +4,13 @@ public import InterlockCore
 /// A call whose answer is still to come, so that it can be given up.
 public enum PendingCall: Sendable {
     case lock(UInt64)
+    case locks(UInt64)
     case limit(service: String, Int)
+}
+
+/// A lease that is looked after; see `CoordinatorCalls.followLease`.
+public struct LeaseFollower: Hashable, Sendable {
+    let id: UInt64
 }
 
 /// A configured service; see `CoordinatorCalls.service`.
@@ -20,11 +26,17 @@ public struct ServiceReference: Equatable {
 /// Confined to the coordinator's event loop: `Coordinator.callsOnEventLoop` hands it out there and nowhere else.
 public final class CoordinatorCalls {
     let runtime: CoordinatorRuntime
+    /// Locks in the one Redis; with a quorum nobody asks for them.
     let locks: LockCoordinator
+    /// `nil`: locks are kept in the one Redis.
+    let quorum: QuorumLocks?
+    private let provider: any LockProvider
     let limits: RateLimitCoordinator
     let breakers: BreakerCoordinator
     let fleet: FleetCoordinator
     let feed = EventFeed()
+    private var joint: [UInt64: JointAcquisition] = [:]
+    private var lastJointID: UInt64 = 0
     var services: [String: GuardedService] = [:] {
         didSet { servicesVersion += 1 }
     }
@@ -35,10 +47,17 @@ public final class CoordinatorCalls {
     /// Nobody is let to wait any more.
     var isGoingDown = false
 
-    init(runtime: CoordinatorRuntime, configuration: InterlockConfiguration) {
+    init(
+        runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: RedisPipeline, watch: KeyWatch
+    ) {
         self.runtime = runtime
         longestWait = configuration.locks.maximumWait.wholeMilliseconds
-        locks = LockCoordinator(runtime: runtime, settings: configuration.locks)
+        locks = LockCoordinator(
+            runtime: runtime, settings: configuration.locks, pipeline: lockPipeline, watch: watch)
+        quorum =
+            configuration.quorum.isEmpty
+            ? nil : QuorumLocks(runtime: runtime, settings: configuration.locks, servers: configuration.quorum)
+        provider = quorum ?? locks
         limits = RateLimitCoordinator(runtime: runtime)
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
         fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
@@ -53,47 +72,97 @@ public final class CoordinatorCalls {
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
             isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
-            fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locks.held(now: runtime.time.now()),
-            locksWaiting: locks.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
+            fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
+            locksWaiting: provider.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
             redisCommands: runtime.pipeline.commandsSent)
     }
 
     // MARK: Locks
 
     /// Takes a lock, or waits for it. At most one round trip to Redis when it is free.
-    public func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall {
+    public func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
         var request = request
         if isGoingDown { request.wait = 0 }
-        return .lock(locks.acquire(request, completion: completion))
+        if quorum != nil, request.mode != .exclusive {
+            completion(.failed(.notOnQuorum("a lock that several hold")))
+            return nil
+        }
+        return .lock(provider.acquire(request, completion: completion))
+    }
+
+    /// Takes several locks, or none: one after another, in the order of their names.
+    public func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
+        if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("taking several locks at once") {
+            completion(.failed(wrong))
+            return nil
+        }
+        var request = request
+        request.template.wait = isGoingDown ? 0 : min(request.template.wait, longestWait)
+        lastJointID += 1
+        let id = lastJointID
+        let acquisition = JointAcquisition(request, locks: locks, time: runtime.time, completion: completion)
+        joint[id] = acquisition
+        acquisition.onEnd = { [unowned self] in joint[id] = nil }
+        acquisition.takeNext()
+        return .locks(id)
+    }
+
+    /// Looks after a lease that was granted just now.
+    /// - Parameters:
+    ///   - isLinked: the lease is extended at a third of its length for as long as it is followed.
+    ///   - onEnd: called once, and not before this returns: with the loss, at the lease's own deadline at the latest, or
+    ///     with `nil` when it is released. Not after `unfollowLease`. It must not block.
+    /// - Returns: by which it is no longer followed.
+    public func followLease(
+        _ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseLoss?) -> Void
+    ) -> Result<LeaseFollower, InterlockError> {
+        guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
+        guard !locks.keeper.isFull else { return .failure(.tooManyFollowed) }
+        return .success(LeaseFollower(id: locks.keeper.follow(lease, isLinked: isLinked, onEnd: onEnd)))
+    }
+
+    /// Lets a lease lapse that was extended, and tells of its loss no more.
+    public func unfollowLease(_ follower: LeaseFollower) {
+        locks.keeper.unfollow(follower.id)
+    }
+
+    /// Releases a lease that is followed, when it is still held: its holder has gone. When others are linked to the same
+    /// lease, a retry of its owner for one, it stays theirs.
+    public func releaseFollowedLease(_ follower: LeaseFollower) {
+        guard let (name, token) = locks.keeper.lease(of: follower.id) else { return }
+        guard !locks.keeper.isLinkedByOthers(than: follower.id) else { return locks.keeper.unfollow(follower.id) }
+        locks.keeper.released(name, token: token)
+        locks.leases.ended(name, token: token)
+        locks.passOn(name, token: token) { _ in }
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
     public func renewLock(_ name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
-        locks.renew(name: name, token: token, ttl: ttl, completion: completion)
+        provider.renew(name: name, token: token, ttl: ttl, completion: completion)
     }
 
     /// Ends a lease.
     public func releaseLock(_ name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
-        locks.release(name: name, token: token, completion: completion)
+        provider.release(name: name, token: token, completion: completion)
     }
 
     /// Takes a lock from whoever has it. `by` is told to the fleet.
     public func breakLock(_ name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
-        locks.breakLock(name: name, by: by, completion: completion)
+        provider.breakLock(name: name, by: by, completion: completion)
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
     public func inspectLock(
         _ name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>
     ) {
-        locks.inspect(name: name, completion: completion)
+        provider.inspect(name: name, completion: completion)
     }
 
     /// One step through the locks that are held: `count`, 1…1000, bounds the step's work and is no promise of its size.
     public func listLocks(
         cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>
     ) {
-        locks.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
+        provider.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
     }
 
     // MARK: Limits
@@ -191,7 +260,9 @@ public final class CoordinatorCalls {
     public func cancel(_ call: PendingCall) {
         switch call {
         case .lock(let id):
-            locks.cancel(id)
+            provider.cancel(id)
+        case .locks(let id):
+            joint.removeValue(forKey: id)?.cancel()
         case .limit(let name, let id):
             guard let service = services[name] else { return }
             limits.cancel(id, of: service)

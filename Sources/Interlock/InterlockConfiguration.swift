@@ -4,6 +4,8 @@ public import InterlockCore
 /// What a coordinator needs to know: which Redis, and which locks and services it looks after.
 public struct InterlockConfiguration: Sendable {
     public var redis: RedisConfiguration
+    /// Independent servers of which a majority grants each lock, at least three; empty: locks are in `redis`.
+    public var quorum: [RedisConfiguration]
     /// What every key begins with; sidecars with the same Redis, database and prefix are one fleet.
     public var prefix: String
     public var locks: LockSettings
@@ -17,6 +19,7 @@ public struct InterlockConfiguration: Sendable {
 
     public init(
         redis: RedisConfiguration,
+        quorum: [RedisConfiguration] = [],
         prefix: String = KeySpace.defaultPrefix,
         locks: LockSettings = LockSettings(),
         services: [ServiceDefinition] = [],
@@ -25,6 +28,7 @@ public struct InterlockConfiguration: Sendable {
         version: String = "unknown"
     ) {
         self.redis = redis
+        self.quorum = quorum
         self.prefix = prefix
         self.locks = locks
         self.services = services

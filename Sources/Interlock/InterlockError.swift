@@ -8,6 +8,8 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         case unavailable
         /// No such service is configured.
         case unknownService
+        /// The lease was granted, and given up because too few replicas had it.
+        case unreplicated
         /// The caller gave up.
         case cancelled
         /// Anything else, in the words of Redis.

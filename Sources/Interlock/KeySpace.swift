@@ -13,6 +13,7 @@ public struct KeySpace: Hashable, Sendable {
     let lockEnd: String
     let fenceStart: String
     let queueStart: String
+    let holdersStart: String
 
     public init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
         self.prefix = prefix
@@ -21,6 +22,7 @@ public struct KeySpace: Hashable, Sendable {
         lockEnd = lockKeyPrefix == nil ? "}" : ""
         fenceStart = prefix + "fence:{" + (lockKeyPrefix ?? "")
         queueStart = prefix + "queue:{" + (lockKeyPrefix ?? "")
+        holdersStart = prefix + "holders:{" + (lockKeyPrefix ?? "")
     }
 
     /// The owner's token: a string with a ttl.
@@ -29,8 +31,14 @@ public struct KeySpace: Hashable, Sendable {
     /// The last fence.
     public func fence(_ name: String) -> String { fenceStart + name + "}" }
 
-    /// The sidecars that wait, with deadlines.
+    /// The tickets of the sidecars that wait, in order.
     public func queue(_ name: String) -> String { queueStart + name + "}" }
+
+    /// The leases of a lock that several hold, with their ends.
+    public func holders(_ name: String) -> String { holdersStart + name + "}" }
+
+    /// The lock's name, of what stands in the braces of its queue's key.
+    func lockName(inBraces text: String) -> String { String(text.dropFirst(lockKeyPrefix?.count ?? 0)) }
 
     /// The lock's name, if `key` is a lock's key.
     public func lockName(ofKey key: String) -> String? {

@@ -28,11 +28,12 @@ public actor RedisServer {
     /// That of `--requirepass`: of letters and digits, for it becomes part of URLs.
     nonisolated let password: String?
     private let arguments: [String]
+    private let environment: [String: String]
     private var process: ServerProcess?
     /// The logs of the processes before `process`.
     private var earlierLog = ""
 
-    private init(arguments: [String], listener: Listener) async throws {
+    private init(arguments: [String], listener: Listener, environment: [String: String]) async throws {
         temporaryFolder = try TemporaryFolder()
         port = try await listener == .none ? nil : LocalPort.unused()
         certificate = try await listener == .tls ? .selfSigned(in: temporaryFolder.path) : nil
@@ -40,16 +41,22 @@ public actor RedisServer {
             arguments.indices.contains(index + 1) ? arguments[index + 1] : nil
         }
         self.arguments = arguments
+        self.environment = environment
     }
 
     /// Starts a server and waits until it serves.
-    /// - Parameter arguments: further configuration as the command line takes it: `["--requirepass", "secret"]`.
+    /// - Parameters:
+    ///   - arguments: further configuration as the command line takes it: `["--requirepass", "secret"]`.
+    ///   - listener: what it offers beside its Unix socket.
+    ///   - environment: variables for the server beside those of this process.
     /// - Throws: `RedisServerError` with the server's log when it does not come up within 20 s. A port that was taken in
     ///   the meantime is replaced by another.
-    public static func start(arguments: [String] = [], listener: Listener = .tcp) async throws -> RedisServer {
+    public static func start(
+        arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:]
+    ) async throws -> RedisServer {
         var attemptsLeft = 5
         while true {
-            let server = try await RedisServer(arguments: arguments, listener: listener)
+            let server = try await RedisServer(arguments: arguments, listener: listener, environment: environment)
             do {
                 try await server.launch(untilReady: true)
                 return server
@@ -63,13 +70,14 @@ public actor RedisServer {
 
     /// Starts a server, runs `body`, and ends the server whatever happens. When `body` throws, the server's log is printed.
     ///
-    /// For `arguments` and `listener` see `start`.
+    /// For the parameters see `start`.
     public static func withServer<Result>(
         arguments: [String] = [],
         listener: Listener = .tcp,
+        environment: [String: String] = [:],
         _ body: (RedisServer) async throws -> Result
     ) async throws -> Result {
-        let server = try await start(arguments: arguments, listener: listener)
+        let server = try await start(arguments: arguments, listener: listener, environment: environment)
         do {
             let result = try await body(server)
             await server.remove()
@@ -130,7 +138,9 @@ public actor RedisServer {
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
         earlierLog = log
         process = nil
-        let launched = try await ServerProcess.start("redis-server", arguments: baseArguments + arguments + addedArguments)
+        // By `env`, so that the variables are the server's alone: what a test preloads is not for `setpriv`.
+        let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]
+        let launched = try await ServerProcess.start("env", arguments: command + baseArguments + arguments + addedArguments)
         process = launched
         if untilReady { try await waitUntilReady(launched) }
     }

@@ -52,10 +52,10 @@ struct ConfigurationDefaultsTests {
     func server() throws {
         let read = try configuration(
             """
-            redis: { url: "rediss://:pw@cache:6380/2" }
+            redis: { url: "rediss://:pw@cache:6380/2", urls: null }
             listen: { resp: "[::1]:0", http: "localhost:81", unix: /tmp/s, hosts: [a.example], max_connections: 5 }
             log: { level: debug, format: json }
-            locks: { key_prefix: "", max_ttl: 2h, max_wait: 0s, max_hold: null }
+            locks: { key_prefix: "", max_ttl: 2h, max_wait: 0s, max_hold: 8h, wait_replicas: 2 }
             fleet_size: 3
             """
         )
@@ -68,7 +68,8 @@ struct ConfigurationDefaultsTests {
         expected.listen.maximumConnections = 5
         expected.log.level = .debug
         expected.log.format = .json
-        expected.locks = LockSettings(keyPrefix: "", maximumTTL: .seconds(7200), maximumWait: .zero)
+        expected.locks = LockSettings(
+            keyPrefix: "", maximumTTL: .seconds(7200), maximumWait: .zero, maximumHold: .seconds(8 * 3600), waitReplicas: 2)
         expected.fleetSize = 3
         #expect(read == expected)
     }

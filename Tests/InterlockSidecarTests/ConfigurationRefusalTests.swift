@@ -102,7 +102,7 @@ struct ConfigurationRefusalTests {
                 "redis: { url: \"http://x\" }",
                 "redis.url: expected a URL that begins with redis://, rediss:// or unix:// (others are not supported), got \"http://x\""
             ),
-            ("redis: { urls: [] }", "redis.urls: is not supported by this version; give one redis.url"),
+            ("redis: { nodes: [] }", "redis.nodes: is not supported by this version; give one redis.url"),
             (
                 "redis: { prefix: \"\" }",
                 "redis.prefix: expected 1-64 bytes without control characters, spaces or braces, got \"\""
@@ -117,7 +117,9 @@ struct ConfigurationRefusalTests {
                 "locks: { key_prefix: [] }",
                 "locks.key_prefix: expected a text, got a list"
             ),
-            ("locks: { max_hold: 5s }", "locks.max_hold: expected null; a longest hold is not supported by this version"),
+            ("locks: { max_hold: 5ms }", "locks.max_hold: expected a duration of 10ms or more, got 5ms"),
+            ("locks: { wait_replicas: -1 }", "locks.wait_replicas: expected a whole number of 0 or more, got \"-1\""),
+            ("locks: { wait_replicas: 101 }", "locks.wait_replicas: expected a whole number of 100 or less, got 101"),
             (
                 "listen: { resp: \"127.0.0.1\" }",
                 "listen.resp: expected HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535, got \"127.0.0.1\""

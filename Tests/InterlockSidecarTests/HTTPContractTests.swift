@@ -53,6 +53,13 @@ struct HTTPContractTests {
         }
     }
 
+    @Test("a lease that too few replicas have is a problem of its own")
+    func unreplicated() {
+        let problem = HTTPProblem(InterlockError(.unreplicated, "only 0 of 1 replicas acknowledged the lock in time"))
+        #expect(problem.code == .unreplicated)
+        #expect(problem.status.code == 503)
+    }
+
     @Test("every code that a problem can have is in the contract")
     func codes() {
         for code in HTTPProblem.Code.allCases {

@@ -29,6 +29,15 @@ struct HTTPTestClient: Sendable {
             guard case .integer(let integer) = json[member] else { return nil }
             return integer
         }
+
+        /// The leases in the list `leases`, each as the reply to a request for it alone.
+        var leases: [Reply] {
+            guard case .list(let list) = json["leases"] else { return [] }
+            return list.compactMap { element -> Reply? in
+                guard let data = try? JSONEncoder().encode(element) else { return nil }
+                return Reply(status: status, headers: [:], body: String(decoding: data, as: UTF8.self))
+            }
+        }
     }
 
     struct NotHTTP: Error {
@@ -102,6 +111,14 @@ struct HTTPTestClient: Sendable {
             headers[line[..<colon].lowercased()] = String(line[line.index(after: colon)...].drop { $0 == " " })
         }
         return Reply(status: status, headers: headers, body: String(text[end.upperBound...]))
+    }
+
+    /// The data of the first server-sent event of a type as a body; `nil`: it has not arrived, or not to its end.
+    static func event(_ type: String, in received: String) -> Reply? {
+        guard let start = received.firstRange(of: "event: \(type)\ndata: ") else { return nil }
+        let rest = received[start.upperBound...]
+        guard let end = rest.firstRange(of: "\n\n") else { return nil }
+        return Reply(status: 0, headers: [:], body: String(rest[..<end.lowerBound]))
     }
 
     private typealias Inbound = NIOAsyncChannelInboundStream<ByteBuffer>

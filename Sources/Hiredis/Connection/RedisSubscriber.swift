@@ -13,6 +13,15 @@ public final class RedisSubscriber {
     private var isRefused = false
     private var check: Scheduled<Void>?
 
+    /// The channel on which the server tells which keys that another connection tracks were changed.
+    public static let invalidations = "__redis__:invalidate"
+
+    /// What the server calls the connection, while the subscriptions stand: another connection's tracking can be
+    /// redirected to it.
+    public private(set) var clientID: Int64?
+
+    /// Called with the keys that were changed, of those that are tracked for this connection; `nil`: all of them.
+    public var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
     public var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
     /// Called when all channels are subscribed: the first time, and after each loss.
@@ -39,6 +48,7 @@ public final class RedisSubscriber {
             guard let self else { return }
             check?.cancel()
             check = nil
+            clientID = nil
             onDown?(error)
         }
     }
@@ -61,6 +71,10 @@ public final class RedisSubscriber {
 
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
+        handler.send(ClientID()) { [weak self] result in
+            // A server that does not say has no tracking to offer; the subscriptions are as good without.
+            self?.clientID = try? result.get()
+        }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
     }
@@ -90,6 +104,8 @@ public final class RedisSubscriber {
         }
         guard let parts = reply.array, let kind = parts.first?.text else { return }
         switch kind {
+        case "message" where parts.count == 3 && parts[1].text == Self.invalidations:
+            onInvalidated?(parts[2].array?.compactMap(\.text))
         case "message" where parts.count == 3:
             guard let channel = parts[1].text, case .bulk(let payload) = parts[2] else { return }
             onMessage?(channel, payload)

@@ -37,7 +37,7 @@ extension RedisReply {
     }
 
     /// Fails as a reply that `command` cannot have.
-    public func unexpected(for command: StaticString) -> RedisError {
+    public func unexpected(for command: String) -> RedisError {
         if case .error(let error) = self { return error }
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }

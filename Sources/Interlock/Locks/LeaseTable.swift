@@ -4,8 +4,12 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here.
 struct LeaseTable {
-    private struct Entry {
+    private struct Key: Hashable {
+        var name: String
         var token: String
+    }
+
+    private struct Entry {
         var deadline: Instant
         /// Only of owners who chose their token: others' tokens begin with it.
         var label: String?
@@ -13,37 +17,30 @@ struct LeaseTable {
 
     private static let capacity = 20_000
 
-    private var entries: [String: Entry] = [:]
-    /// Names in order of grant: what has lapsed is dropped from the front, a few at each grant.
-    private var order: Deque<String> = []
+    private var entries: [Key: Entry] = [:]
+    /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
+    private var order: Deque<Key> = []
 
     mutating func granted(_ lease: Lease, label: String?, now: Instant) {
         for _ in 0..<2 { dropLapsed(now: now) }
         let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
         guard entries.count < Self.capacity, order.count < 2 * Self.capacity else { return }
+        let key = Key(name: lease.name, token: lease.token)
         // An owner who asks again need not say its label again.
-        let known = entries[lease.name].flatMap { $0.token == lease.token ? $0.label : nil }
-        entries[lease.name] = Entry(token: lease.token, deadline: deadline, label: label ?? known)
-        order.append(lease.name)
+        entries[key] = Entry(deadline: deadline, label: label ?? entries[key]?.label)
+        order.append(key)
     }
 
     mutating func renewed(_ name: String, token: String, deadline: Instant) {
-        guard entries[name]?.token == token else { return }
-        entries[name]?.deadline = deadline
+        entries[Key(name: name, token: token)]?.deadline = deadline
     }
 
     mutating func ended(_ name: String, token: String) {
-        guard entries[name]?.token == token else { return }
-        entries[name] = nil
-    }
-
-    mutating func broken(_ name: String) {
-        entries[name] = nil
+        entries[Key(name: name, token: token)] = nil
     }
 
     func label(of name: String, token: String) -> String? {
-        guard let entry = entries[name], entry.token == token else { return nil }
-        return entry.label
+        entries[Key(name: name, token: token)]?.label
     }
 
     /// How many are still valid. O(n), for the gauge.

@@ -2,43 +2,38 @@ internal import CoreMetrics
 internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import NIOCore
 
-/// Locks: carries out what the wait queues decide, and what callers ask. Confined to the coordinator's event loop.
+/// Locks: carries out what the queues decide, and what callers ask. Confined to the coordinator's event loop.
 final class LockCoordinator {
-    typealias WaiterID = WaitQueue.WaiterID
+    typealias WaiterID = LockQueue.WaiterID
 
-    private struct Waiter {
-        var request: LockRequest
-        var token: String
-        var completion: Completion<LockAnswer>
-        var startedAt: Instant
-        var timeout: Deadlines.Entry?
-    }
-
-    private struct Queue {
-        var decisions = WaitQueue()
-        var timer: Deadlines.Entry?
-        /// This sidecar may have a ticket in Redis.
-        var hasTicket = false
-    }
-
-    private let runtime: CoordinatorRuntime
-    private let settings: LockSettings
-    private var queues: [String: Queue] = [:]
-    private var waiters: [WaiterID: Waiter] = [:]
-    private var leases = LeaseTable()
+    let runtime: CoordinatorRuntime
+    let settings: LockSettings
+    /// The connection that locks are granted on: with replicas to wait for it is their own.
+    let pipeline: RedisPipeline
+    let watch: KeyWatch
+    let keeper: LeaseKeeper
+    private var queues: [String: LocalQueue] = [:]
+    private var waiters: [WaiterID: LockWaiter] = [:]
+    var leases = LeaseTable()
     private var lastID: WaiterID = 0
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
     private var leftovers: [(name: String, token: String, until: Instant)] = []
     private static let leftoverCapacity = 10_000
 
-    init(runtime: CoordinatorRuntime, settings: LockSettings) {
+    init(runtime: CoordinatorRuntime, settings: LockSettings, pipeline: RedisPipeline, watch: KeyWatch) {
         self.runtime = runtime
         self.settings = settings
+        self.pipeline = pipeline
+        self.watch = watch
+        keeper = LeaseKeeper(runtime: runtime, watch: watch, ceiling: settings.maximumHold)
+        keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
     }
 
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
+    func waiting(for name: String) -> Int { queues[name]?.decisions.count ?? 0 }
 
     // MARK: Acquire
 
@@ -46,26 +41,25 @@ final class LockCoordinator {
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
         lastID += 1
         let id = lastID
-        if let wrong = violation(in: request) {
+        if let wrong = settings.violation(in: request) {
             completion(.failed(wrong))
             return id
         }
-        let name = request.name.text
         let token =
             request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
-        let waiter = Waiter(request: request, token: token, completion: completion, startedAt: runtime.time.now())
-        let othersWait = queues[name] != nil
+        let waiter = LockWaiter(
+            id: id, request: request, token: token, completion: completion, startedAt: runtime.time.now())
+        let othersWait = queues[request.name.text] != nil
         switch (othersWait, request.wait > 0, request.owner != nil) {
         case (false, false, _):
-            attemptOnce(waiter, mode: .take)
+            attemptOnce(waiter, by: .anybody)
         case (true, false, false):
-            runtime.metrics.locksHeld.increment()
-            completion(.held)
-        case (true, _, true):
+            refuse(waiter)
+        case (true, let waits, true):
             // Its owner may have it already; otherwise those who wait come first.
-            attemptOnce(waiter, mode: .own, orWaitAs: request.wait > 0 ? id : nil)
+            attemptOnce(waiter, by: .presentOwner, orWaits: waits)
         case (_, true, _):
-            enqueue(waiter, id: id)
+            enqueue(waiter)
         }
         return id
     }
@@ -73,208 +67,360 @@ final class LockCoordinator {
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: WaiterID) {
         guard let waiter = waiters.removeValue(forKey: id) else { return }
-        waiter.timeout?.cancel()
-        leave(waiter, id: id)
-    }
-
-    private func violation(in request: LockRequest) -> InterlockError? {
-        let longest = settings.maximumTTL.wholeMilliseconds
-        guard (LeaseValidity.shortestTTL...longest).contains(request.ttl) else {
-            return InterlockError(
-                .invalid, "a ttl of \(request.ttl) ms: it must be between \(LeaseValidity.shortestTTL) and \(longest) ms")
-        }
-        guard request.wait >= 0 else {
-            return InterlockError(.invalid, "a wait of \(request.wait) ms: it must be 0 or more")
-        }
-        return nil
+        leave(waiter)
     }
 
     /// One try that nobody queues behind.
-    private func attemptOnce(_ waiter: Waiter, mode: AcquireScript.Mode, orWaitAs id: WaiterID? = nil) {
-        let request = waiter.request
+    private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, orWaits: Bool = false) {
         let sentAt = runtime.time.now()
-        runtime.pipeline.run(
-            AcquireScript(
-                keys: runtime.keys, name: request.name.text, token: waiter.token, ttl: request.ttl, mode: mode)
-        ) { [self] result in
+        pipeline.run(script(for: waiter, by: candidate)) { [self] result in
             switch result {
-            case .success(.granted(let fence)), .success(.extended(let fence)):
-                if !deliver(fence, to: waiter, sentAt: sentAt) { giveBack(waiter) }
+            case .success(.granted(let fence, let group)):
+                hand(fence, group: group, to: waiter, sentAt: sentAt)
             case .success(.held):
-                if let id { return enqueue(waiter, id: id) }
-                runtime.metrics.locksHeld.increment()
-                waiter.completion(.held)
+                if orWaits { enqueue(waiter) } else { refuse(waiter) }
+            case .success(.heldOtherwise(let mode)):
+                fail(waiter, .heldOtherwise(waiter.request, mode))
             case .failure(let error):
-                fail(waiter, error)
+                fail(waiter, InterlockError(error))
+                if error.isOutcomeUnknown { giveBack(waiter) }
             }
         }
     }
 
-    /// Hands the lease out, unless it is over already or its caller has left. `false`: the lease is nobody's.
-    private func deliver(_ fence: Int64, to waiter: Waiter, sentAt: Instant) -> Bool {
-        let now = runtime.time.now()
-        let valid = LeaseValidity.remaining(ttl: waiter.request.ttl, sentAt: sentAt, now: now)
-        let name = waiter.request.name.text
-        guard valid > 0 else {
-            fail(
-                waiter,
-                RedisError(.timedOut, "the lease of \(waiter.request.ttl) ms was over before it could be handed out"))
-            return true
-        }
-        let lease = Lease(name: name, token: waiter.token, fence: fence, validMilliseconds: valid)
-        guard waiter.completion(.granted(lease)) else { return false }
-        runtime.metrics.locksGranted.increment()
-        runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
-        leases.granted(lease, label: waiter.request.owner == nil ? nil : waiter.request.label, now: now)
-        return true
+    private func script(
+        for waiter: LockWaiter, by candidate: AcquireScript.Candidate = .anybody, ticket: AcquireScript.Ticket? = nil
+    ) -> AcquireScript {
+        let request = waiter.request
+        let group = request.mode.groupLabel.map { OwnerToken.make(label: $0, random: runtime.entropy.drawPair()) }
+        return AcquireScript(
+            keys: keys(request.name.text), token: waiter.token, ttl: request.ttl, mode: request.mode,
+            candidate: candidate, ticket: ticket, group: group ?? "")
     }
 
-    private func fail(_ waiter: Waiter, _ error: RedisError) {
+    func keys(_ name: String) -> LockKeys { LockKeys(space: runtime.keys, name: name) }
+
+    // MARK: Handing out
+
+    /// Hands a lease out as soon as so many replicas have it as are asked for.
+    private func hand(_ fence: Int64, group: String?, to waiter: LockWaiter, sentAt: Instant) {
+        guard settings.waitReplicas > 0 else {
+            return handOut(fence, group: group, to: waiter, sentAt: sentAt)
+        }
+        let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
+        pipeline.send(wait, timeout: .milliseconds(2 * runtime.timeoutMilliseconds)) { [self] result in
+            switch result {
+            case .success(let count) where count >= settings.waitReplicas:
+                handOut(fence, group: group, to: waiter, sentAt: sentAt)
+            case .success(let count):
+                fail(waiter, .unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas))
+                giveBack(waiter)
+            case .failure(let error):
+                fail(waiter, InterlockError(error))
+                giveBack(waiter)
+            }
+        }
+    }
+
+    /// Hands the lease out, unless it is over already or its caller has left: then the next has it.
+    private func handOut(_ fence: Int64, group: String?, to waiter: LockWaiter, sentAt: Instant) {
+        let now = runtime.time.now()
+        let request = waiter.request
+        let valid = LeaseValidity.remaining(ttl: request.ttl, sentAt: sentAt, now: now)
+        guard valid > 0 else {
+            return fail(
+                waiter,
+                InterlockError(
+                    .unavailable, "the lease of \(request.ttl) ms was over before it could be handed out; ask for a longer one"))
+        }
+        let lease = Lease(
+            name: request.name.text, token: waiter.token, fence: fence, validMilliseconds: valid, ttl: request.ttl,
+            group: group)
+        // Before the answer: whoever gets it may at once ask to be told when it is lost.
+        leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
+        guard waiter.completion(.granted(lease)) else {
+            leases.ended(lease.name, token: lease.token)
+            return giveBack(waiter)
+        }
+        runtime.metrics.locksGranted.increment()
+        runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
+    }
+
+    private func refuse(_ waiter: LockWaiter) {
+        runtime.metrics.locksHeld.increment()
+        waiter.completion(.held)
+    }
+
+    private func fail(_ waiter: LockWaiter, _ error: InterlockError) {
         runtime.metrics.locksFailed.increment()
-        waiter.completion(.failed(InterlockError(error)))
-        if error.isOutcomeUnknown { giveBack(waiter) }
+        waiter.completion(.failed(error))
     }
 
     // MARK: Waiting
 
-    private func enqueue(_ waiter: Waiter, id: WaiterID) {
-        let now = runtime.time.now()
+    private func enqueue(_ waiter: LockWaiter) {
         let wait = min(waiter.request.wait, settings.maximumWait.wholeMilliseconds)
         let deadline = waiter.startedAt.advanced(byMilliseconds: wait)
-        guard deadline > now else {
-            runtime.metrics.locksHeld.increment()
-            waiter.completion(.held)
-            return
+        guard deadline > runtime.time.now() else { return refuse(waiter) }
+        waiter.timeout = runtime.deadlines.schedule(at: deadline) { [unowned self] in timeOut(waiter) }
+        waiters[waiter.id] = waiter
+        let name = waiter.request.name.text
+        let queue = queues[name] ?? openQueue(name)
+        perform(queue.decisions.enqueue(.init(id: waiter.id, deadline: deadline)), on: queue)
+    }
+
+    private func openQueue(_ name: String) -> LocalQueue {
+        let ticket = OwnerToken.make(label: runtime.id, random: runtime.entropy.drawPair())
+        let queue = LocalQueue(name: name, ticket: ticket)
+        queues[name] = queue
+        return queue
+    }
+
+    private func timeOut(_ waiter: LockWaiter) {
+        guard waiters.removeValue(forKey: waiter.id) != nil else { return }
+        refuse(waiter)
+        leave(waiter)
+    }
+
+    private func leave(_ waiter: LockWaiter) {
+        waiter.standing = .left
+        waiter.timeout?.cancel()
+        guard let queue = queues[waiter.request.name.text] else { return }
+        perform(queue.decisions.remove(waiter.id).next, on: queue)
+    }
+
+    /// A waiter's turn has come: it waits no more. `false`: it has left, or has the lock already.
+    private func serve(_ waiter: LockWaiter) -> Bool {
+        guard waiter.standing == .waiting else { return false }
+        waiter.standing = .served
+        waiter.timeout?.cancel()
+        waiters[waiter.id] = nil
+        return true
+    }
+
+    private func perform(_ action: LockQueue.Action, on queue: LocalQueue) {
+        switch action {
+        case .none:
+            break
+        case .drop(let hasTicket):
+            queue.timer?.cancel()
+            if queues[queue.name] === queue { queues[queue.name] = nil }
+            if hasTicket { withdraw(queue) }
+        case .armTimer(let instant):
+            queue.timer?.cancel()
+            queue.timer = runtime.deadlines.schedule(at: instant) { [unowned self] in
+                perform(queue.decisions.timerFired(now: runtime.time.now()), on: queue)
+            }
+        case .attempt(let id):
+            attempt(id, in: queue)
+        case .look:
+            look(at: queue)
         }
-        var waiter = waiter
-        waiter.timeout = runtime.deadlines.schedule(at: deadline) { [unowned self] in timeOut(id) }
-        waiters[id] = waiter
-        let name = waiter.request.name.text
-        perform(queues[name, default: Queue()].decisions.enqueue(.init(id: id, deadline: deadline)), on: name)
     }
 
-    private func timeOut(_ id: WaiterID) {
-        guard let waiter = waiters.removeValue(forKey: id) else { return }
-        runtime.metrics.locksHeld.increment()
-        waiter.completion(.held)
-        leave(waiter, id: id)
+    private func withdraw(_ queue: LocalQueue) {
+        // Should it be lost, the ticket is offered a turn once, and lapses with it.
+        pipeline.run(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
-    private func leave(_ waiter: Waiter, id: WaiterID) {
-        let name = waiter.request.name.text
-        guard let (_, next) = queues[name]?.decisions.remove(id) else { return }
-        perform(next, on: name)
+    private func look(at queue: LocalQueue) {
+        watch.remaining(of: runtime.keys.lock(queue.name)) { [self] result in
+            let finding: LockQueue.Finding =
+                switch result {
+                case .success(.absent): .free
+                case .success(.lasts(let ttl)): .held(ttl: ttl)
+                case .failure: .unknown
+                }
+            perform(queue.decisions.looked(finding, now: runtime.time.now()), on: queue)
+        }
     }
+
+    private func attempt(_ id: WaiterID, in queue: LocalQueue) {
+        guard let waiter = waiters[id] else { return }
+        queue.timer?.cancel()
+        let sentAt = runtime.time.now()
+        let ticket = queue.ticket(hasOthers: queue.decisions.beginAttempt(), now: sentAt)
+        pipeline.run(script(for: waiter, ticket: ticket)) { [self] result in
+            attempted(waiter, in: queue, result, sentAt: sentAt)
+        }
+    }
+
+    private func attempted(
+        _ waiter: LockWaiter, in queue: LocalQueue, _ result: Result<AcquireScript.Reply, RedisError>, sentAt: Instant
+    ) {
+        let now = runtime.time.now()
+        switch result {
+        case .success(.granted(let fence, let group)):
+            let isOvertaken = waiter.standing == .served
+            let next =
+                isOvertaken
+                ? queue.decisions.overtaken(waiter.id, now: now)
+                : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, now: now)
+            if serve(waiter) {
+                hand(fence, group: group, to: waiter, sentAt: sentAt)
+            } else if !isOvertaken {
+                giveBack(waiter)
+            }
+            perform(next, on: queue)
+        case .success(.held(let ttl, let place)):
+            perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
+        case .success(.heldOtherwise(let mode)):
+            if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
+            perform(queue.decisions.failed(waiter.id), on: queue)
+        case .failure(let error) where error.code == .notConnected || error.code == .answerLost:
+            // The same token tries again once Redis is back: if this attempt had won, that one finds it.
+            if waiter.standing == .left, error.isOutcomeUnknown { remember(waiter) }
+            perform(queue.decisions.unanswered(waiter.id, now: now), on: queue)
+        case .failure(let error):
+            if serve(waiter) { fail(waiter, InterlockError(error)) }
+            if error.isOutcomeUnknown { giveBack(waiter) }
+            perform(queue.decisions.failed(waiter.id), on: queue)
+        }
+    }
+
+    // MARK: News
 
     /// Every lock's head looks again: messages may have been lost.
     func wakeAll() {
-        for name in Array(queues.keys) { wake(name) }
+        for queue in Array(queues.values) { perform(queue.decisions.wake(), on: queue) }
     }
 
     /// The lock may be free.
     func wake(_ name: String) {
-        guard let next = queues[name]?.decisions.wake() else { return }
-        perform(next, on: name)
+        guard let queue = queues[name] else { return }
+        perform(queue.decisions.wake(), on: queue)
+    }
+
+    /// A script has told this sidecar something.
+    func receive(_ message: WakeMessage) {
+        let name = runtime.keys.lockName(inBraces: message.lock)
+        let queue = queues[name]
+        switch message.what {
+        case .turn:
+            guard let queue, queue.ticket == message.ticket else {
+                // Nobody waits behind that ticket any more: the next is not kept waiting.
+                pipeline.run(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
+                return
+            }
+            perform(queue.decisions.wake(), on: queue)
+        case .first:
+            guard let queue else { return }
+            perform(queue.decisions.isFirst(now: runtime.time.now()), on: queue)
+        case .look:
+            wake(name)
+        }
+    }
+
+    /// Redis says that a lock's key was changed; `nil`: any may have been.
+    func keyChanged(_ key: String?) {
+        guard let key else {
+            for queue in Array(queues.values) { perform(queue.decisions.changed(now: runtime.time.now()), on: queue) }
+            return keeper.anythingChanged()
+        }
+        guard let name = runtime.keys.lockName(ofKey: key) else { return }
+        keeper.changed(name)
+        guard let queue = queues[name] else { return }
+        perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
     }
 
     /// Redis has been away for too long: nobody is left waiting without an answer.
     func failWaiters(_ error: RedisError) {
         let failed = waiters
         waiters = [:]
-        for queue in queues.values { queue.timer?.cancel() }
+        for queue in queues.values {
+            queue.timer?.cancel()
+            withdraw(queue)
+        }
         queues = [:]
         for waiter in failed.values {
+            waiter.standing = .left
             waiter.timeout?.cancel()
-            runtime.metrics.locksFailed.increment()
-            waiter.completion(.failed(InterlockError(error)))
+            fail(waiter, InterlockError(error))
             remember(waiter)
         }
     }
 
-    private func perform(_ action: WaitQueue.Action, on name: String) {
-        switch action {
-        case .none:
-            break
-        case .drop:
-            queues.removeValue(forKey: name)?.timer?.cancel()
-        case .armTimer(let instant):
-            queues[name]?.timer?.cancel()
-            queues[name]?.timer = runtime.deadlines.schedule(at: instant) { [unowned self] in
-                guard let next = queues[name]?.decisions.timerFired() else { return }
-                perform(next, on: name)
-            }
-        case .attempt(let id):
-            attempt(id, on: name)
-        }
-    }
+    // MARK: Passing on
 
-    private func attempt(_ id: WaiterID, on name: String) {
-        guard let waiter = waiters[id], let queue = queues[name] else { return }
-        queue.timer?.cancel()
+    /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
+    func passOn(_ name: String, token: String, then done: @escaping (Result<Bool, RedisError>) -> Void) {
+        let queue = queues[name]
+        let succession = queue.flatMap(beginSuccession)
         let sentAt = runtime.time.now()
-        let ticket = max(1, queue.decisions.latestDeadline.millisecondsRoundedUp(since: sentAt))
-        let script = AcquireScript(
-            keys: runtime.keys, name: name, token: waiter.token, ttl: waiter.request.ttl, mode: .take,
-            ticket: AcquireScript.Ticket(
-                sidecar: runtime.id, millisecondsWhenHeld: ticket,
-                millisecondsWhenGranted: queue.decisions.count > 1 ? ticket : queue.hasTicket ? 0 : -1))
-        queues[name]?.hasTicket = true
-        runtime.pipeline.run(script) { [self] result in
-            attempted(id, waiter, result, sentAt: sentAt)
-        }
-    }
-
-    private func attempted(
-        _ id: WaiterID, _ waiter: Waiter, _ result: Result<AcquireScript.Reply, RedisError>, sentAt: Instant
-    ) {
-        let name = waiter.request.name.text
-        switch result {
-        case .success(.granted(let fence)), .success(.extended(let fence)):
-            guard let (grant, next) = queues[name]?.decisions.granted(id) else { return giveBack(waiter) }
-            let known = waiters.removeValue(forKey: id)
-            known?.timeout?.cancel()
-            let isDelivered = grant == .deliver && known != nil && deliver(fence, to: waiter, sentAt: sentAt)
-            perform(next, on: name)
-            restQueue(name, ttl: waiter.request.ttl)
-            if !isDelivered { giveBack(waiter) }
-        case .success(.held(let ttl)):
-            guard let next = queues[name]?.decisions.refused(id, ttl: ttl, now: runtime.time.now()) else { return }
-            perform(next, on: name)
-        case .failure(let error) where error.code == .notConnected || error.code == .answerLost:
-            // The same token tries again once Redis is back: if this attempt had won, that one finds it.
-            if waiters[id] == nil, error.isOutcomeUnknown { remember(waiter) }
-            guard let next = queues[name]?.decisions.unanswered(id, now: runtime.time.now()) else { return }
-            perform(next, on: name)
-        case .failure(let error):
-            waiters.removeValue(forKey: id)?.timeout?.cancel()
-            fail(waiter, error)
-            guard let next = queues[name]?.decisions.failed(id) else { return }
-            perform(next, on: name)
-        }
-    }
-
-    private func restQueue(_ name: String, ttl: Int64?) {
-        guard let next = queues[name]?.decisions.rest(ttl: ttl, now: runtime.time.now()) else { return }
-        perform(next, on: name)
-    }
-
-    // MARK: Giving back
-
-    /// Frees what was granted to somebody who is no longer there. With an owner of its own choosing nothing is given back
-    /// behind the client's back: a retry may already hold that very lease.
-    private func giveBack(_ waiter: Waiter) {
-        guard waiter.request.owner == nil else { return }
-        let name = waiter.request.name.text
-        runtime.pipeline.run(releaseScript(name: name, token: waiter.token)) { [self] result in
+        let script = ReleaseScript(
+            keys: keys(name), token: token, sidecar: runtime.id,
+            successor: succession.flatMap { succession in
+                queue.map { queue in
+                    ReleaseScript.Successor(
+                        token: succession.waiter.token, ttl: succession.waiter.request.ttl,
+                        goesOn: succession.decision.goesOn,
+                        ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
+                }
+            })
+        pipeline.run(script) { [self] result in
             switch result {
-            case .success(true): wake(name)
-            case .success(false): break
-            case .failure: remember(waiter)
+            case .success(.perhapsInGroup):
+                pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
+            case .success(.lost): done(.success(false))
+            case .success(.released), .success(.passedOn): done(.success(true))
+            case .failure(let error): done(.failure(error))
+            }
+            if let queue, let succession {
+                passed(result, from: queue, to: succession, sentAt: sentAt)
+            } else if case .success(.released) = result {
+                // Whoever came while the release was under way.
+                wake(name)
             }
         }
     }
 
-    private func remember(_ waiter: Waiter) {
+    private struct SuccessionUnderWay {
+        var decision: LockQueue.Succession
+        var waiter: LockWaiter
+    }
+
+    /// The next who waits here, should it want the lock for itself alone: groups are joined by their own script.
+    private func beginSuccession(in queue: LocalQueue) -> SuccessionUnderWay? {
+        guard let head = queue.decisions.head, let waiter = waiters[head], waiter.request.mode == .exclusive,
+            let decision = queue.decisions.beginRelease()
+        else { return nil }
+        return SuccessionUnderWay(decision: decision, waiter: waiter)
+    }
+
+    private func passed(
+        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: SuccessionUnderWay,
+        sentAt: Instant
+    ) {
+        let now = runtime.time.now()
+        let waiter = succession.waiter
+        switch result {
+        case .success(.passedOn(let fence, let beginsTurn)):
+            let next = queue.decisions.passedOn(
+                succession.decision, beginsTurn: beginsTurn, ttl: waiter.request.ttl, now: now)
+            if serve(waiter) {
+                hand(fence, group: nil, to: waiter, sentAt: sentAt)
+            } else if waiter.standing == .left {
+                giveBack(waiter)
+            }
+            perform(next, on: queue)
+        case .success(.released(let isFirst)):
+            perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
+        case .success(.lost), .success(.perhapsInGroup), .failure:
+            if case .failure(let error) = result, error.isOutcomeUnknown, waiter.standing == .left { giveBack(waiter) }
+            perform(queue.decisions.releaseFailed(), on: queue)
+        }
+    }
+
+    /// Passes on what was granted to somebody who is no longer there. With an owner of its own choosing nothing is given
+    /// back behind the client's back: a retry may already hold that very lease.
+    private func giveBack(_ waiter: LockWaiter) {
+        guard waiter.request.owner == nil else { return }
+        passOn(waiter.request.name.text, token: waiter.token) { [self] result in
+            if case .failure = result { remember(waiter) }
+        }
+    }
+
+    private func remember(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil, leftovers.count < Self.leftoverCapacity else { return }
         let until = runtime.time.now().advanced(byMilliseconds: waiter.request.ttl)
         leftovers.append((waiter.request.name.text, waiter.token, until))
@@ -286,110 +432,11 @@ final class LockCoordinator {
         let pending = leftovers.filter { $0.until > now }
         leftovers = []
         for (name, token, until) in pending {
-            runtime.pipeline.run(releaseScript(name: name, token: token)) { [self] result in
+            passOn(name, token: token) { [self] result in
                 if case .failure = result { leftovers.append((name, token, until)) }
             }
         }
         wakeAll()
-    }
-
-    // MARK: Renew, release, break
-
-    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
-        if let wrong = violation(in: LockRequest(name: name, ttl: ttl)) {
-            completion(.failed(wrong))
-            return
-        }
-        let sentAt = runtime.time.now()
-        runtime.pipeline.run(RenewScript(keys: runtime.keys, name: name.text, token: token, ttl: ttl)) { [self] result in
-            switch result {
-            case .success(true):
-                let now = runtime.time.now()
-                let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)
-                guard valid > 0 else {
-                    completion(.lost)
-                    return
-                }
-                leases.renewed(name.text, token: token, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
-                completion(.renewed(validMilliseconds: valid))
-            case .success(false):
-                leases.ended(name.text, token: token)
-                completion(.lost)
-            case .failure(let error):
-                completion(.failed(InterlockError(error)))
-            }
-        }
-    }
-
-    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
-        runtime.pipeline.run(releaseScript(name: name.text, token: token)) { [self] result in
-            switch result {
-            case .success(let isReleased):
-                (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
-                leases.ended(name.text, token: token)
-                completion(isReleased ? .released : .lost)
-                if isReleased { wake(name.text) }
-            case .failure(let error):
-                completion(.failed(InterlockError(error)))
-            }
-        }
-    }
-
-    func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
-        let script = BreakScript(
-            keys: runtime.keys, name: name.text, by: by, origin: runtime.id, database: runtime.database)
-        runtime.pipeline.run(script) { [self] result in
-            switch result {
-            case .success(let isBroken):
-                if isBroken {
-                    leases.broken(name.text)
-                    runtime.logger.notice("A lock was broken", metadata: ["lock": "\(name)", "by": "\(by)"])
-                }
-                completion(isBroken ? .released : .lost)
-            case .failure(let error):
-                completion(.failed(InterlockError(error)))
-            }
-        }
-    }
-
-    private func releaseScript(name: String, token: String) -> ReleaseScript {
-        ReleaseScript(keys: runtime.keys, name: name, token: token, sidecar: runtime.id, database: runtime.database)
-    }
-
-    // MARK: Looking
-
-    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
-        runtime.pipeline.run(InspectScript(keys: runtime.keys, name: name.text, sidecar: runtime.id)) { [self] result in
-            switch result {
-            case .success(let reply):
-                let waiters = (queues[name.text]?.decisions.count ?? 0) + reply.otherSidecars
-                guard reply.token != nil || waiters > 0 else {
-                    completion(.success(nil))
-                    return
-                }
-                let label = reply.token.map { leases.label(of: name.text, token: $0) ?? OwnerToken.label(of: $0) }
-                completion(
-                    .success(
-                        LockInformation(
-                            name: name.text, label: label, fence: reply.fence,
-                            ttlMilliseconds: reply.token == nil ? 0 : reply.ttl, waiters: waiters)))
-            case .failure(let error):
-                completion(.failure(InterlockError(error)))
-            }
-        }
-    }
-
-    /// One `SCAN` step: bounded in time by `count`, 1…1000.
-    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
-        let scan = Scan(cursor: cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        runtime.pipeline.send(scan) { [self] result in
-            switch result {
-            case .success(let (next, keys)):
-                completion(
-                    .success(LockPage(cursor: next, names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
-            case .failure(let error):
-                completion(.failure(InterlockError(error)))
-            }
-        }
+        keeper.redisIsBack()
     }
 }

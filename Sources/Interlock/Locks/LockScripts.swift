@@ -1,147 +1,306 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// See `acquire.lua`.
+/// The scripts of locks, each behind the text that they share.
+private enum LockScriptSources {
+    static let acquire = RedisScript(name: "acquire.lua", source: locks(PackageResources.acquire_lua))
+    static let release = RedisScript(name: "release.lua", source: locks(PackageResources.release_lua))
+    static let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
+    static let breakLock = RedisScript(name: "break.lua", source: locks(PackageResources.break_lua))
+    static let leave = RedisScript(name: "leave.lua", source: groups(PackageResources.leave_lua))
+    static let inspect = RedisScript(name: "inspect.lua", source: groups(PackageResources.inspect_lua))
+    static let share = RedisScript(name: "share.lua", source: groups(PackageResources.share_lua))
+    static let shareRenew = RedisScript(name: "share-renew.lua", source: groups(PackageResources.share_renew_lua))
+    static let shareRelease = RedisScript(name: "share-release.lua", source: groups(PackageResources.share_release_lua))
+
+    private static func locks(_ script: [UInt8]) -> [UInt8] { PackageResources.locks_lua + script }
+    private static func groups(_ script: [UInt8]) -> [UInt8] { locks(PackageResources.groups_lua + script) }
+}
+
+/// The keys of one lock, as its scripts take them.
+struct LockKeys {
+    var space: KeySpace
+    var name: String
+
+    func encodeThree(into encoder: inout CommandEncoder) {
+        encoder.append(parts: space.lockStart, name, space.lockEnd)
+        encoder.append(parts: space.fenceStart, name, "}")
+        encoder.append(parts: space.queueStart, name, "}")
+    }
+
+    func encodeFour(into encoder: inout CommandEncoder) {
+        encodeThree(into: &encoder)
+        encoder.append(parts: space.holdersStart, name, "}")
+    }
+}
+
+/// See `acquire.lua`, and `share.lua` for the modes that several may hold.
 struct AcquireScript: ScriptCommand {
-    enum Mode: String {
-        case take
-        case own
+    /// Whether anybody may have it, or only its present owner.
+    enum Candidate: String {
+        case anybody = "take"
+        case presentOwner = "own"
     }
 
     /// This sidecar's place among those who wait.
     struct Ticket {
-        var sidecar: String
-        var millisecondsWhenHeld: Int64
-        /// For the others who wait here; 0: there are none; -1: nor was there a ticket.
-        var millisecondsWhenGranted: Int64
+        var token: String
+        /// For how long it stands, in milliseconds, when the asker is refused.
+        var lifetime: Int64
+        /// Others wait here behind the asker.
+        var hasOthers: Bool
     }
 
     enum Reply {
-        case granted(fence: Int64)
-        case extended(fence: Int64)
-        /// `ttl` in milliseconds; `nil`: without end.
-        case held(ttl: Int64?)
+        /// `group` is the name under which the lock is held by several.
+        case granted(fence: Int64, group: String?)
+        /// `ttl` in milliseconds, `nil`: without end; `place` in the queue, 0 being the first.
+        case held(ttl: Int64?, place: Int?)
+        /// Held in a way that does not go together with the one asked for.
+        case heldOtherwise(LockMode)
     }
 
-    static let source = RedisScript(name: "acquire.lua", source: PackageResources.acquire_lua)
-
-    var keys: KeySpace
-    var name: String
+    var keys: LockKeys
     var token: String
     var ttl: Int64
-    var mode: Mode
+    var mode: LockMode
+    var candidate = Candidate.anybody
     /// Of a caller who waits.
     var ticket: Ticket?
+    /// What a group is called that begins with this lease.
+    var group = ""
 
-    var script: RedisScript { Self.source }
-    var keyCount: Int { 3 }
+    var script: RedisScript { mode == .exclusive ? LockScriptSources.acquire : LockScriptSources.share }
+    var keyCount: Int { mode == .exclusive ? 3 : 4 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
-        encoder.append(parts: keys.fenceStart, name, "}")
-        encoder.append(parts: keys.queueStart, name, "}")
+        let places: Int
+        switch mode {
+        case .exclusive: return encodeExclusive(into: &encoder)
+        case .shared: places = 0
+        case .permits(let count): places = count
+        }
+        keys.encodeFour(into: &encoder)
+        encodeCommon(into: &encoder)
+        encoder.append(candidate.rawValue)
+        if let ticket {
+            encode(ticket, into: &encoder)
+        } else {
+            for _ in 0..<3 { encoder.append("") }
+        }
+        encoder.append(places)
+        encoder.append(group)
+    }
+
+    private func encodeExclusive(into encoder: inout CommandEncoder) {
+        keys.encodeThree(into: &encoder)
+        encodeCommon(into: &encoder)
+        // Each argument costs both sides something: those that say nothing new stay away.
+        guard candidate != .anybody || ticket != nil else { return }
+        encoder.append(candidate.rawValue)
+        if let ticket { encode(ticket, into: &encoder) }
+    }
+
+    private func encodeCommon(into encoder: inout CommandEncoder) {
         encoder.append(token)
         encoder.append(ttl)
-        // Each argument costs both sides something: those that say nothing new stay away.
-        guard mode != .take || ticket != nil else { return }
-        encoder.append(mode.rawValue)
-        guard let ticket else { return }
-        encoder.append(ticket.sidecar)
-        encoder.append(ticket.millisecondsWhenHeld)
-        encoder.append(ticket.millisecondsWhenGranted)
+        encoder.append(keys.space.wakePrefix)
+    }
+
+    private func encode(_ ticket: Ticket, into encoder: inout CommandEncoder) {
+        encoder.append(ticket.token)
+        encoder.append(ticket.lifetime)
+        encoder.append(ticket.hasOthers ? ticket.lifetime : 0)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 2, let kind = parts[0].integer, let value = parts[1].integer else {
-            throw reply.unexpected(for: "acquire.lua")
+        guard let parts = reply.array, parts.count >= 2, let kind = parts[0].integer, let value = parts[1].integer else {
+            throw reply.unexpected(for: script.name)
         }
         switch kind {
-        case 1: return .granted(fence: value)
-        case 2: return .extended(fence: value)
-        default: return .held(ttl: value == -1 ? nil : max(0, value))
+        case 1, 2:
+            return .granted(fence: value, group: parts.count > 2 ? parts[2].text : nil)
+        case 3:
+            return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
+        default:
+            let place = parts.count > 2 ? parts[2].integer : nil
+            return .held(
+                ttl: value == -1 ? nil : max(0, value), place: place.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
 }
 
-/// See `renew.lua`.
-struct RenewScript: ScriptCommand {
-    static let source = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
+/// Whether a token holds a lock, as the scripts that need it say.
+enum TokenStanding {
+    case holds
+    case lost
+    /// The lock is held by a group: whether the token is in it, the scripts of groups know.
+    case perhapsInGroup
 
-    var keys: KeySpace
-    var name: String
+    init(_ reply: RedisReply, script: String) throws(RedisError) {
+        switch reply.integer {
+        case 1: self = .holds
+        case 0: self = .lost
+        case -1: self = .perhapsInGroup
+        default: throw reply.unexpected(for: script)
+        }
+    }
+}
+
+/// See `renew.lua` and `share-renew.lua`.
+struct RenewScript: ScriptCommand {
+    var keys: LockKeys
     var token: String
     var ttl: Int64
+    var isGroup = false
+    /// The connection tracks what it reads.
+    var watches = false
 
-    var script: RedisScript { Self.source }
-    var keyCount: Int { 1 }
+    var script: RedisScript { isGroup ? LockScriptSources.shareRenew : LockScriptSources.renew }
+    var keyCount: Int { isGroup ? 4 : 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
+        if isGroup {
+            keys.encodeFour(into: &encoder)
+        } else {
+            encoder.append(parts: keys.space.lockStart, keys.name, keys.space.lockEnd)
+        }
         encoder.append(token)
         encoder.append(ttl)
+        if watches { encoder.append("watch") }
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: "renew.lua") }
-        return number == 1
+    func decode(_ reply: RedisReply) throws(RedisError) -> TokenStanding {
+        try TokenStanding(reply, script: script.name)
     }
 }
 
 /// See `release.lua`.
 struct ReleaseScript: ScriptCommand {
-    static let source = RedisScript(name: "release.lua", source: PackageResources.release_lua)
+    /// Who is to have it next, of those who wait in this sidecar.
+    struct Successor {
+        var token: String
+        var ttl: Int64
+        /// This sidecar's turn may go on although others wait.
+        var goesOn: Bool
+        var ticket: AcquireScript.Ticket
+    }
 
-    var keys: KeySpace
-    var name: String
+    enum Reply {
+        case lost
+        case perhapsInGroup
+        /// Free, or another sidecar's; `isFirst`: this sidecar's waiters are next.
+        case released(isFirst: Bool)
+        /// The successor has it.
+        case passedOn(fence: Int64, beginsTurn: Bool)
+    }
+
+    var keys: LockKeys
     var token: String
     var sidecar: String
-    var database: Int
+    var successor: Successor?
 
-    var script: RedisScript { Self.source }
-    var keyCount: Int { 2 }
+    var script: RedisScript { LockScriptSources.release }
+    var keyCount: Int { 3 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
-        encoder.append(parts: keys.queueStart, name, "}")
+        keys.encodeThree(into: &encoder)
         encoder.append(token)
+        encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
-        encoder.append(keys.wakePrefix)
-        encoder.append(WakeMessage(database: database, lock: name).encoded)
+        guard let successor else { return }
+        encoder.append(successor.token)
+        encoder.append(successor.ttl)
+        encoder.append(successor.goesOn ? "on" : "over")
+        encoder.append(successor.ticket.token)
+        encoder.append(successor.ticket.lifetime)
+        encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+        if reply.integer != nil {
+            switch try TokenStanding(reply, script: script.name) {
+            case .holds: return .released(isFirst: false)
+            case .lost: return .lost
+            case .perhapsInGroup: return .perhapsInGroup
+            }
+        }
+        guard let parts = reply.array, let kind = parts.first?.integer else { throw reply.unexpected(for: script.name) }
+        switch (kind, parts.count) {
+        case (1, 2): return .released(isFirst: parts[1].integer == 1)
+        case (2, 3):
+            guard let fence = parts[1].integer else { throw reply.unexpected(for: script.name) }
+            return .passedOn(fence: fence, beginsTurn: parts[2].integer == 1)
+        default: throw reply.unexpected(for: script.name)
+        }
+    }
+}
+
+/// See `share-release.lua`.
+struct ShareReleaseScript: ScriptCommand {
+    var keys: LockKeys
+    var token: String
+    var sidecar: String
+
+    var script: RedisScript { LockScriptSources.shareRelease }
+    var keyCount: Int { 4 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeFour(into: &encoder)
+        encoder.append(token)
+        encoder.append(keys.space.wakePrefix)
+        encoder.append(sidecar)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: "release.lua") }
+        guard let number = reply.integer else { throw reply.unexpected(for: script.name) }
         return number == 1
+    }
+}
+
+/// See `leave.lua`.
+struct LeaveScript: ScriptCommand {
+    var keys: LockKeys
+    var ticket: String
+    var sidecar: String
+
+    var script: RedisScript { LockScriptSources.leave }
+    var keyCount: Int { 4 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeFour(into: &encoder)
+        encoder.append(ticket)
+        encoder.append(keys.space.wakePrefix)
+        encoder.append(sidecar)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.integer != nil else { throw reply.unexpected(for: script.name) }
     }
 }
 
 /// See `break.lua`.
 struct BreakScript: ScriptCommand {
-    static let source = RedisScript(name: "break.lua", source: PackageResources.break_lua)
-
-    var keys: KeySpace
-    var name: String
+    var keys: LockKeys
     var by: String
     var origin: String
     var database: Int
 
-    var script: RedisScript { Self.source }
-    var keyCount: Int { 2 }
+    var script: RedisScript { LockScriptSources.breakLock }
+    var keyCount: Int { 4 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
-        encoder.append(parts: keys.queueStart, name, "}")
-        encoder.append(keys.wakePrefix)
-        encoder.append(WakeMessage(database: database, lock: name).encoded)
-        encoder.append(keys.events)
+        keys.encodeFour(into: &encoder)
+        encoder.append(keys.space.wakePrefix)
+        encoder.append(keys.space.events)
         encoder.append(
             #"{"v":1,"type":"lock.broken","origin":"# + JSONText.quoted(origin) + #","db":\#(database),"lock":"#
-                + JSONText.quoted(name) + #","by":"# + JSONText.quoted(by) + #","at_ms":"#)
+                + JSONText.quoted(keys.name) + #","by":"# + JSONText.quoted(by) + #","at_ms":"#)
         encoder.append("}")
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: "break.lua") }
+        guard let number = reply.integer else { throw reply.unexpected(for: script.name) }
         return number == 1
     }
 }
@@ -153,28 +312,29 @@ struct InspectScript: ScriptCommand {
         var ttl: Int64
         var fence: Int64?
         var otherSidecars: Int
+        /// Leases of the group that holds it; `nil`: no group does.
+        var holders: Int?
     }
 
-    static let source = RedisScript(name: "inspect.lua", source: PackageResources.inspect_lua)
-
-    var keys: KeySpace
-    var name: String
+    var keys: LockKeys
     var sidecar: String
 
-    var script: RedisScript { Self.source }
-    var keyCount: Int { 3 }
+    var script: RedisScript { LockScriptSources.inspect }
+    var keyCount: Int { 4 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(parts: keys.lockStart, name, keys.lockEnd)
-        encoder.append(parts: keys.fenceStart, name, "}")
-        encoder.append(parts: keys.queueStart, name, "}")
+        keys.encodeFour(into: &encoder)
         encoder.append(sidecar)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 4, let ttl = parts[1].integer, let others = parts[3].integer else {
-            throw reply.unexpected(for: "inspect.lua")
+        guard let parts = reply.array, parts.count == 5, let ttl = parts[1].integer, let others = parts[3].integer,
+            let holders = parts[4].integer
+        else {
+            throw reply.unexpected(for: script.name)
         }
-        return Reply(token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others))
+        return Reply(
+            token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others),
+            holders: holders < 0 ? nil : Int(holders))
     }
 }

@@ -11,13 +11,19 @@ public struct LockRequest: Sendable {
     public var owner: String?
     /// What others see of the owner; `nil`: this host's name.
     public var label: String?
+    /// Whether it is to be held alone or with others.
+    public var mode: LockMode
 
-    public init(name: ResourceName, ttl: Int64, wait: Int64 = 0, owner: String? = nil, label: String? = nil) {
+    public init(
+        name: ResourceName, ttl: Int64, wait: Int64 = 0, owner: String? = nil, label: String? = nil,
+        mode: LockMode = .exclusive
+    ) {
         self.name = name
         self.ttl = ttl
         self.wait = wait
         self.owner = owner
         self.label = label
+        self.mode = mode
     }
 }
 
@@ -30,6 +36,24 @@ public struct Lease: Hashable, Sendable {
     public var fence: Int64
     /// For how long it can be relied on, in milliseconds from the moment of the answer.
     public var validMilliseconds: Int64
+    /// Its length in milliseconds, as it was asked for.
+    public var ttl: Int64
+    /// What the lock's key holds while several hold the lock; `nil`: the token.
+    var group: String?
+}
+
+/// Why a lease was lost before its holder released it.
+public enum LeaseLoss: String, Hashable, Sendable {
+    /// An operator took it.
+    case broken
+    /// The lock's key was deleted.
+    case deleted
+    /// Another token is in the lock.
+    case taken
+    /// Its time was over before it was extended.
+    case expired
+    /// The sidecar is going down and no longer extends it: it lapses in its own time.
+    case shutdown
 }
 
 /// What became of a wish for a lock.
@@ -64,8 +88,10 @@ public struct LockInformation: Hashable, Sendable {
     public var label: String?
     /// The last fence that was granted; `nil`: none within a day.
     public var fence: Int64?
-    /// What is left of the lease in milliseconds; -1: without end; 0: nobody holds it.
+    /// What is left of the lease in milliseconds, of several the longest; -1: without end; 0: nobody holds it.
     public var ttlMilliseconds: Int64
+    /// How many hold it.
+    public var holders: Int
     /// Callers that wait here, and other sidecars that do.
     public var waiters: Int
 }
@@ -76,4 +102,33 @@ public struct LockPage: Hashable, Sendable {
     public var cursor: String
     /// May name a lock twice, as any `SCAN` may.
     public var names: [String]
+}
+
+/// A wish for several locks, all or none.
+public struct JointLockRequest: Sendable {
+    /// Each once. Leases are answered in this order.
+    public var names: [ResourceName]
+    /// What is asked for each of them; its name does not matter, its wait is for all together.
+    public var template: LockRequest
+
+    public init(names: [ResourceName], template: LockRequest) {
+        self.names = names
+        self.template = template
+    }
+}
+
+/// What became of a wish for several locks.
+public enum JointLockAnswer: Sendable {
+    case granted([Lease])
+    /// Another has one of them, also at the end of the wait; none is taken.
+    case held
+    case failed(InterlockError)
+}
+
+/// A lease that is looked after for its holder.
+public struct FollowedLease: Sendable {
+    /// By which it is no longer followed.
+    public var follower: LeaseFollower
+    /// At most one, at the lease's own deadline at the latest; ends without one when the lease is released.
+    public var losses: AsyncStream<LeaseLoss>
 }

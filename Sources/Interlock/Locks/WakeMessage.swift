@@ -1,22 +1,25 @@
 internal import FoundationEssentials
 
-/// Tells a sidecar that a lock it waits for may be free. Pub/sub ignores database numbers, so the message carries its own.
+/// What a script tells a sidecar that waits for a lock. A message is a hint: it may be lost, and what it says may be over.
+/// It goes to one sidecar, which lives in one database, and tickets are used once: it needs no further address.
 struct WakeMessage: Codable {
-    var v = 1
-    var db: Int
-    var lock: String
-
-    init(database: Int, lock: String) {
-        db = database
-        self.lock = lock
+    enum What: String, Codable {
+        /// Its turn has come: its ticket stands in the lock until it is claimed or the claim window is over.
+        case turn
+        /// Another's turn has come, and this sidecar's is next: should the other be dead, it takes over.
+        case first
+        /// There may be room for one more.
+        case look
     }
+
+    var v: Int
+    /// The name, behind `locks.key_prefix` when there is one.
+    var lock: String
+    var ticket: String
+    var what: What
 
     init?(_ payload: [UInt8]) {
         guard let message = try? JSONDecoder().decode(Self.self, from: Data(payload)), message.v == 1 else { return nil }
         self = message
-    }
-
-    var encoded: String {
-        #"{"v":\#(v),"db":\#(db),"lock":\#(JSONText.quoted(lock))}"#
     }
 }

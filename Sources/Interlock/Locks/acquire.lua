@@ -1,66 +1,49 @@
--- Takes a lock, or extends it for the owner that already has it.
+-- Takes a lock for one holder, claims it when it is the waiter's turn, or extends it for the owner that already has it.
 --
 -- KEYS  1 lock  2 fence  3 queue
--- ARGV  1 token  2 ttl in ms
---       3 "take", the default: whoever asks may have it; "own": only its present owner (others wait before the asker)
+-- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with
+--       4 "take", the default: whoever asks may have it unless others wait; "own": only its present owner
 --       and of somebody who waits:
---       4 the asking sidecar's ID
---       5 for how many ms the sidecar waits when it is refused
---       6 for how many ms others of the sidecar go on waiting when it is granted (0: none; -1: it had no ticket)
--- Reply {1, fence} granted; {2, fence} extended for the same owner; {0, ttl in ms, -1 without end} held by another
+--       5 its sidecar's ticket  6 for how many ms the sidecar waits when it is refused
+--       7 for how many ms others of the sidecar go on waiting when it is granted (0: there are none)
+-- Reply {1, fence} granted; {2, fence} extended for the same owner;
+--       {0, ttl in ms (-1: without end), place in the queue (0: first; -1: none)} held by another;
+--       {3, places} held as a semaphore, which one holder alone cannot take
 --
--- Guarantees that at most one token is in the lock, that every grant's fence is higher than all before it, and that a
--- refused waiter's ticket stands before any later release can look for it.
+-- Guarantees that at most one token is in the lock, that every grant's fence is higher than all before it, that nobody
+-- passes those who wait, and that a refused waiter's ticket stands before any later release can look for it.
 
--- A day, so that no counter is immortal; Redis' clock alone keeps fences rising after it.
-local fence_ttl = math.max(86400000, tonumber(ARGV[2]))
+local token, ttl, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[5]
+local queue = ticket and open_queue(ARGV[3], string.match(ticket, '^[^/]*'))
 
-local function mint()
-  local time = redis.call('TIME')
-  local fence = time[1] * 1000000 + time[2]
-  local last = redis.pcall('SET', KEYS[2], string.format('%.0f', fence), 'PX', fence_ttl, 'GET')
-  if type(last) == 'table' then
-    redis.call('DEL', KEYS[1])
-    return nil, last
-  end
-  last = last and tonumber(last)
-  if last and last >= fence then
-    fence = last + 1
-    redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', fence_ttl)
-  end
-  return fence
-end
-
-local function wait(milliseconds)
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], time[1] * 1000 + math.floor(time[2] / 1000) + milliseconds, ARGV[4])
-  if redis.call('PTTL', KEYS[3]) < milliseconds then
-    redis.call('PEXPIRE', KEYS[3], milliseconds)
+if ARGV[4] ~= 'own' and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
+  if redis.call('EXISTS', KEYS[3]) == 0 or not (queue or open_queue(ARGV[3], '')).hand_over(ticket) then
+    local fence, failure = mint(ttl)
+    if failure then
+      redis.call('DEL', KEYS[1])
+      return failure
+    end
+    if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
+    return {1, fence}
   end
 end
 
-if ARGV[3] ~= 'own' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local fence, failure = mint()
+local holder = redis.call('GET', KEYS[1])
+
+if holder == token or (ticket and holder == ticket) then
+  local fence, failure = present_fence(ttl)
   if failure then return failure end
-  local others = tonumber(ARGV[6] or -1)
-  if others > 0 then
-    wait(others)
-  elseif others == 0 then
-    redis.call('ZREM', KEYS[3], ARGV[4])
-  end
-  return {1, fence}
+  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
+  return {holder == token and 2 or 1, fence}
 end
 
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  local fence = tonumber(redis.call('GET', KEYS[2]) or '')
-  if not fence then
-    local failure
-    fence, failure = mint()
-    if failure then return failure end
-  end
-  return {2, fence}
-end
+local places = holder and string.match(holder, '^permits%-(%d+)/')
+if places then return {3, tonumber(places)} end
 
-if ARGV[5] then wait(tonumber(ARGV[5])) end
-return {0, redis.call('PTTL', KEYS[1])}
+local place = -1
+if ticket then
+  queue.line_up(ticket, tonumber(ARGV[6]), true)
+  place = redis.call('ZRANK', KEYS[3], ticket)
+end
+return {0, redis.call('PTTL', KEYS[1]), place}

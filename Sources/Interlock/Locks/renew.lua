@@ -1,10 +1,16 @@
 -- Extends a lease of the token that holds the lock.
 --
 -- KEYS  1 lock
--- ARGV  1 token  2 ttl in ms
--- Reply 1 extended; 0 the lock is not held by that token
+-- ARGV  1 token  2 ttl in ms  3 "watch": whoever tracks the keys it reads is told of every later change
+-- Reply 1 extended; 0 the lock is not held by that token; -1 nor is it, but by a group, whose holders the lock does not name
 --
 -- Guarantees that nobody else's lease is touched.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local holder = redis.call('GET', KEYS[1])
+if holder ~= ARGV[1] then
+  return holder and (string.find(holder, '^shared/') or string.find(holder, '^permits%-%d+/')) and -1 or 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- The extension was a change, which ended the tracking of the first read.
+if ARGV[3] then redis.call('GET', KEYS[1]) end
+return 1

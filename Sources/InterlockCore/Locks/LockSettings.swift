@@ -7,10 +7,19 @@ public struct LockSettings: Hashable, Sendable {
     public var maximumTTL: Duration
     /// The longest wait; a longer one asked for is cut to it.
     public var maximumWait: Duration
+    /// How long a lease that the sidecar extends may be held; `nil`: for as long as its client lives.
+    public var maximumHold: Duration?
+    /// How many replicas must have a lease before it is handed out; 0: none.
+    public var waitReplicas: Int
 
-    public init(keyPrefix: String? = nil, maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60)) {
+    public init(
+        keyPrefix: String? = nil, maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
+        maximumHold: Duration? = nil, waitReplicas: Int = 0
+    ) {
         self.keyPrefix = keyPrefix
         self.maximumTTL = maximumTTL
         self.maximumWait = maximumWait
+        self.maximumHold = maximumHold
+        self.waitReplicas = waitReplicas
     }
 }

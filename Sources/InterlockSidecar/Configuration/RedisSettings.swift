@@ -2,6 +2,9 @@
 public struct RedisSettings: Sendable, Equatable {
     /// `redis.url`: `redis://`, `rediss://` or `unix://`. `nil`, the default: the sidecar starts a private server of its own.
     public var url: String?
+    /// `redis.urls`: independent servers of which a majority grants each lock, 3–15, beside `redis.url`. None by default: locks
+    /// are in `redis.url` as everything else is.
+    public var urls: [String] = []
     /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
     public var prefix = "interlock:"
     /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
@@ -16,28 +19,31 @@ public struct RedisSettings: Sendable, Equatable {
 /// A password in the URL is never shown.
 extension RedisSettings: CustomStringConvertible, CustomReflectable {
     public var description: String {
-        "RedisSettings(url: \(maskedURL ?? "embedded"), prefix: \(prefix), timeout: \(timeout))"
+        "RedisSettings(url: \(maskedURL ?? "embedded"), urls: \(maskedURLs), prefix: \(prefix), timeout: \(timeout))"
     }
 
     public var customMirror: Mirror {
-        Mirror(self, children: ["url": maskedURL as Any, "prefix": prefix, "timeout": timeout])
+        Mirror(self, children: ["url": maskedURL as Any, "urls": maskedURLs, "prefix": prefix, "timeout": timeout])
     }
 
     /// The URL without user name, password and query: for logs. `nil` when embedded.
     public var maskedURL: String? { url.map(ConfigurationValue.masked) }
+
+    private var maskedURLs: [String] { urls.map(ConfigurationValue.masked) }
 }
 
 extension RedisSettings {
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in
             section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
+            section.read("urls") { urls = Self.quorum($0) }
             section.read("prefix", into: &prefix) {
                 $0.parsed { text throws(ConfigurationExpectation) in
                     try Self.checkedPrefix(text, isEmptyAllowed: false)
                 }
             }
             section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
-            section.refuse(["urls", "cluster", "sentinel", "nodes"], "is not supported by this version; give one redis.url")
+            section.refuse(["cluster", "sentinel", "nodes"], "is not supported by this version; give one redis.url")
         }
     }
 

@@ -38,6 +38,7 @@ extension SidecarConfiguration {
         configuration.apply(Overrides(environment: environment), from: Overrides.variable, findings)
         configuration.apply(flags, from: Overrides.flag, findings)
         configuration.refuseUnguardedListeners(findings)
+        configuration.refuseUnsupportedQuorum(findings)
         configuration.warnings = findings.warnings
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
         return configuration

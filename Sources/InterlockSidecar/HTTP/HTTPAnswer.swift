@@ -40,9 +40,7 @@ struct HTTPAnswer: Sendable {
 
     private init(_ status: HTTPResponse.Status, encoding value: some Encodable, mediaType: String) throws {
         self.init(status)
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         headers[.contentType] = mediaType
-        body = ResponseBody(byteBuffer: ByteBuffer(bytes: try encoder.encode(value)))
+        body = ResponseBody(byteBuffer: ByteBuffer(bytes: try value.json()))
     }
 }

@@ -1,3 +1,5 @@
+internal import InterlockCore
+
 /// What a request may ask for, at most.
 enum HTTPBounds {
     /// The largest body, in bytes.
@@ -6,6 +8,8 @@ enum HTTPBounds {
     static let milliseconds: ClosedRange<Int64> = 0...RESPOptions.longestMilliseconds
     /// Leases in milliseconds; the coordinator's own bounds are closer.
     static let ttl: ClosedRange<Int64> = 1...RESPOptions.longestMilliseconds
+    /// The places of a semaphore.
+    static let permits: ClosedRange<Int64> = Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound)
     /// HTTP statuses that an outcome may report.
     static let statuses: ClosedRange<Int64> = 100...599
 }

@@ -25,6 +25,10 @@ struct HTTPCall: Sendable {
     /// The body's fields.
     /// - Throws: `HTTPProblem`; what reading from the connection throws.
     func fields(_ known: String...) async throws -> JSONFields {
+        try await fields(known)
+    }
+
+    func fields(_ known: [String]) async throws -> JSONFields {
         let body: ByteBuffer
         do {
             body = try await request.body.collect(upTo: HTTPBounds.body)

@@ -26,6 +26,12 @@ extension HTTPProblem {
         HTTPProblem(.held, "the lock \"\(name)\" is held by another; try again later, or wait for it with wait_ms")
     }
 
+    static func held(oneOf count: Int) -> HTTPProblem {
+        HTTPProblem(
+            .held,
+            "one of the \(count) locks is held by another, and none is taken; try again later, or wait for them with wait_ms")
+    }
+
     static func lost(_ name: ResourceName) -> HTTPProblem {
         HTTPProblem(.lost, "the lock \"\(name)\" is not held by this token: its lease has ended or was taken away")
     }
@@ -39,11 +45,12 @@ extension HTTPProblem {
             switch error.code {
             case .invalid: .invalid
             case .unavailable: .unavailable
+            case .unreplicated: .unreplicated
             case .unknownService: .unknownService
             case .cancelled: .cancelled
             case .other: .internal
             }
         self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
-        if code == .unavailable { headers[.retryAfter] = "1" }
+        if code == .unavailable || code == .unreplicated { headers[.retryAfter] = "1" }
     }
 }

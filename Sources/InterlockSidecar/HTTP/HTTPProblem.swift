@@ -20,6 +20,7 @@ struct HTTPProblem: Error, Sendable {
         case open
         case busy
         case unavailable
+        case unreplicated
         case cancelled
         case `internal`
     }
@@ -74,7 +75,7 @@ extension HTTPProblem.Code {
         case .lost: .gone
         case .tooLarge: .contentTooLarge
         case .limited: .tooManyRequests
-        case .open, .busy, .unavailable, .cancelled: .serviceUnavailable
+        case .open, .busy, .unavailable, .unreplicated, .cancelled: .serviceUnavailable
         case .internal: .internalServerError
         }
     }
@@ -98,6 +99,7 @@ extension HTTPProblem.Code {
         case .open: "The breaker is open"
         case .busy: "Too many calls are under way"
         case .unavailable: "Redis cannot be reached or cannot serve"
+        case .unreplicated: "Too few replicas have the lease"
         case .cancelled: "The call was given up"
         case .internal: "Redis answered with an error"
         }

@@ -65,14 +65,50 @@ struct JSONFields {
         return try ResourceName(text, what: field).text
     }
 
+    /// Strings that keep the rule of names.
+    func names(_ field: String) throws -> [ResourceName]? {
+        guard let value = values[field] else { return nil }
+        guard case .list(let list) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected an array of names, got \(value.kind)")
+        }
+        var names: [ResourceName] = []
+        for (index, element) in list.enumerated() {
+            guard case .text(let text) = element else {
+                throw HTTPProblem(.invalid, "\(field)[\(index)]: expected a string, got \(element.kind)")
+            }
+            names.append(try ResourceName(text, what: "\(field)[\(index)]"))
+        }
+        return names
+    }
+
+    func flag(_ field: String) throws -> Bool? {
+        guard let value = values[field] else { return nil }
+        guard case .flag(let flag) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected true or false, got \(value.kind)")
+        }
+        return flag
+    }
+
     /// One of a few words.
-    func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
-        let expected = Word.allCases.map(\.rawValue).joined(separator: ", ")
-        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing: one of \(expected)") }
+    func word<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word? where Word.RawValue == String {
+        guard let text = try text(field) else { return nil }
         guard let word = Word(rawValue: text) else {
-            throw HTTPProblem(.invalid, "\(field): expected one of \(expected), got \"\(text.prefix(64))\"")
+            throw HTTPProblem(
+                .invalid, "\(field): expected one of \(Self.list(of: Word.self)), got \"\(text.prefix(64))\"")
         }
         return word
+    }
+
+    func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
+        guard let word: Word = try word(field) else {
+            throw HTTPProblem(.invalid, "\(field) is missing: one of \(Self.list(of: Word.self))")
+        }
+        return word
+    }
+
+    private static func list<Word: RawRepresentable & CaseIterable>(of words: Word.Type) -> String
+    where Word.RawValue == String {
+        list(words.allCases.map(\.rawValue))
     }
 
     private static func list(_ fields: [String]) -> String { fields.joined(separator: ", ") }

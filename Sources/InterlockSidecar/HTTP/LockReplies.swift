@@ -20,6 +20,38 @@ struct LeaseReply: Encodable {
     }
 }
 
+/// What was granted: the lease, or the leases that were taken together.
+struct GrantReply: Encodable {
+    private let leases: [LeaseReply]
+    private let areTogether: Bool
+
+    init(_ leases: [Lease], areTogether: Bool) {
+        self.leases = leases.map(LeaseReply.init)
+        self.areTogether = areTogether
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        if let lease = leases.first, !areTogether {
+            try lease.encode(to: encoder)
+        } else {
+            try ["leases": leases].encode(to: encoder)
+        }
+    }
+}
+
+/// A lease that is lost.
+struct LossReply: Encodable {
+    var name: String
+    var token: String
+    var reason: String
+
+    init(_ lease: Lease, _ loss: LeaseLoss) {
+        name = lease.name
+        token = lease.token
+        reason = loss.rawValue
+    }
+}
+
 /// What a renewal answers.
 struct RenewalReply: Encodable {
     var validMilliseconds: Int64
@@ -35,6 +67,7 @@ struct LockReply: Encodable {
     var label: JSONValue
     var fence: JSONValue
     var ttlMilliseconds: Int64
+    var holders: Int
     var waiters: Int
 
     init(_ information: LockInformation) {
@@ -42,11 +75,12 @@ struct LockReply: Encodable {
         label = information.label.map(JSONValue.text) ?? .null
         fence = information.fence.map(JSONValue.integer) ?? .null
         ttlMilliseconds = information.ttlMilliseconds
+        holders = information.holders
         waiters = information.waiters
     }
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, waiters
+        case name, label, fence, holders, waiters
         case ttlMilliseconds = "ttl_ms"
     }
 }

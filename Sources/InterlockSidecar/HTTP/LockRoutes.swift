@@ -19,19 +19,25 @@ struct LockRoutes {
 
     private func acquire(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
-        let fields = try await call.fields("ttl_ms", "wait_ms", "owner", "label")
-        var request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl))
-        request.wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
-        request.owner = try fields.name("owner")
-        request.label = try fields.name("label")
-        guard let lease = try await LeaseDelivery(coordinator: coordinator).acquire(request, for: try await call.peer()) else {
-            throw HTTPProblem.held(name)
+        let wish = try LockWish(name, try await call.fields(LockWish.fields))
+        let peer = try await call.peer()
+        let delivery = LeaseDelivery(coordinator: coordinator)
+        guard let leases = try await delivery.acquire(wish, for: peer) else { throw wish.refusal }
+        let granted = GrantReply(leases, areTogether: wish.others != nil)
+        let owner = wish.request.owner
+        guard wish.isLinked else {
+            var answer = try HTTPAnswer.json(granted, .created)
+            answer.ifUndelivered = { await delivery.giveBack(leases, of: owner) }
+            return answer
         }
-        var answer = try HTTPAnswer.json(LeaseReply(lease), .created)
-        if request.owner == nil {
-            answer.ifUndelivered = { await LeaseDelivery(coordinator: coordinator).giveBack(lease, name) }
+        do {
+            let first = try ServerSentEvents.event("lease", granted)
+            let linked = try await LinkedLeases(following: leases, with: coordinator)
+            return linked.answer(beginningWith: first, through: ServerSentEvents(peer: peer, channel: call.channel))
+        } catch {
+            await delivery.giveBack(leases, of: owner)
+            throw error
         }
-        return answer
     }
 
     private func renew(_ call: HTTPCall) async throws -> HTTPAnswer {

@@ -35,7 +35,7 @@ struct SmallestLockRoutes {
         guard let lease = try await delivery.acquire(request, for: try await call.peer()) else { throw HTTPProblem.held(name) }
         leases.remember(lease, of: call.caller.name, milliseconds: request.ttl)
         var answer = try HTTPAnswer.json(LeaseReply(lease))
-        answer.ifUndelivered = { await delivery.giveBack(lease, name) }
+        answer.ifUndelivered = { await delivery.giveBack([lease], of: nil) }
         return answer
     }
 

@@ -57,7 +57,10 @@ struct RESPCommandTable {
         case .reset: entry("RESET", 1...1, nil)
         case .subscribe: entry("SUBSCRIBE channel", 2...many)
         case .unsubscribe: entry("UNSUBSCRIBE [channel]", 1...many)
-        case .lockAcquire: entry("LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text]", 3...many)
+        case .lockAcquire:
+            entry(
+                "LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n] "
+                    + "[ALSO count name …]", 3...many)
         case .lockRenew: entry("LOCK.RENEW name token ttl-ms", 4...4)
         case .lockRelease: entry("LOCK.RELEASE name token", 3...3)
         case .lockInfo: entry("LOCK.INFO name", 2...2)

@@ -39,7 +39,7 @@ extension RESPCommands {
             connection.reply(tag) { $0.simple("OK") }
         case .quit:
             connection.reply(tag) { $0.simple("OK") }
-            connection.closeAfterReplies()
+            connection.closeAfterReplies(endedHere: false)
         case .reset:
             connection.speaksRESP3 = false
             connection.session.caller = connection.door.access.anonymous

@@ -88,13 +88,42 @@ final class RESPCommands {
         let name = try RESPOptions.name(request.text(1), what: "name")
         let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
-        if request.count > 3 {
-            let options = try RESPOptions(request, from: 3, allowed: [.wait, .owner, .label])
-            lock.wait = try options.milliseconds(.wait) ?? 0
-            lock.owner = try options.name(.owner)
-            lock.label = try options.name(.label)
+        guard request.count > 3 else {
+            connection.note(calls.acquireLock(lock, completion: completions.lock(tag)), for: tag)
+            return
         }
-        connection.note(calls.acquireLock(lock, completion: completions.lock(tag)), for: tag)
+        let options = try RESPOptions(
+            request, from: 3, allowed: [.wait, .owner, .label, .linked, .shared, .permits, .also])
+        lock.wait = try options.milliseconds(.wait) ?? 0
+        lock.owner = try options.name(.owner)
+        lock.label = try options.name(.label)
+        lock.mode = try options.lockMode()
+        let isLinked = options.has(.linked)
+        if let others = try options.names(.also) {
+            let joint = JointLockRequest(names: [name] + others, template: lock)
+            connection.note(
+                calls.acquireLocks(joint, completion: jointLock(tag, connection, isLinked: isLinked)), for: tag)
+        } else {
+            let completion = isLinked ? completions.linkedLock(tag) : completions.lock(tag)
+            connection.note(calls.acquireLock(lock, completion: completion), for: tag)
+        }
+    }
+
+    private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockAnswer> {
+        Completion(tag: tag) { [weak connection] tag, answer in
+            guard let connection, connection.isOpen else { return false }
+            if case .granted(let leases) = answer, isLinked || connection.speaksRESP3 {
+                do throws(InterlockError) {
+                    for lease in leases { try connection.follow(lease, isLinked: isLinked) }
+                } catch {
+                    guard !isLinked else {
+                        connection.reply(tag) { $0.error(error) }
+                        return false
+                    }
+                }
+            }
+            return connection.reply(tag) { $0.locks(answer) }
+        }
     }
 
     private func renewLock(
@@ -128,13 +157,15 @@ final class RESPCommands {
                 case .failure(let error): writer.error(error)
                 case .success(nil): writer.null()
                 case .success(let information?):
-                    writer.map(4)
+                    writer.map(5)
                     writer.bulk("label")
                     writer.bulkOrNull(information.label)
                     writer.bulk("fence")
                     writer.integerOrNull(information.fence)
                     writer.bulk("ttl_ms")
                     writer.integer(information.ttlMilliseconds)
+                    writer.bulk("holders")
+                    writer.integer(Int64(information.holders))
                     writer.bulk("waiters")
                     writer.integer(Int64(information.waiters))
                 }

@@ -4,6 +4,7 @@ internal import InterlockCore
 /// How each kind of answer is written. Made once per connection, so that a command costs no closure.
 final class RESPCompletions {
     private let lock: (UInt64, LockAnswer) -> Bool
+    private let linkedLock: (UInt64, LockAnswer) -> Bool
     private let renew: (UInt64, RenewAnswer) -> Bool
     private let release: (UInt64, ReleaseAnswer) -> Bool
     private let take: (UInt64, TakeAnswer) -> Bool
@@ -12,17 +13,22 @@ final class RESPCompletions {
 
     init(connection: RESPConnection) {
         lock = { tag, answer in
-            connection.reply(tag) { writer in
-                switch answer {
-                case .granted(let lease):
-                    writer.array(3)
-                    writer.bulk(lease.token)
-                    writer.integer(lease.fence)
-                    writer.integer(lease.validMilliseconds)
-                case .held: writer.null()
-                case .failed(let error): writer.error(error)
+            // Only RESP3 has a way to tell a client what it did not ask; if that cannot be, it finds out when it asks.
+            if case .granted(let lease) = answer, connection.speaksRESP3 { try? connection.follow(lease, isLinked: false) }
+            return connection.reply(tag) { $0.lock(answer) }
+        }
+        linkedLock = { tag, answer in
+            if case .granted(let lease) = answer {
+                // Its client has left, and nobody is left to follow it.
+                guard connection.isOpen else { return false }
+                do throws(InterlockError) {
+                    try connection.follow(lease, isLinked: true)
+                } catch {
+                    connection.reply(tag) { $0.error(error) }
+                    return false
                 }
             }
+            return connection.reply(tag) { $0.lock(answer) }
         }
         renew = { tag, answer in
             connection.reply(tag) { writer in
@@ -86,6 +92,8 @@ final class RESPCompletions {
     }
 
     func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
+    /// For a lease that is extended for as long as its connection lives.
+    func linkedLock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: linkedLock) }
     func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
     func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
     func take(_ tag: UInt64) -> Completion<TakeAnswer> { Completion(tag: tag, deliver: take) }
@@ -96,12 +104,43 @@ final class RESPCompletions {
 }
 
 extension RESPWriter {
+    /// What became of a wish for a lock.
+    func lock(_ answer: LockAnswer) {
+        switch answer {
+        case .granted(let lease):
+            array(3)
+            bulk(lease.token)
+            integer(lease.fence)
+            integer(lease.validMilliseconds)
+        case .held: null()
+        case .failed(let error): self.error(error)
+        }
+    }
+
+    /// What became of a wish for several locks.
+    func locks(_ answer: JointLockAnswer) {
+        switch answer {
+        case .granted(let leases):
+            array(leases.count)
+            for lease in leases {
+                array(4)
+                bulk(lease.name)
+                bulk(lease.token)
+                integer(lease.fence)
+                integer(lease.validMilliseconds)
+            }
+        case .held: null()
+        case .failed(let error): self.error(error)
+        }
+    }
+
     /// The coordinator's errors, by the words that programs switch on.
     func error(_ error: InterlockError) {
         let word =
             switch error.code {
             case .invalid: "INVALID"
             case .unavailable: "UNAVAILABLE"
+            case .unreplicated: "UNREPLICATED"
             case .unknownService: "UNKNOWN"
             case .cancelled, .other: "ERR"
             }

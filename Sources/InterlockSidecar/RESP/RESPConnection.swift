@@ -50,6 +50,10 @@ final class RESPConnection: ChannelDuplexHandler {
     private var isWritable = true
     /// No further command is taken; closes when all replies are written.
     private var isClosing = false
+    /// It is this side that ends the connection: the client may still be at work.
+    private var isEndedHere = false
+    /// The leases that are looked after for this client, and whether they are linked to the connection.
+    private var followed: [LeaseFollower: Bool] = [:]
     private var stall: Scheduled<Void>?
 
     /// What the client has told of itself, and may do.
@@ -103,9 +107,34 @@ final class RESPConnection: ChannelDuplexHandler {
         slots[Int(tag - firstTag)] = .pending(call)
     }
 
+    var isOpen: Bool { context != nil }
+
+    /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
+    func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
+        guard isOpen else { return }
+        let calls = door.commands.calls
+        var known: LeaseFollower?
+        let result = calls.followLease(lease, isLinked: isLinked) { [weak self, name = lease.name, token = lease.token] loss in
+            guard let self, let known else { return }
+            self.followed[known] = nil
+            guard let loss, self.speaksRESP3 else { return }
+            self.push { writer in
+                writer.push(4)
+                writer.bulk("lock-lost")
+                writer.bulk(name)
+                writer.bulk(token)
+                writer.bulk(loss.rawValue)
+            }
+        }
+        let follower = try result.get()
+        known = follower
+        followed[follower] = isLinked
+    }
+
     /// Takes no further command, and closes when everything is answered.
-    func closeAfterReplies() {
+    func closeAfterReplies(endedHere: Bool) {
         isClosing = true
+        isEndedHere = endedHere
         planFlush()
     }
 
@@ -228,6 +257,7 @@ final class RESPConnection: ChannelDuplexHandler {
         slots.append(.pending(nil))
         input.clear()
         isClosing = true
+        isEndedHere = true
         reply(tag) { $0.error(word, message) }
     }
 
@@ -245,6 +275,7 @@ final class RESPConnection: ChannelDuplexHandler {
 
     private func drop(_ context: ChannelHandlerContext) {
         isClosing = true
+        isEndedHere = true
         writer.buffer.removeAll()
         context.close(promise: nil)
     }
@@ -316,6 +347,8 @@ extension RESPConnection {
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()
+        for (follower, isLinked) in followed { door.unfollow(follower, releasing: isLinked && !isEndedHere) }
+        followed = [:]
         if let follower = session.follower { door.unfollow(follower) }
         session.follower = nil
     }

@@ -45,12 +45,17 @@ final class RESPDoorContext {
         commands.calls.cancel(call)
     }
 
+    /// The client of a lease has left, or this side has closed its connection.
+    func unfollow(_ follower: LeaseFollower, releasing: Bool) {
+        if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
+    }
+
     func unfollow(_ follower: UInt64) {
         commands.calls.unfollow(follower)
     }
 
     /// Every connection answers what it has and closes.
     func closeAll() {
-        for connection in Array(connections.values) { connection.closeAfterReplies() }
+        for connection in Array(connections.values) { connection.closeAfterReplies(endedHere: true) }
     }
 }

@@ -1,7 +1,8 @@
 internal import Interlock
 internal import InterlockCore
 
-/// Reads a command's words after its fixed arguments: `NAME value` pairs, each at most once.
+/// Reads a command's words after its fixed arguments, each at most once: `NAME value` pairs, names that stand for
+/// themselves, and `NAME count value …` lists.
 struct RESPOptions {
     /// What a command may be given.
     enum Option: String, CaseIterable {
@@ -15,14 +16,23 @@ struct RESPOptions {
         case latency = "LATENCY"
         case status = "STATUS"
         case retryAfter = "RETRYAFTER"
+        case linked = "LINKED"
+        case shared = "SHARED"
+        case permits = "PERMITS"
+        case also = "ALSO"
+    }
+
+    /// Where the values of a given option lie.
+    private struct Place {
+        var option: Option
+        var values: Range<Int>
     }
 
     /// The longest time a client can name, in milliseconds: about 31 years.
     static let longestMilliseconds: Int64 = 1_000_000_000_000
 
     private let request: RESPRequest
-    /// Where the value of each given option lies.
-    private var places: [(option: Option, index: Int)] = []
+    private var places: [Place] = []
 
     init(_ request: RESPRequest, from start: Int, allowed: [Option]) throws(InterlockError) {
         self.request = request
@@ -36,14 +46,53 @@ struct RESPOptions {
             guard !places.contains(where: { $0.option == option }) else {
                 throw InterlockError(.invalid, "\(option.rawValue) is given twice")
             }
-            guard index + 1 < request.count else { throw InterlockError(.invalid, "\(option.rawValue) has no value") }
-            places.append((option, index + 1))
-            index += 2
+            let values = try Self.values(of: option, at: index + 1, in: request)
+            places.append(Place(option: option, values: values))
+            index = values.upperBound
         }
     }
 
+    private static func values(of option: Option, at start: Int, in request: RESPRequest) throws(InterlockError) -> Range<Int> {
+        switch option {
+        case .linked, .shared:
+            return start..<start
+        case .also:
+            guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; it is ALSO count name …") }
+            let count = Int(try integer(request, start, what: "ALSO", in: 1...Int64(request.count)))
+            guard start + count < request.count else {
+                throw InterlockError(
+                    .invalid, "ALSO: \(count) names are announced and \(request.count - start - 1) words follow")
+            }
+            return (start + 1)..<(start + 1 + count)
+        default:
+            guard start < request.count else { throw InterlockError(.invalid, "\(option.rawValue) has no value") }
+            return start..<(start + 1)
+        }
+    }
+
+    func has(_ option: Option) -> Bool { places.contains { $0.option == option } }
+
     func text(_ option: Option) -> String? {
-        places.first { $0.option == option }.map { request.text($0.index) }
+        places.first { $0.option == option }.map { request.text($0.values.lowerBound) }
+    }
+
+    /// The names of a list.
+    func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
+        guard let place = places.first(where: { $0.option == option }) else { return nil }
+        var names: [ResourceName] = []
+        for index in place.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
+        return names
+    }
+
+    /// How a lock is to be held.
+    func lockMode() throws(InterlockError) -> LockMode {
+        let places = try integer(.permits, in: Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound))
+        switch (has(.shared), places) {
+        case (true, .some): throw InterlockError(.invalid, "SHARED and PERMITS do not go together: a lock is held in one way")
+        case (true, nil): return .shared
+        case (false, let places?): return .permits(Int(places))
+        case (false, nil): return .exclusive
+        }
     }
 
     func name(_ option: Option) throws(InterlockError) -> String? {
@@ -57,7 +106,7 @@ struct RESPOptions {
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
         guard let place = places.first(where: { $0.option == option }) else { return nil }
-        return try Self.integer(request, place.index, what: option.rawValue, in: range)
+        return try Self.integer(request, place.values.lowerBound, what: option.rawValue, in: range)
     }
 
     static func integer(
@@ -94,6 +143,10 @@ extension RESPRequest {
         case .latency: isWord(index, "LATENCY")
         case .status: isWord(index, "STATUS")
         case .retryAfter: isWord(index, "RETRYAFTER")
+        case .linked: isWord(index, "LINKED")
+        case .shared: isWord(index, "SHARED")
+        case .permits: isWord(index, "PERMITS")
+        case .also: isWord(index, "ALSO")
         }
     }
 }

@@ -1,0 +1,120 @@
+internal import InterlockCore
+
+/// Several locks, all or none: taken one after another in the order of their names, so that two callers who want the same
+/// ones never wait for each other, and given back when one cannot be had. Confined to the coordinator's event loop.
+final class JointAcquisition {
+    /// The most locks that one call takes.
+    static let most = 32
+
+    private let request: JointLockRequest
+    private let locks: LockCoordinator
+    private let time: TimeSource
+    private let completion: Completion<JointLockAnswer>
+    private let startedAt: Instant
+    /// In the order in which they are taken.
+    private let names: [ResourceName]
+    private var taken: [(lease: Lease, deadline: Instant)] = []
+    private var underWay: LockQueue.WaiterID?
+    private var isOver = false
+    /// Called once, when there is nothing more to be cancelled.
+    var onEnd: (() -> Void)?
+
+    init(
+        _ request: JointLockRequest, locks: LockCoordinator, time: TimeSource, completion: Completion<JointLockAnswer>
+    ) {
+        self.request = request
+        self.locks = locks
+        self.time = time
+        self.completion = completion
+        startedAt = time.now()
+        names = request.names.sorted { $0.text < $1.text }
+    }
+
+    /// What is wrong with the request; `nil`: nothing.
+    static func violation(in request: JointLockRequest) -> InterlockError? {
+        guard (1...most).contains(request.names.count) else {
+            return InterlockError(.invalid, "\(request.names.count) locks at once: at most \(most) can be taken together")
+        }
+        guard Set(request.names).count == request.names.count else {
+            return InterlockError(.invalid, "a lock is named twice: all that are taken together must differ")
+        }
+        guard request.template.mode == .exclusive else {
+            return InterlockError(.invalid, "locks that are taken together are exclusive: not shared, and no semaphores")
+        }
+        return nil
+    }
+
+    func takeNext() {
+        guard taken.count < names.count else { return finish() }
+        var next = request.template
+        next.name = names[taken.count]
+        let elapsed = time.now().millisecondsRoundedUp(since: startedAt)
+        next.wait = max(0, request.template.wait - elapsed)
+        // The answer may come before `acquire` returns: then there is nothing left to cancel.
+        var isAnswered = false
+        let id = locks.acquire(
+            next,
+            completion: Completion { [self] _, answer in
+                isAnswered = true
+                return received(answer)
+            })
+        if !isAnswered { underWay = id }
+    }
+
+    /// Nobody waits for it any more.
+    func cancel() {
+        guard !isOver else { return }
+        isOver = true
+        if let underWay { locks.cancel(underWay) }
+        giveBack()
+    }
+
+    private func received(_ answer: LockAnswer) -> Bool {
+        underWay = nil
+        guard !isOver else { return false }
+        switch answer {
+        case .granted(let lease):
+            taken.append((lease, time.now().advanced(byMilliseconds: lease.validMilliseconds)))
+            takeNext()
+        case .held:
+            end(.held)
+        case .failed(let error):
+            end(.failed(error))
+        }
+        return true
+    }
+
+    private func finish() {
+        let now = time.now()
+        var leases: [String: Lease] = [:]
+        for (lease, deadline) in taken {
+            var lease = lease
+            lease.validMilliseconds = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+            guard lease.validMilliseconds > 0 else {
+                return end(
+                    .failed(
+                        InterlockError(
+                            .unavailable,
+                            "the lease of \"\(lease.name)\" was over before the others could be had; ask for longer leases")))
+            }
+            leases[lease.name] = lease
+        }
+        isOver = true
+        if !completion(.granted(request.names.compactMap { leases[$0.text] })) { giveBack() }
+        onEnd?()
+    }
+
+    private func end(_ answer: JointLockAnswer) {
+        isOver = true
+        giveBack()
+        completion(answer)
+        onEnd?()
+    }
+
+    private func giveBack() {
+        for (lease, _) in taken.reversed() {
+            locks.passOn(lease.name, token: lease.token) { _ in }
+        }
+        taken = []
+    }
+}

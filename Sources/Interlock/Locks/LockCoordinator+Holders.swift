@@ -1,0 +1,117 @@
+internal import CoreMetrics
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+
+/// What holders and operators ask of a lock that is held.
+extension LockCoordinator {
+    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+        if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+            completion(.failed(wrong))
+            return
+        }
+        let sentAt = runtime.time.now()
+        var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
+        pipeline.run(script) { [self] result in
+            guard case .success(.perhapsInGroup) = result else {
+                return renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
+            }
+            script.isGroup = true
+            pipeline.run(script) { [self] result in
+                renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
+            }
+        }
+    }
+
+    private func renewed(
+        _ result: Result<TokenStanding, RedisError>, _ name: String, token: String, ttl: Int64, sentAt: Instant,
+        _ completion: Completion<RenewAnswer>
+    ) {
+        switch result {
+        case .success(.holds):
+            let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: runtime.time.now())
+            guard valid > 0 else {
+                completion(.lost)
+                return
+            }
+            let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
+            leases.renewed(name, token: token, deadline: deadline)
+            keeper.moved(name, token: token, to: deadline)
+            completion(.renewed(validMilliseconds: valid))
+        case .success(.lost), .success(.perhapsInGroup):
+            leases.ended(name, token: token)
+            completion(.lost)
+        case .failure(let error):
+            completion(.failed(InterlockError(error)))
+        }
+    }
+
+    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+        // Whatever comes of the release: from here on nobody extends the lease.
+        keeper.released(name.text, token: token)
+        passOn(name.text, token: token) { [self] result in
+            switch result {
+            case .success(let isReleased):
+                (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
+                leases.ended(name.text, token: token)
+                completion(isReleased ? .released : .lost)
+            case .failure(let error):
+                completion(.failed(InterlockError(error)))
+            }
+        }
+    }
+
+    func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
+        let script = BreakScript(keys: keys(name.text), by: by, origin: runtime.id, database: runtime.database)
+        pipeline.run(script) { [self] result in
+            switch result {
+            case .success(let isBroken):
+                if isBroken {
+                    runtime.logger.notice("A lock was broken", metadata: ["lock": "\(name)", "by": "\(by)"])
+                    wake(name.text)
+                }
+                completion(isBroken ? .released : .lost)
+            case .failure(let error):
+                completion(.failed(InterlockError(error)))
+            }
+        }
+    }
+
+    // MARK: Looking
+
+    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
+        runtime.pipeline.run(InspectScript(keys: keys(name.text), sidecar: runtime.id)) { [self] result in
+            switch result {
+            case .success(let reply):
+                let waiters = waiting(for: name.text) + reply.otherSidecars
+                guard reply.token != nil || waiters > 0 else {
+                    completion(.success(nil))
+                    return
+                }
+                let label = reply.token.map { leases.label(of: name.text, token: $0) ?? OwnerToken.label(of: $0) }
+                completion(
+                    .success(
+                        LockInformation(
+                            name: name.text, label: label, fence: reply.fence,
+                            ttlMilliseconds: reply.token == nil ? 0 : reply.ttl,
+                            holders: reply.holders ?? (reply.token == nil ? 0 : 1), waiters: waiters)))
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+
+    /// One `SCAN` step: bounded in time by `count`, 1…1000.
+    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
+        let scan = Scan(cursor: cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        runtime.pipeline.send(scan) { [self] result in
+            switch result {
+            case .success(let (next, keys)):
+                completion(
+                    .success(LockPage(cursor: next, names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+}

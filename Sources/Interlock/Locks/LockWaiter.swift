@@ -1,0 +1,51 @@
+internal import InterlockCore
+
+/// A caller's wish for a lock, from the call to its answer.
+final class LockWaiter {
+    enum Standing {
+        case waiting
+        /// It has its answer, or nobody wants it any more: what is still granted to it goes to the next.
+        case left
+        /// The lock is its, or is being handed to it.
+        case served
+    }
+
+    let id: LockQueue.WaiterID
+    let request: LockRequest
+    let token: String
+    let completion: Completion<LockAnswer>
+    let startedAt: Instant
+    var standing = Standing.waiting
+    var timeout: Deadlines.Entry?
+
+    init(
+        id: LockQueue.WaiterID, request: LockRequest, token: String, completion: Completion<LockAnswer>, startedAt: Instant
+    ) {
+        self.id = id
+        self.request = request
+        self.token = token
+        self.completion = completion
+        self.startedAt = startedAt
+    }
+}
+
+/// The waiters for one lock in this sidecar, with their ticket for Redis.
+final class LocalQueue {
+    let name: String
+    /// Stands in Redis for all who wait here.
+    let ticket: String
+    var decisions = LockQueue()
+    var timer: Deadlines.Entry?
+
+    init(name: String, ticket: String) {
+        self.name = name
+        self.ticket = ticket
+    }
+
+    /// The ticket as scripts take it: it outlives the waits, so that a sidecar that is busy for a moment keeps its place.
+    func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {
+        let patience = decisions.latestDeadline.millisecondsRoundedUp(since: now)
+        return AcquireScript.Ticket(
+            token: ticket, lifetime: max(patience, 2 * LockQueue.recheckMilliseconds), hasOthers: hasOthers)
+    }
+}

@@ -1,0 +1,144 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// Carries one round out: asks the servers, feeds their answers to the decision, and does what that says. Confined to the
+/// coordinator's event loop.
+final class QuorumAttempt {
+    /// Whose lock it is to be.
+    struct Wish {
+        var name: String
+        var token: String
+        var ttl: Int64
+        /// The owner chose the token, and may ask for the same lease again, here or elsewhere.
+        var isOwners: Bool
+        var candidate: QuorumAcquireScript.Candidate
+    }
+
+    enum Outcome {
+        case granted(fence: Int64, validMilliseconds: Int64)
+        case held
+        case unavailable(InterlockError)
+    }
+
+    private let runtime: CoordinatorRuntime
+    private let servers: QuorumServers
+    private let wish: Wish
+    private var round: QuorumRound
+    /// Where the token may stand in the lock.
+    private var mayHold: [Bool]
+    private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
+    private var isAbandoned = false
+    private var timer: Deadlines.Entry?
+    private var completion: ((QuorumAttempt, Outcome) -> Void)?
+
+    /// - Parameter completion: called once; possibly before `start` returns.
+    init(
+        _ wish: Wish, servers: QuorumServers, runtime: CoordinatorRuntime,
+        completion: @escaping (QuorumAttempt, Outcome) -> Void
+    ) {
+        self.wish = wish
+        self.servers = servers
+        self.runtime = runtime
+        self.completion = completion
+        round = QuorumRound(
+            servers: servers.count, ttl: wish.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: wish.isOwners)
+        mayHold = Array(repeating: false, count: servers.count)
+    }
+
+    func start() {
+        armTimer()
+        let script = QuorumAcquireScript(
+            keys: runtime.keys, name: wish.name, token: wish.token, ttl: wish.ttl, candidate: wish.candidate)
+        for server in 0..<servers.count {
+            // A server that is away says so at once: there may be nothing left to ask for.
+            guard !round.isGivenUp else { return }
+            mayHold[server] = true
+            servers.run(script, on: server) { [self] in answered($0, by: server) }
+        }
+    }
+
+    /// The caller has left: frees the lease that was granted. With an owner of its own choosing nothing is freed behind the
+    /// client's back: a retry may already hold that very lease.
+    func abandon() {
+        guard !wish.isOwners else { return }
+        isAbandoned = true
+        freeEverywhere()
+    }
+
+    private func answered(_ result: Result<QuorumRound.Vote, RedisError>, by server: QuorumServers.Server) {
+        switch result {
+        case .success(let vote):
+            if vote == .held { mayHold[server] = false }
+            perform(round.vote(vote, by: server, now: runtime.time.now()))
+        case .failure(let error):
+            if firstFailure == nil { firstFailure = (server, error) }
+            if !error.isOutcomeUnknown {
+                mayHold[server] = false
+            } else if round.isGivenUp {
+                free(on: server)
+            }
+            perform(round.vote(.failed, by: server, now: runtime.time.now()))
+        }
+    }
+
+    private func perform(_ action: QuorumRound.Action) {
+        switch action {
+        case .none:
+            break
+        case .writeFence(let fence, let holding):
+            if completion != nil { armTimer() }
+            for server in holding { write(fence, on: server) }
+        case .granted(let fence, let valid):
+            finish(.granted(fence: fence, validMilliseconds: valid))
+        case .giveUp(.held):
+            freeEverywhere()
+            finish(.held)
+        case .giveUp(.unavailable):
+            freeEverywhere()
+            finish(.unavailable(servers.unavailable(because: firstFailure)))
+        case .release(let server):
+            free(on: server)
+        }
+    }
+
+    private func write(_ fence: Int64, on server: QuorumServers.Server) {
+        guard !isAbandoned else { return free(on: server) }
+        let script = QuorumFenceScript(
+            keys: runtime.keys, name: wish.name, token: wish.token, fence: fence, ttl: wish.ttl)
+        servers.run(script, on: server) { [self] result in
+            var isRecorded = false
+            switch result {
+            case .success(let answer): isRecorded = answer
+            case .failure(let error): if firstFailure == nil { firstFailure = (server, error) }
+            }
+            perform(round.recorded(isRecorded, by: server, now: runtime.time.now()))
+        }
+    }
+
+    private func finish(_ outcome: Outcome) {
+        timer?.cancel()
+        timer = nil
+        guard let completion else { return }
+        self.completion = nil
+        completion(self, outcome)
+    }
+
+    /// The next question is to be answered by then.
+    private func armTimer() {
+        timer?.cancel()
+        let patience = QuorumRetry.timeout(ttl: wish.ttl, longest: runtime.timeoutMilliseconds)
+        timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience)) { [self] in
+            perform(round.timedOut(now: runtime.time.now()))
+        }
+    }
+
+    private func freeEverywhere() {
+        for server in 0..<servers.count where mayHold[server] { free(on: server) }
+    }
+
+    private func free(on server: QuorumServers.Server) {
+        let until = runtime.time.now().advanced(byMilliseconds: wish.ttl)
+        servers.free(
+            QuorumServers.Leftover(name: wish.name, token: wish.token, isOwners: wish.isOwners, until: until), on: server)
+    }
+}

@@ -1,0 +1,143 @@
+internal import CoreMetrics
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+
+extension QuorumLocks {
+    // MARK: Renew, release, break
+
+    /// Extends a lease on all servers; a majority must have it still.
+    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+        if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
+            completion(.failed(wrong))
+            return
+        }
+        let sentAt = runtime.time.now()
+        let script = QuorumRenewScript(keys: runtime.keys, name: name.text, token: token, ttl: ttl)
+        let patience = QuorumRetry.timeout(ttl: ttl, longest: runtime.timeoutMilliseconds)
+        servers.poll(script, within: patience) { [self] verdict, answers in
+            switch verdict {
+            case .yes:
+                let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: runtime.time.now())
+                guard valid > 0 else {
+                    completion(.lost)
+                    return
+                }
+                leases.renewed(name.text, token: token, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+                completion(.renewed(validMilliseconds: valid))
+            case .no:
+                leases.ended(name.text, token: token)
+                completion(.lost)
+            case .open, .unknown:
+                completion(.failed(servers.unavailable(answers)))
+            }
+        }
+    }
+
+    /// Ends a lease on all servers. It is over when a majority has freed it; where no answer came it lapses at its end.
+    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+        let script = QuorumReleaseScript(keys: runtime.keys, name: name.text, token: token)
+        servers.poll(script, within: runtime.timeoutMilliseconds) { [self] verdict, answers in
+            switch verdict {
+            case .yes, .no:
+                let isReleased = verdict == .yes
+                (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
+                leases.ended(name.text, token: token)
+                completion(isReleased ? .released : .lost)
+                if isReleased { wake(name.text) }
+            case .open, .unknown:
+                completion(.failed(servers.unavailable(answers)))
+            }
+        }
+    }
+
+    /// Takes a lock from whoever has it, on all servers that answer; a majority must.
+    func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
+        let script = QuorumBreakScript(keys: runtime.keys, name: name.text)
+        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+            let replies = answers.compactMap { try? $0?.get() }
+            let brokenAt = replies.filter { $0 > 0 }.max()
+            if let brokenAt {
+                runtime.logger.notice("A lock was broken", metadata: ["lock": "\(name)", "by": "\(by)"])
+                publishBreak(of: name.text, by: by, atMilliseconds: brokenAt)
+            }
+            if replies.count < servers.majority {
+                completion(.failed(servers.unavailable(answers)))
+            } else {
+                completion(brokenAt == nil ? .lost : .released)
+            }
+            if brokenAt != nil { wake(name.text) }
+        }
+    }
+
+    /// The fleet's events are on the one Redis that it shares.
+    private func publishBreak(of name: String, by: String, atMilliseconds time: Int64) {
+        let event =
+            #"{"v":1,"type":"lock.broken","origin":"# + JSONText.quoted(runtime.id) + #","db":\#(runtime.database),"lock":"#
+            + JSONText.quoted(name) + #","by":"# + JSONText.quoted(by) + #","at_ms":\#(time)}"#
+        runtime.pipeline.send(PublishMessage(channel: runtime.keys.events, message: event)) { _ in }
+    }
+
+    // MARK: Looking
+
+    /// What a majority of the servers says.
+    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
+        let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
+        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+            let replies = answers.compactMap { try? $0?.get() }
+            guard replies.count >= servers.majority else {
+                completion(.failure(servers.unavailable(answers)))
+                return
+            }
+            completion(.success(information(on: name.text, replies)))
+        }
+    }
+
+    private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
+        let waiters = waiting(for: name)
+        let holders = Dictionary(grouping: replies, by: \.token)
+        let holder = holders.first { $0.key != nil && $0.value.count >= servers.majority }
+        guard let holder, let token = holder.key else {
+            guard waiters > 0 else { return nil }
+            return LockInformation(
+                name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, holders: 0, waiters: waiters)
+        }
+        // It ends when the last but a majority of its keys have: without end counts as longest.
+        let ends = holder.value.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
+        let end = ends[servers.majority - 1]
+        return LockInformation(
+            name: name, label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token),
+            fence: fence(holder.value), ttlMilliseconds: end == .max ? -1 : end, holders: 1, waiters: waiters)
+    }
+
+    /// The fence that a majority has recorded, else the highest that anybody has.
+    private func fence(_ replies: [QuorumInspectScript.Reply]) -> Int64? {
+        let numbers = replies.compactMap(\.number)
+        return QuorumRound.agreedFence(among: numbers, servers: servers.count)
+            ?? numbers.filter(QuorumRound.isRecorded).max()
+    }
+
+    /// One `SCAN` step through the first server that is connected, where also locks may stand that have no majority, and
+    /// some may be missing. The cursor says which server it was: when that goes, the listing begins again.
+    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
+        let total = UInt64(servers.count)
+        guard let position = UInt64(cursor) else {
+            completion(.failure(InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+            return
+        }
+        let scan = Scan(
+            cursor: "\(position / total)", pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        servers.scan(scan, on: position == 0 ? nil : Int(position % total)) { [self] server, result in
+            switch result {
+            case .success(let (next, keys)):
+                // Redis' cursors are as long as its tables: far from overflowing.
+                let following = UInt64(next).map { $0 == 0 ? 0 : $0 &* total &+ UInt64(server) } ?? 0
+                completion(
+                    .success(
+                        LockPage(cursor: "\(following)", names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+}

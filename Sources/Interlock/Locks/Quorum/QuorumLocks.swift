@@ -1,0 +1,275 @@
+internal import CoreMetrics
+internal import Hiredis
+internal import InterlockCore
+internal import NIOCore
+
+/// Locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
+///
+/// The calls are those of `LockCoordinator`. A waiter is not woken by other sidecars: it tries again after random pauses.
+final class QuorumLocks {
+    typealias WaiterID = QuorumLine.WaiterID
+
+    private struct Waiter {
+        var request: LockRequest
+        var token: String
+        var completion: Completion<LockAnswer>
+        var startedAt: Instant
+        var deadline: Instant
+        var timeout: Deadlines.Entry?
+    }
+
+    private struct Line {
+        var decisions = QuorumLine()
+        var timer: Deadlines.Entry?
+        /// Since when no attempt had an answer of a majority; `nil`: the last one had.
+        var unavailableSince: Instant?
+    }
+
+    /// Those who wait beyond it are refused.
+    private static let waiterCapacity = 100_000
+
+    let runtime: CoordinatorRuntime
+    let settings: LockSettings
+    let servers: QuorumServers
+    var leases = LeaseTable()
+    private var lines: [String: Line] = [:]
+    private var waiters: [WaiterID: Waiter] = [:]
+    private var lastID: WaiterID = 0
+
+    /// It does nothing before `start`.
+    init(runtime: CoordinatorRuntime, settings: LockSettings, servers: [RedisConfiguration]) {
+        self.runtime = runtime
+        self.settings = settings
+        self.servers = QuorumServers(runtime: runtime, configurations: servers)
+    }
+
+    var waiting: Int { waiters.count }
+    func held(now: Instant) -> Int { leases.count(now: now) }
+    /// Whether a majority of the servers is connected.
+    var isReachable: Bool { servers.reachable >= servers.majority }
+    func waiting(for name: String) -> Int { lines[name]?.decisions.count ?? 0 }
+
+    // MARK: Life
+
+    /// Begins to connect.
+    func start() {
+        servers.start()
+    }
+
+    /// Nobody is left waiting.
+    func drain() {
+        failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+    }
+
+    /// Disconnects for good.
+    func close() -> EventLoopFuture<Void> {
+        servers.close()
+    }
+
+    // MARK: Acquire
+
+    /// Takes a lock, or waits for it. Returns an ID by which the wait can be given up.
+    func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
+        lastID += 1
+        let id = lastID
+        if let wrong = settings.violation(in: request) {
+            completion(.failed(wrong))
+            return id
+        }
+        let token =
+            request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
+        let now = runtime.time.now()
+        let wait = min(request.wait, settings.maximumWait.wholeMilliseconds)
+        let waiter = Waiter(
+            request: request, token: token, completion: completion, startedAt: now,
+            deadline: now.advanced(byMilliseconds: wait))
+        let othersWait = lines[request.name.text] != nil
+        switch (othersWait, wait > 0, request.owner != nil) {
+        case (false, false, _):
+            attemptOnce(waiter, .anybody)
+        case (true, false, false):
+            refuse(waiter)
+        case (true, _, true):
+            // Its owner may have it already; otherwise those who wait come first.
+            attemptOnce(waiter, .presentOwner, orWaitAs: wait > 0 ? id : nil)
+        case (_, true, _):
+            enqueue(waiter, id: id)
+        }
+        return id
+    }
+
+    /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
+    func cancel(_ id: WaiterID) {
+        guard let waiter = waiters.removeValue(forKey: id) else { return }
+        waiter.timeout?.cancel()
+        leave(waiter, id: id)
+    }
+
+    /// One try that nobody queues behind.
+    private func attemptOnce(
+        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, orWaitAs id: WaiterID? = nil
+    ) {
+        attempt(waiter, candidate) { [self] attempt, outcome in
+            switch outcome {
+            case .granted(let fence, let valid):
+                if !deliver(fence, valid: valid, to: waiter) { attempt.abandon() }
+            case .held:
+                if let id { enqueue(waiter, id: id) } else { refuse(waiter) }
+            case .unavailable(let error):
+                fail(waiter, error)
+            }
+        }
+    }
+
+    private func attempt(
+        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
+        completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
+    ) {
+        let wish = QuorumAttempt.Wish(
+            name: waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl,
+            isOwners: waiter.request.owner != nil, candidate: candidate)
+        QuorumAttempt(wish, servers: servers, runtime: runtime, completion: completion).start()
+    }
+
+    /// Hands the lease out. `false`: the caller has left, and the lease is nobody's.
+    private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter) -> Bool {
+        let lease = Lease(
+            name: waiter.request.name.text, token: waiter.token, fence: fence, validMilliseconds: valid,
+            ttl: waiter.request.ttl)
+        guard waiter.completion(.granted(lease)) else { return false }
+        let now = runtime.time.now()
+        runtime.metrics.locksGranted.increment()
+        runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
+        leases.granted(lease, label: waiter.request.owner == nil ? nil : waiter.request.label, now: now)
+        return true
+    }
+
+    private func refuse(_ waiter: Waiter) {
+        runtime.metrics.locksHeld.increment()
+        waiter.completion(.held)
+    }
+
+    private func fail(_ waiter: Waiter, _ error: InterlockError) {
+        runtime.metrics.locksFailed.increment()
+        waiter.completion(.failed(error))
+    }
+
+    // MARK: Waiting
+
+    private func enqueue(_ waiter: Waiter, id: WaiterID) {
+        guard waiter.deadline > runtime.time.now() else { return refuse(waiter) }
+        guard waiters.count < Self.waiterCapacity else {
+            return fail(waiter, InterlockError(.unavailable, "\(waiters.count) callers already wait for locks; try again later"))
+        }
+        var waiter = waiter
+        waiter.timeout = runtime.deadlines.schedule(at: waiter.deadline) { [unowned self] in timeOut(id) }
+        waiters[id] = waiter
+        let name = waiter.request.name.text
+        perform(lines[name, default: Line()].decisions.enqueue(id), on: name)
+    }
+
+    private func timeOut(_ id: WaiterID) {
+        guard let waiter = waiters.removeValue(forKey: id) else { return }
+        refuse(waiter)
+        leave(waiter, id: id)
+    }
+
+    private func leave(_ waiter: Waiter, id: WaiterID) {
+        let name = waiter.request.name.text
+        guard let next = lines[name]?.decisions.remove(id) else { return }
+        perform(next, on: name)
+    }
+
+    /// The lock may be free.
+    func wake(_ name: String) {
+        guard let next = lines[name]?.decisions.wake() else { return }
+        perform(next, on: name)
+    }
+
+    /// Nobody is left waiting without an answer. Attempts under way come to their end, and free what they are granted.
+    func failWaiters(_ error: RedisError) {
+        let failed = waiters
+        waiters = [:]
+        for line in lines.values { line.timer?.cancel() }
+        lines = [:]
+        for waiter in failed.values {
+            waiter.timeout?.cancel()
+            fail(waiter, InterlockError(error))
+        }
+    }
+
+    private func perform(_ action: QuorumLine.Action, on name: String) {
+        switch action {
+        case .none:
+            break
+        case .drop:
+            lines.removeValue(forKey: name)?.timer?.cancel()
+        case .pause(let id):
+            pause(id, on: name)
+        case .attempt(let id):
+            attempt(id, on: name)
+        }
+    }
+
+    private func pause(_ id: WaiterID, on name: String) {
+        lines[name]?.timer?.cancel()
+        lines[name]?.timer = nil
+        guard let waiter = waiters[id] else { return }
+        let next = QuorumRetry.nextAttempt(
+            after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1))
+        guard let next else { return }
+        lines[name]?.timer = runtime.deadlines.schedule(at: next) { [unowned self] in
+            guard let next = lines[name]?.decisions.timerFired() else { return }
+            perform(next, on: name)
+        }
+    }
+
+    private func attempt(_ id: WaiterID, on name: String) {
+        guard let waiter = waiters[id] else { return }
+        lines[name]?.timer?.cancel()
+        attempt(waiter, .anybody) { [self] attempt, outcome in
+            switch outcome {
+            case .granted(let fence, let valid):
+                granted(fence, valid: valid, id, waiter, by: attempt)
+            case .held:
+                lines[name]?.unavailableSince = nil
+                guard let next = lines[name]?.decisions.refused(id) else { return }
+                perform(next, on: name)
+            case .unavailable(let error):
+                unavailable(error, id, on: name)
+            }
+        }
+    }
+
+    private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
+        let name = waiter.request.name.text
+        lines[name]?.unavailableSince = nil
+        guard let (isWanted, next) = lines[name]?.decisions.granted(id) else { return attempt.abandon() }
+        if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
+        let isDelivered = isWanted && deliver(fence, valid: valid, to: waiter)
+        perform(next, on: name)
+        guard !isDelivered else { return }
+        // It left meanwhile. Freed first, so that the next one here finds it free.
+        attempt.abandon()
+        wake(name)
+    }
+
+    /// A short loss goes unnoticed; after `redis.timeout` the waiter is told.
+    private func unavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
+        guard let line = lines[name] else { return }
+        let now = runtime.time.now()
+        let since = line.unavailableSince ?? now
+        lines[name]?.unavailableSince = since
+        let next: QuorumLine.Action?
+        if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
+            next = lines[name]?.decisions.refused(id)
+        } else {
+            if let waiter = waiters.removeValue(forKey: id) {
+                waiter.timeout?.cancel()
+                fail(waiter, error)
+            }
+            next = lines[name]?.decisions.failed(id)
+        }
+        if let next { perform(next, on: name) }
+    }
+}

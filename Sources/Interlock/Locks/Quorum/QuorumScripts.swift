@@ -1,0 +1,190 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// See `quorum-acquire.lua`.
+struct QuorumAcquireScript: ScriptCommand {
+    /// Whether anybody may have it, or only its present owner.
+    enum Candidate: String {
+        case anybody = "take"
+        case presentOwner = "own"
+    }
+
+    static let source = RedisScript(name: "quorum-acquire.lua", source: PackageResources.quorum_acquire_lua)
+
+    var keys: KeySpace
+    var name: String
+    var token: String
+    var ttl: Int64
+    var candidate: Candidate
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 2 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeLockAndFence(of: name, into: &encoder)
+        encoder.append(token)
+        encoder.append(ttl)
+        encoder.append(candidate.rawValue)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> QuorumRound.Vote {
+        guard let parts = reply.array, parts.count == 2, let kind = parts[0].integer, let value = parts[1].integer else {
+            throw reply.unexpected(for: "quorum-acquire.lua")
+        }
+        switch kind {
+        case 1: return .granted(fence: value)
+        case 2: return .extended(fence: value)
+        default: return .held
+        }
+    }
+}
+
+/// See `quorum-fence.lua`.
+struct QuorumFenceScript: ScriptCommand {
+    static let source = RedisScript(name: "quorum-fence.lua", source: PackageResources.quorum_fence_lua)
+
+    var keys: KeySpace
+    var name: String
+    var token: String
+    var fence: Int64
+    var ttl: Int64
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 2 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeLockAndFence(of: name, into: &encoder)
+        encoder.append(token)
+        encoder.append(fence)
+        encoder.append(ttl)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-fence.lua") }
+        return number == 1
+    }
+}
+
+/// See `quorum-release.lua`.
+struct QuorumReleaseScript: ScriptCommand {
+    static let source = RedisScript(name: "quorum-release.lua", source: PackageResources.quorum_release_lua)
+
+    var keys: KeySpace
+    var name: String
+    var token: String
+    /// Only a hold that no lease can rest on.
+    var isOnlyUnrecorded = false
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 2 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeLockAndFence(of: name, into: &encoder)
+        encoder.append(token)
+        if isOnlyUnrecorded { encoder.append("unrecorded") }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-release.lua") }
+        return number == 1
+    }
+}
+
+/// See `quorum-renew.lua`.
+struct QuorumRenewScript: ScriptCommand {
+    static let source = RedisScript(name: "quorum-renew.lua", source: PackageResources.quorum_renew_lua)
+
+    var keys: KeySpace
+    var name: String
+    var token: String
+    var ttl: Int64
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 1 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        encoder.append(keys.lock(name))
+        encoder.append(token)
+        encoder.append(ttl)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-renew.lua") }
+        return number == 1
+    }
+}
+
+/// See `quorum-break.lua`.
+struct QuorumBreakScript: ScriptCommand {
+    static let source = RedisScript(name: "quorum-break.lua", source: PackageResources.quorum_break_lua)
+
+    var keys: KeySpace
+    var name: String
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 1 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        encoder.append(keys.lock(name))
+    }
+
+    /// The server's time in milliseconds of the Unix epoch; 0: there is no lease.
+    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-break.lua") }
+        return number
+    }
+}
+
+/// See `quorum-inspect.lua`.
+struct QuorumInspectScript: ScriptCommand {
+    struct Reply {
+        var token: String?
+        /// -1: without end; -2: nobody holds it.
+        var ttl: Int64
+        var number: Int64?
+    }
+
+    static let source = RedisScript(name: "quorum-inspect.lua", source: PackageResources.quorum_inspect_lua)
+
+    var keys: KeySpace
+    var name: String
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { 2 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        keys.encodeLockAndFence(of: name, into: &encoder)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+        guard let parts = reply.array, parts.count == 3, let ttl = parts[1].integer else {
+            throw reply.unexpected(for: "quorum-inspect.lua")
+        }
+        return Reply(token: parts[0].text, ttl: ttl, number: parts[2].integer)
+    }
+}
+
+/// `PUBLISH channel message`.
+struct PublishMessage: RedisCommand {
+    var channel: String
+    var message: String
+
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append("PUBLISH")
+        encoder.append(channel)
+        encoder.append(message)
+    }
+
+    /// How many heard it.
+    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        guard let count = reply.integer else { throw reply.unexpected(for: "PUBLISH") }
+        return count
+    }
+}
+
+extension KeySpace {
+    fileprivate func encodeLockAndFence(of name: String, into encoder: inout CommandEncoder) {
+        encoder.append(lock(name))
+        encoder.append(fence(name))
+    }
+}

@@ -1,0 +1,194 @@
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+internal import NIOCore
+
+/// The independent servers of a quorum: one connection to each, and what is to be cleared away on those that were out of
+/// reach. Confined to the coordinator's event loop.
+final class QuorumServers {
+    typealias Server = QuorumRound.Server
+
+    /// A token that may stand in a lock where no lease rests on it.
+    struct Leftover {
+        var name: String
+        var token: String
+        /// The owner chose the token: it may have got a lease with it meanwhile, which is left alone.
+        var isOwners: Bool
+        /// When it has lapsed by itself.
+        var until: Instant
+    }
+
+    private static let leftoverCapacity = 10_000
+
+    private let runtime: CoordinatorRuntime
+    private let pipelines: [RedisPipeline]
+    /// Which servers, without credentials.
+    let names: [String]
+    private var leftovers: [[Leftover]]
+    /// Those whose absence has been logged.
+    private var missing: Set<Server> = []
+
+    init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
+        self.runtime = runtime
+        pipelines = configurations.map {
+            RedisPipeline(configuration: $0, eventLoop: runtime.eventLoop, logger: runtime.logger)
+        }
+        names = configurations.map(\.displayName)
+        leftovers = Array(repeating: [], count: configurations.count)
+    }
+
+    var count: Int { pipelines.count }
+    var majority: Int { QuorumTally.majority(of: count) }
+    /// How many are connected.
+    var reachable: Int { pipelines.count(where: { $0.isUp }) }
+
+    /// Begins to connect to all of them.
+    func start() {
+        for (server, pipeline) in pipelines.enumerated() {
+            pipeline.onUp = { [unowned self] in isUp(server) }
+            pipeline.onDown = { [unowned self] in isDown(server, $0) }
+            pipeline.start()
+        }
+    }
+
+    /// Disconnects for good; what is pending fails.
+    func close() -> EventLoopFuture<Void> {
+        EventLoopFuture<Void>.andAllComplete(pipelines.map { $0.close() }, on: runtime.eventLoop)
+    }
+
+    private func isUp(_ server: Server) {
+        missing.remove(server)
+        runtime.logger.info("A server of the quorum is connected", metadata: ["redis": "\(names[server])"])
+        let now = runtime.time.now()
+        let pending = leftovers[server].filter { $0.until > now }
+        leftovers[server] = []
+        for leftover in pending { free(leftover, on: server) }
+    }
+
+    private func isDown(_ server: Server, _ error: RedisError) {
+        guard missing.insert(server).inserted else { return }
+        runtime.logger.warning(
+            "A server of the quorum is not connected; it is tried again until it is",
+            metadata: ["redis": "\(names[server])", "error": "\(error)"])
+    }
+
+    // MARK: Asking
+
+    /// Runs a script on one server. Its time limit is `redis.timeout`, which also says when a connection is given up; who
+    /// cannot wait so long stops waiting by itself.
+    func run<Script: ScriptCommand>(
+        _ script: Script, on server: Server, completion: @escaping (Result<Script.Reply, RedisError>) -> Void
+    ) {
+        pipelines[server].run(script, completion: completion)
+    }
+
+    /// Runs a script on every server and hands over the answers, by server, when all are in or after so many milliseconds.
+    /// `nil`: no answer until then.
+    func ask<Script: ScriptCommand>(
+        _ script: Script, within milliseconds: Int64,
+        completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
+    ) {
+        ask(script, within: milliseconds, until: { _ in false }, completion: completion)
+    }
+
+    /// The same; also when `isEnough` says that they are.
+    private func ask<Script: ScriptCommand>(
+        _ script: Script, within milliseconds: Int64,
+        until isEnough: @escaping ([Result<Script.Reply, RedisError>?]) -> Bool,
+        completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
+    ) {
+        let question = QuorumQuestion<Script.Reply>(servers: count, isEnough: isEnough, completion: completion)
+        let end = runtime.time.now().advanced(byMilliseconds: milliseconds)
+        question.timeout = runtime.deadlines.schedule(at: end) { question.finish() }
+        for server in 0..<count {
+            run(script, on: server) { question.receive($0, from: server) }
+        }
+    }
+
+    /// Asks every server a question of yes or no, until a majority decides it.
+    func poll<Script: ScriptCommand>(
+        _ script: Script, within milliseconds: Int64,
+        completion: @escaping (_ verdict: QuorumTally.Verdict, _ answers: [Result<Bool, RedisError>?]) -> Void
+    ) where Script.Reply == Bool {
+        let servers = count
+        func verdict(_ answers: [Result<Bool, RedisError>?], missing: QuorumTally.Answer?) -> QuorumTally.Verdict {
+            var tally = QuorumTally(servers: servers)
+            for answer in answers {
+                switch answer {
+                case .success(let isYes)?: tally.count(isYes ? .yes : .no)
+                case .failure?: tally.count(.failed)
+                case nil: if let missing { tally.count(missing) }
+                }
+            }
+            return tally.verdict
+        }
+        ask(
+            script, within: milliseconds, until: { verdict($0, missing: nil) != .open },
+            completion: { completion(verdict($0, missing: .failed), $0) })
+    }
+
+    /// One step through the keys of the first server that is connected; `server`: of that one, in a scan that has begun.
+    func scan(_ scan: Scan, on server: Server?, completion: @escaping (Server, Result<Scan.Reply, RedisError>) -> Void) {
+        let asked = server ?? pipelines.firstIndex(where: { $0.isUp }) ?? 0
+        pipelines[asked].send(scan) { completion(asked, $0) }
+    }
+
+    // MARK: Clearing away
+
+    /// Frees a lock on one server, now or when it is back.
+    func free(_ leftover: Leftover, on server: Server) {
+        let script = QuorumReleaseScript(
+            keys: runtime.keys, name: leftover.name, token: leftover.token, isOnlyUnrecorded: leftover.isOwners)
+        run(script, on: server) { [weak self] result in
+            guard let self, case .failure = result else { return }
+            if self.leftovers[server].count < Self.leftoverCapacity { self.leftovers[server].append(leftover) }
+        }
+    }
+
+    /// What to tell a caller when no majority had an answer.
+    func unavailable(because failure: (server: Server, error: RedisError)?) -> InterlockError {
+        let cause = failure.map { "\(names[$0.server]): \($0.error.message)" } ?? "they took too long"
+        return InterlockError(.unavailable, "no majority of the \(count) Redis servers could be reached: \(cause)")
+    }
+
+    /// The same, of the answers to a question.
+    func unavailable<Reply>(_ answers: [Result<Reply, RedisError>?]) -> InterlockError {
+        for (server, answer) in answers.enumerated() {
+            if case .failure(let error)? = answer { return unavailable(because: (server, error)) }
+        }
+        return unavailable(because: nil)
+    }
+}
+
+/// One question to all servers, until it has been answered.
+private final class QuorumQuestion<Reply> {
+    typealias Answers = [Result<Reply, RedisError>?]
+
+    private var answers: Answers
+    private var open: Int
+    private let isEnough: (Answers) -> Bool
+    private var completion: ((Answers) -> Void)?
+    var timeout: Deadlines.Entry?
+
+    init(servers: Int, isEnough: @escaping (Answers) -> Bool, completion: @escaping (Answers) -> Void) {
+        answers = Array(repeating: nil, count: servers)
+        open = servers
+        self.isEnough = isEnough
+        self.completion = completion
+    }
+
+    func receive(_ answer: Result<Reply, RedisError>, from server: QuorumRound.Server) {
+        guard completion != nil else { return }
+        answers[server] = answer
+        open -= 1
+        if open == 0 || isEnough(answers) { finish() }
+    }
+
+    func finish() {
+        guard let completion else { return }
+        self.completion = nil
+        timeout?.cancel()
+        timeout = nil
+        completion(answers)
+    }
+}

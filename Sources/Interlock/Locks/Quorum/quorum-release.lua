@@ -1,0 +1,14 @@
+-- Frees a lock on this server that the token holds.
+--
+-- KEYS  1 lock  2 fence
+-- ARGV  1 token  2 "unrecorded": only a hold whose fence was not recorded, which no lease can rest on; otherwise nothing
+-- Reply 1 freed; 0 the lock is not held by that token, or not in that way
+--
+-- Guarantees that nobody else's lease is touched.
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if ARGV[2] then
+  local number = tonumber(redis.call('GET', KEYS[2]) or '')
+  if not number or number % 2 == 1 then return 0 end
+end
+return redis.call('DEL', KEYS[1])

@@ -1,0 +1,98 @@
+-- What the scripts of locks share: this text stands before each of them.
+--
+-- Their first keys are always  1 lock  2 fence  3 queue  and, where groups are concerned,  4 holders.
+--
+-- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/<32 hex>`, with the
+-- microsecond in which it came as its score. A ticket whose turn has come is taken off the queue and stands in the lock
+-- itself, for the claim window: then its sidecar has put a waiter's token in its place, or the lock is free again.
+--
+-- Functions are made anew at every call of a script, and an uncontended lock feels each: what only the contended ones
+-- need is made by `open_queue`.
+
+local claim_window = 300
+
+-- The next fence, higher than every one before it; or nil and the error. No counter is immortal: Redis' clock alone keeps
+-- fences rising when theirs has lapsed after a day.
+local function mint(ttl)
+  local lifetime = math.max(86400000, ttl)
+  local time = redis.call('TIME')
+  local fence = time[1] * 1000000 + time[2]
+  local last = redis.pcall('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime, 'GET')
+  if type(last) == 'table' then return nil, last end
+  last = last and tonumber(last)
+  if last and last >= fence then
+    fence = last + 1
+    redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime)
+  end
+  return fence
+end
+
+-- The fence of the grant that stands; a new one when it has lapsed.
+local function present_fence(ttl)
+  local fence = tonumber(redis.call('GET', KEYS[2]) or '')
+  if fence then return fence end
+  return mint(ttl)
+end
+
+-- The sidecars that wait. `wake`: what the name of a sidecar's channel begins with; `sidecar`: the ID of the one that asks.
+local function open_queue(wake, sidecar)
+  local queue = {}
+
+  -- A ticket's place: the end of the queue. It lasts for so many milliseconds at least.
+  function queue.line_up(ticket, lifetime, keeps_its_place)
+    local time = redis.call('TIME')
+    local now = string.format('%.0f', time[1] * 1000000 + time[2])
+    if keeps_its_place then
+      redis.call('ZADD', KEYS[3], 'NX', now, ticket)
+    else
+      redis.call('ZADD', KEYS[3], now, ticket)
+    end
+    if redis.call('PTTL', KEYS[3]) < lifetime then redis.call('PEXPIRE', KEYS[3], lifetime) end
+  end
+
+  -- A ticket after one of its waiters was served: at the end again when others wait behind it, else gone.
+  function queue.go_to_the_end(ticket, lifetime)
+    if lifetime > 0 then queue.line_up(ticket, lifetime) else redis.call('ZREM', KEYS[3], ticket) end
+  end
+
+  function queue.first() return redis.call('ZRANGE', KEYS[3], 0, 0)[1] end
+
+  -- Tells the sidecar of a ticket; how many heard it: 0, and it is gone.
+  function queue.tell(ticket, what)
+    local name = string.match(KEYS[3], '{(.*)}$')
+    local message = cjson.encode({v = 1, lock = name, ticket = ticket, what = what})
+    return redis.call('PUBLISH', wake .. string.match(ticket, '^[^/]*'), message)
+  end
+
+  -- Takes the first ticket whose sidecar listens off the queue, and tells it that it is its turn. nil: there is none left,
+  -- or `own` is first (it is taken off as well). Tickets of sidecars that are gone are dropped on the way.
+  function queue.call_next(own)
+    while true do
+      local ticket = redis.call('ZPOPMIN', KEYS[3])[1]
+      if not ticket or ticket == own then return nil end
+      if queue.tell(ticket, 'turn') > 0 then return ticket end
+    end
+  end
+
+  -- Who is first now keeps an eye on the lock: should the one whose turn it is be dead, it takes over. Returns true when
+  -- the first is the asking sidecar's own ticket, which need not be told.
+  function queue.tell_first()
+    local first = queue.first()
+    if not first then return false end
+    if string.sub(first, 1, #sidecar + 1) == sidecar .. '/' then return true end
+    queue.tell(first, 'first')
+    return false
+  end
+
+  -- Gives a lock that is free to the next sidecar. Returns whether there was one, and whether the asking sidecar is first
+  -- in the queue after it.
+  function queue.hand_over(own)
+    local ticket = queue.call_next(own)
+    if not ticket then return false, false end
+    mint(claim_window)
+    redis.call('SET', KEYS[1], ticket, 'PX', claim_window)
+    return true, queue.tell_first()
+  end
+
+  return queue
+end

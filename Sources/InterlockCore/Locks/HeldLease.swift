@@ -1,0 +1,76 @@
+/// A lease that somebody relies on: when to extend it, when to give it up for lost. Times are of a monotonic clock.
+public struct HeldLease: Sendable {
+    /// After a failed extension the next one follows this soon, or sooner for short leases.
+    public static let longestRetryMilliseconds: Int64 = 500
+
+    public enum Step: Equatable, Sendable {
+        /// Extend the lease to so many milliseconds.
+        case extend(ttl: Int64)
+        /// Nothing to do before then.
+        case wait(until: Instant)
+        /// It is over.
+        case over
+    }
+
+    /// Its length in milliseconds.
+    public let ttl: Int64
+    /// When it is over for its holder.
+    public private(set) var deadline: Instant
+    /// It is extended until somebody no longer wants that.
+    public var isExtended: Bool
+    /// No extension reaches beyond this: a client that hangs does not hold for ever.
+    public let ceiling: Instant?
+    private var nextExtension: Instant
+    private var isUnderWay = false
+
+    /// - Parameter ceilingMilliseconds: how long it may be held at most; `nil`: for ever.
+    public init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
+        self.ttl = ttl
+        self.deadline = deadline
+        self.isExtended = isExtended
+        ceiling = ceilingMilliseconds.map { now.advanced(byMilliseconds: $0) }
+        nextExtension = now.advanced(byMilliseconds: ttl / 3)
+    }
+
+    /// What is to be done at `now`.
+    public func step(now: Instant) -> Step {
+        if now >= deadline { return .over }
+        guard isExtended, !isUnderWay, let length = extensionLength(at: max(now, nextExtension)) else {
+            return .wait(until: deadline)
+        }
+        return now >= nextExtension ? .extend(ttl: length) : .wait(until: nextExtension)
+    }
+
+    /// An extension is sent.
+    public mutating func extensionBegan() {
+        isUnderWay = true
+    }
+
+    /// It was carried out: the lease is `ttl` milliseconds long from `sentAt` on.
+    public mutating func extended(ttl: Int64, sentAt: Instant) {
+        isUnderWay = false
+        deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+        nextExtension = sentAt.advanced(byMilliseconds: self.ttl / 3)
+    }
+
+    /// It has no answer: it is tried again until the deadline.
+    public mutating func extensionFailed(now: Instant) {
+        isUnderWay = false
+        nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
+    }
+
+    /// Its holder extended it by itself.
+    public mutating func moved(to deadline: Instant) {
+        self.deadline = deadline
+    }
+
+    /// `nil`: the ceiling leaves nothing that is worth an extension.
+    private func extensionLength(at instant: Instant) -> Int64? {
+        guard let ceiling else { return ttl }
+        let length = min(ttl, (ceiling.nanoseconds - instant.nanoseconds) / 1_000_000)
+        guard length >= LeaseValidity.shortestTTL, LeaseValidity.deadline(ttl: length, sentAt: instant) > deadline else {
+            return nil
+        }
+        return length
+    }
+}

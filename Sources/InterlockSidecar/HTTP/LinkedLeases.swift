@@ -1,0 +1,101 @@
+internal import HTTPTypes
+internal import HummingbirdCore
+internal import Interlock
+internal import NIOCore
+internal import ServiceLifecycle
+
+/// Leases that live as long as a stream of events: extended while it is open, released when the client closes it, and let
+/// lapse when the sidecar goes down.
+struct LinkedLeases: Sendable {
+    private let coordinator: Coordinator
+    private let leases: [(lease: Lease, followed: FollowedLease)]
+
+    /// What became of the lease at `index`.
+    private struct End: Sendable {
+        var index: Int
+        /// `nil`: it was released.
+        var loss: LeaseLoss?
+    }
+
+    /// Follows leases that were granted just now.
+    /// - Throws: `InterlockError` when too many are followed; then none of these is.
+    init(following leases: [Lease], with coordinator: Coordinator) async throws {
+        var followed: [(lease: Lease, followed: FollowedLease)] = []
+        do {
+            for lease in leases {
+                let one = try await coordinator.followLease(lease, isLinked: true)
+                followed.append((lease, one))
+            }
+        } catch {
+            for (_, one) in followed { await coordinator.unfollowLease(one.follower) }
+            throw error
+        }
+        self.coordinator = coordinator
+        self.leases = followed
+    }
+
+    /// - Parameter first: the event that hands the leases out.
+    func answer(beginningWith first: String, through stream: ServerSentEvents) -> HTTPAnswer {
+        var answer = ServerSentEvents.answer(.created)
+        answer.body = ResponseBody { writer in
+            try await writer.write(ByteBuffer(string: first))
+            try await tellLosses(through: stream, to: &writer)
+            try await writer.finish(nil)
+        }
+        // Also what could not be written to the end.
+        answer.ifUndelivered = { await letGo() }
+        return answer
+    }
+
+    /// Tells of each loss, until all leases are lost or released, the client leaves or the sidecar goes down.
+    @concurrent
+    private func tellLosses(through stream: ServerSentEvents, to writer: inout any ResponseBodyWriter) async throws {
+        var remaining = Set(leases.indices)
+        try await stream.forward(ends(), to: &writer) { end in
+            remaining.remove(end.index)
+            return try end.loss.map { try event(of: leases[end.index].lease, $0) }
+        }
+        let isGoingDown = Task.isShuttingDownGracefully
+        await letGo()
+        guard isGoingDown else { return }
+        // The coordinator's own word for it may still be on its way.
+        for index in remaining.sorted() {
+            try await writer.write(ByteBuffer(string: try event(of: leases[index].lease, .shutdown)))
+        }
+    }
+
+    /// One for each lease.
+    private func ends() -> AsyncStream<End> {
+        let (ends, continuation) = AsyncStream.makeStream(of: End.self)
+        let watch = Task { [leases] in
+            await withDiscardingTaskGroup { group in
+                for (index, one) in leases.enumerated() {
+                    group.addTask {
+                        var end = End(index: index, loss: nil)
+                        for await loss in one.followed.losses { end.loss = loss }
+                        continuation.yield(end)
+                    }
+                }
+            }
+            continuation.finish()
+        }
+        continuation.onTermination = { _ in watch.cancel() }
+        return ends
+    }
+
+    private func event(of lease: Lease, _ loss: LeaseLoss) throws -> String {
+        try ServerSentEvents.event("lost", LossReply(lease, loss))
+    }
+
+    /// Ends what the stream kept: those that have ended already are left alone.
+    private func letGo() async {
+        let isGoingDown = Task.isShuttingDownGracefully
+        for (_, one) in leases {
+            if isGoingDown {
+                await coordinator.unfollowLease(one.follower)
+            } else {
+                await coordinator.releaseFollowedLease(one.follower)
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+internal import FoundationEssentials
+internal import HTTPTypes
+internal import HummingbirdCore
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+internal import ServiceLifecycle
+
+/// An answer that goes on for as long as its client stays: server-sent events (WHATWG HTML, section 9.2).
+struct ServerSentEvents: Sendable {
+    let peer: PeerPresence
+    let channel: any Channel
+
+    /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
+    private static let heartbeat: Duration = .seconds(15)
+    /// How long a client that does not read may hold up the shutdown.
+    private static let patienceAtShutdown: TimeAmount = .seconds(1)
+    /// A client that is slower than the news loses the oldest: so many are kept for it.
+    private static let capacity = 256
+
+    private enum Signal<News: Sendable>: Sendable {
+        case news(News)
+        case heartbeat
+    }
+
+    /// The head of such an answer.
+    static func answer(_ status: HTTPResponse.Status) -> HTTPAnswer {
+        var answer = HTTPAnswer(status)
+        answer.headers[.contentType] = "text/event-stream"
+        return answer
+    }
+
+    /// One event as it is written.
+    /// - Parameter json: on one line.
+    static func event(_ type: String, json: String) -> String {
+        "event: \(type)\ndata: \(json)\n\n"
+    }
+
+    static func event(_ type: String, _ value: some Encodable) throws -> String {
+        event(type, json: String(decoding: try value.json(), as: UTF8.self))
+    }
+
+    /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
+    @concurrent
+    func forward<News: Sendable>(
+        _ news: AsyncStream<News>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
+    ) async throws {
+        let (signals, continuation) = AsyncStream.makeStream(
+            of: Signal<News>.self, bufferingPolicy: .bufferingNewest(Self.capacity))
+        // One heartbeat at a time: those that a slow client has not read yet push no news out.
+        let isHeartbeatDue = NIOLockedValueBox(false)
+        let sources = Task { [channel] in
+            await withDiscardingTaskGroup { group in
+                group.addTask {
+                    for await piece in news { continuation.yield(.news(piece)) }
+                    continuation.finish()
+                }
+                group.addTask {
+                    while (try? await Task.sleep(for: Self.heartbeat)) != nil {
+                        let isNew = isHeartbeatDue.withLockedValue { isDue in
+                            defer { isDue = true }
+                            return !isDue
+                        }
+                        if isNew { continuation.yield(.heartbeat) }
+                    }
+                }
+                group.addTask {
+                    guard (try? await gracefulShutdown()) != nil else { return }
+                    continuation.finish()
+                    channel.eventLoop.scheduleTask(in: Self.patienceAtShutdown) { channel.close(promise: nil) }
+                }
+            }
+        }
+        let observer = peer.observe { continuation.finish() }
+        defer {
+            peer.forget(observer)
+            sources.cancel()
+        }
+        for await signal in signals {
+            switch signal {
+            case .news(let piece):
+                if let text = try event(piece) { try await writer.write(ByteBuffer(string: text)) }
+            case .heartbeat:
+                try await writer.write(ByteBuffer(string: ":\n\n"))
+                isHeartbeatDue.withLockedValue { $0 = false }
+            }
+        }
+    }
+}

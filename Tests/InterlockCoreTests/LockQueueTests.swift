@@ -1,0 +1,340 @@
+import InterlockCore
+import Testing
+
+@Suite("The queue of a lock's waiters in one sidecar")
+struct LockQueueTests {
+    private let start = Instant(nanoseconds: 0)
+
+    private func waiter(_ id: UInt64, for milliseconds: Int64 = 60_000) -> LockQueue.Waiter {
+        LockQueue.Waiter(id: id, deadline: start.advanced(byMilliseconds: milliseconds))
+    }
+
+    private func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    /// A queue of the waiters 1…count whose ticket stands in Redis.
+    private func queue(of count: UInt64) -> LockQueue {
+        var queue = LockQueue()
+        for id in 1...count { _ = queue.enqueue(waiter(id)) }
+        _ = queue.beginAttempt()
+        _ = queue.refused(1, ttl: 30_000, place: 1, now: start)
+        return queue
+    }
+
+    @Test("only the head tries; the others cost nothing")
+    func headTries() {
+        var queue = LockQueue()
+        #expect(queue.enqueue(waiter(1)) == .attempt(1))
+        #expect(queue.enqueue(waiter(2)) == .none)
+        #expect(queue.count == 2)
+    }
+
+    @Test(
+        "a refused head waits for the holder's ttl at most, and never longer than the recheck",
+        arguments: [
+            (Int64?.some(100), Int64(101)), (.some(0), 1), (nil, LockQueue.recheckMilliseconds),
+            (.some(3_600_000), LockQueue.recheckMilliseconds),
+        ])
+    func refusedHeadRests(ttl: Int64?, pause: Int64) {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        #expect(queue.refused(1, ttl: ttl, place: 1, now: start) == .armTimer(at(pause)))
+        #expect(queue.timerFired(now: at(pause)) == .attempt(1))
+    }
+
+    @Test("the first in the fleet's queue looks a little later, and then rests for as long as the lock is held")
+    func firstLooks() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        let look = LockQueue.lookMilliseconds
+        #expect(queue.refused(1, ttl: 30_000, place: 0, now: start) == .armTimer(at(look)))
+        #expect(queue.timerFired(now: at(look)) == .look)
+        #expect(queue.looked(.held(ttl: 400), now: at(look)) == .armTimer(at(look + 401)))
+    }
+
+    @Test("a lease that ends before the look has its own timer")
+    func shortLease() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        #expect(queue.refused(1, ttl: 5, place: 0, now: start) == .armTimer(at(6)))
+    }
+
+    @Test("a lock that a look finds free is tried for at once; without an answer the recheck remains")
+    func lookFindsFree() {
+        var queue = queue(of: 1)
+        #expect(queue.changed(now: at(100)) == .look)
+        #expect(queue.looked(.free, now: at(100)) == .attempt(1))
+        _ = queue.refused(1, ttl: 30_000, place: 0, now: at(100))
+        _ = queue.timerFired(now: at(120))
+        let recheck = at(120 + LockQueue.recheckMilliseconds)
+        #expect(queue.looked(.unknown, now: at(120)) == .armTimer(recheck))
+    }
+
+    @Test("a change is looked at, but not more often than every so many milliseconds")
+    func changesAreLookedAt() {
+        var queue = queue(of: 1)
+        #expect(queue.changed(now: at(1000)) == .look)
+        _ = queue.looked(.held(ttl: 30_000), now: at(1001))
+        #expect(queue.changed(now: at(1002)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
+        #expect(queue.changed(now: at(1003)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
+        #expect(queue.timerFired(now: at(1020)) == .look)
+    }
+
+    @Test("a change while a look is under way is not lost")
+    func changeDuringLook() {
+        var queue = queue(of: 1)
+        #expect(queue.changed(now: at(1000)) == .look)
+        #expect(queue.changed(now: at(1001)) == .none)
+        #expect(queue.looked(.held(ttl: 30_000), now: at(1002)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
+        #expect(queue.timerFired(now: at(1020)) == .look)
+    }
+
+    @Test("news that others are served put the look off: in a busy queue nobody looks")
+    func busyQueue() {
+        var queue = queue(of: 1)
+        for turn in 1...50 {
+            let now = at(Int64(turn) * 5)
+            #expect(queue.isFirst(now: now) == .armTimer(now.advanced(byMilliseconds: LockQueue.lookMilliseconds)))
+        }
+    }
+
+    @Test("a wake-up during an attempt is not lost")
+    func wakeDuringAttempt() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        #expect(queue.wake() == .none)
+        #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) == .attempt(1))
+        #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) != .attempt(1))
+    }
+
+    @Test("who is granted by an attempt leaves; those behind it have a ticket, or the next one places it")
+    func grantedByAttempt() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        let hasOthers = queue.beginAttempt()
+        #expect(!hasOthers)
+        _ = queue.enqueue(waiter(2))
+        #expect(queue.granted(1, ttl: 1000, now: start) == .attempt(2))
+        _ = queue.enqueue(waiter(3))
+        let hasMore = queue.beginAttempt()
+        #expect(hasMore)
+        #expect(queue.granted(2, ttl: 1000, now: start) == .armTimer(at(LockQueue.lookMilliseconds)))
+        _ = queue.enqueue(waiter(4))
+        #expect(queue.wake() == .attempt(3))
+        _ = queue.beginAttempt()
+        _ = queue.granted(3, ttl: 1000, now: start)
+        #expect(queue.wake() == .attempt(4))
+        _ = queue.beginAttempt()
+        #expect(queue.granted(4, ttl: 1000, now: start) == .drop(hasTicket: false))
+    }
+
+    @Test("a queue without waiters takes its ticket along")
+    func dropped() {
+        var queue = queue(of: 2)
+        #expect(queue.remove(2) == (true, .none))
+        #expect(queue.remove(2) == (false, .none))
+        #expect(queue.remove(1) == (true, .drop(hasTicket: true)))
+    }
+
+    @Test("a leaver whose attempt is under way is waited for")
+    func leaverDuringAttempt() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        _ = queue.beginAttempt()
+        #expect(queue.remove(1) == (true, .none))
+        #expect(queue.granted(1, ttl: 1000, now: start) == .drop(hasTicket: false))
+    }
+
+    @Test("a failed head leaves, and the next one tries")
+    func failedHead() {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        _ = queue.enqueue(waiter(2))
+        #expect(queue.failed(1) == .attempt(2))
+        #expect(queue.failed(2) == .drop(hasTicket: false))
+    }
+
+    @Test("an attempt that the connection took with it leaves nobody stuck, woken meanwhile or not", arguments: [true, false])
+    func unanswered(isWoken: Bool) {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        if isWoken { _ = queue.wake() }
+        #expect(queue.unanswered(1, now: start) == .armTimer(at(LockQueue.recheckMilliseconds)))
+        #expect(queue.wake() == .attempt(1))
+        _ = queue.remove(1)
+        #expect(queue.unanswered(1, now: start) == .drop(hasTicket: true))
+    }
+
+    // MARK: Releases
+
+    @Test("a turn serves so many waiters in order, then others may come first")
+    func turns() {
+        var queue = queue(of: 20)
+        _ = queue.wake()
+        _ = queue.beginAttempt()
+        _ = queue.granted(1, ttl: 1000, now: start)
+        for id in 2...UInt64(LockQueue.longestTurn) {
+            let succession = queue.beginRelease()
+            #expect(succession == .init(id: id, goesOn: true, hasOthers: true))
+            if let succession { _ = queue.passedOn(succession, beginsTurn: false, ttl: 1000, now: start) }
+        }
+        let last = queue.beginRelease()
+        #expect(last?.goesOn == false)
+    }
+
+    @Test("a holder from before the queue begins no turn of it")
+    func holderFromBefore() {
+        var queue = queue(of: 2)
+        let succession = queue.beginRelease()
+        #expect(succession == .init(id: 1, goesOn: false, hasOthers: true))
+    }
+
+    @Test("of two releases at once only one names a successor")
+    func twoReleases() {
+        var queue = queue(of: 2)
+        let first = queue.beginRelease()
+        #expect(first?.id == 1)
+        let second = queue.beginRelease()
+        #expect(second == nil)
+        #expect(queue.releaseFailed() == .none)
+        let third = queue.beginRelease()
+        #expect(third?.id == 1)
+    }
+
+    @Test("whom another sidecar passed goes on waiting, first or not", arguments: [true, false])
+    func passedBy(isFirst: Bool) {
+        var queue = queue(of: 2)
+        _ = queue.beginRelease()
+        let pause = isFirst ? LockQueue.lookMilliseconds : LockQueue.recheckMilliseconds
+        #expect(queue.passedBy(isFirst: isFirst, now: start) == .armTimer(at(pause)))
+        #expect(queue.count == 2)
+    }
+
+    @Test("a successor who left while the release was under way keeps the queue until that is answered")
+    func successorLeaves() throws {
+        var queue = queue(of: 1)
+        let named = queue.beginRelease()
+        let succession = try #require(named)
+        #expect(queue.remove(1) == (true, .none))
+        #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .drop(hasTicket: false))
+    }
+
+    @Test("an attempt that a release overtook grants nobody twice, and the next one places the ticket")
+    func overtaken() throws {
+        var queue = LockQueue()
+        _ = queue.enqueue(waiter(1))
+        _ = queue.beginAttempt()
+        let named = queue.beginRelease()
+        let succession = try #require(named)
+        #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .none)
+        #expect(queue.enqueue(waiter(2)) == .none)
+        #expect(queue.overtaken(1, now: start) == .attempt(2))
+    }
+
+    @Test("whatever happens in whatever order, the head is served first, and somebody who waits is always being looked after")
+    func randomLives() {
+        for seed in 0..<2_000 {
+            var life = RandomLife(seed: UInt64(seed))
+            for _ in 0..<60 { life.step() }
+        }
+    }
+}
+
+/// A queue and what is under way for it.
+private struct RandomLife {
+    private let start = Instant(nanoseconds: 0)
+    private var random: SplitMix64
+    private var queue = LockQueue()
+    private var expected: [UInt64] = []
+    private var served: Set<UInt64> = []
+    private var attempt: UInt64?
+    private var succession: LockQueue.Succession?
+    private var isTimerArmed = false
+    private var isLooking = false
+    private var lastID: UInt64 = 0
+
+    init(seed: UInt64) {
+        random = SplitMix64(seed: seed)
+    }
+
+    private mutating func note(_ action: LockQueue.Action) {
+        switch action {
+        case .attempt(let id):
+            #expect(attempt == nil)
+            #expect(id == expected.first)
+            attempt = id
+            isTimerArmed = false
+            _ = queue.beginAttempt()
+        case .armTimer: isTimerArmed = true
+        case .look:
+            #expect(!isLooking)
+            isLooking = true
+            isTimerArmed = false
+        case .drop:
+            #expect(expected.isEmpty)
+            #expect(attempt == nil && succession == nil)
+            // Whoever comes next opens another.
+            queue = LockQueue()
+            isTimerArmed = false
+            isLooking = false
+        case .none: break
+        }
+    }
+
+    private mutating func serve(_ id: UInt64) {
+        guard let index = expected.firstIndex(of: id) else { return }
+        #expect(index == 0)
+        #expect(served.insert(id).inserted)
+        expected.remove(at: index)
+    }
+
+    mutating func step() {
+        switch random.next() % 10 {
+        case 0, 1:
+            lastID += 1
+            expected.append(lastID)
+            note(queue.enqueue(.init(id: lastID, deadline: start.advanced(byMilliseconds: 60_000))))
+        case 2:
+            guard let id = attempt else { return }
+            attempt = nil
+            let isOvertaken = served.contains(id)
+            serve(id)
+            note(isOvertaken ? queue.overtaken(id, now: start) : queue.granted(id, ttl: 10, now: start))
+        case 3:
+            guard let id = attempt else { return }
+            attempt = nil
+            note(queue.refused(id, ttl: 10, place: random.next() % 2 == 0 ? 0 : 1, now: start))
+        case 4:
+            note(random.next() % 2 == 0 ? queue.wake() : queue.changed(now: start))
+        case 5:
+            guard isTimerArmed else { return }
+            isTimerArmed = false
+            note(queue.timerFired(now: start.advanced(byMilliseconds: 10_000)))
+        case 6:
+            guard isLooking else { return }
+            isLooking = false
+            note(queue.looked([.free, .held(ttl: 5), .unknown][Int(random.next() % 3)], now: start))
+        case 7:
+            guard succession == nil else { return }
+            succession = queue.beginRelease()
+            #expect(succession?.id == expected.first)
+        case 8:
+            guard let under = succession else { return }
+            succession = nil
+            switch random.next() % 3 {
+            case 0:
+                serve(under.id)
+                note(queue.passedOn(under, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
+            case 1: note(queue.passedBy(isFirst: random.next() % 2 == 0, now: start))
+            default: note(queue.releaseFailed())
+            }
+        default:
+            guard let id = expected.randomElement(using: &random) else { return }
+            expected.removeAll { $0 == id }
+            note(queue.remove(id).next)
+        }
+        #expect(queue.count == expected.count)
+        if !expected.isEmpty {
+            #expect(attempt != nil || isTimerArmed || isLooking, "somebody waits and nothing will wake it")
+        }
+    }
+}

@@ -1,0 +1,268 @@
+import InterlockCore
+import Testing
+
+@Suite("One attempt to take a lock on a majority of servers")
+struct QuorumRoundTests {
+    private let start = Instant(nanoseconds: 1_000_000_000)
+    private let ttl: Int64 = 10_000
+
+    private func newRound(of servers: Int = 3, awaitsEveryAnswer: Bool = false) -> QuorumRound {
+        QuorumRound(servers: servers, ttl: ttl, startedAt: start, awaitsEveryAnswer: awaitsEveryAnswer)
+    }
+
+    private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    @Test("the lease is handed out when a majority has granted it and then recorded its fence")
+    func granted() {
+        var round = newRound()
+        #expect(round.vote(.granted(fence: 100), by: 0, now: after(1)) == .none)
+        #expect(round.vote(.granted(fence: 200), by: 2, now: after(2)) == .writeFence(201, servers: [0, 2]))
+        #expect(round.recorded(true, by: 2, now: after(3)) == .none)
+        let valid = ttl - LeaseValidity.drift(ofTTL: ttl) - 4
+        #expect(round.recorded(true, by: 0, now: after(4)) == .granted(fence: 201, validMilliseconds: valid))
+    }
+
+    @Test("a fence that has been recorded before is not raised again")
+    func recordedFenceStays() {
+        var round = newRound()
+        _ = round.vote(.extended(fence: 101), by: 0, now: start)
+        #expect(round.vote(.granted(fence: 90), by: 1, now: start) == .writeFence(101, servers: [0, 1]))
+    }
+
+    @Test("it is held when others have the lock on so many servers that no majority is left")
+    func held() {
+        var round = newRound()
+        #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
+        #expect(round.vote(.held, by: 1, now: start) == .none)
+        #expect(round.vote(.held, by: 2, now: start) == .giveUp(.held))
+        #expect(round.isGivenUp)
+    }
+
+    @Test("it is unavailable when so few servers can be reached that no majority is left")
+    func unavailable() {
+        var round = newRound()
+        #expect(round.vote(.failed, by: 0, now: start) == .none)
+        #expect(round.vote(.failed, by: 1, now: start) == .giveUp(.unavailable))
+    }
+
+    @Test("the answer does not hang on the order in which the servers' answers come")
+    func anyOrder() {
+        for votes in orders(of: [QuorumRound.Vote.failed, .held, .held]) {
+            #expect(decision(on: votes) == .giveUp(.held))
+        }
+        for votes in orders(of: [QuorumRound.Vote.failed, .held, .granted(fence: 2)]) {
+            #expect(decision(on: votes) == .giveUp(.unavailable))
+        }
+        for votes in orders(of: [QuorumRound.Vote.failed, .granted(fence: 4), .granted(fence: 2)]) {
+            guard case .writeFence(5, _) = decision(on: votes) else {
+                Issue.record("not granted: \(votes)")
+                continue
+            }
+        }
+    }
+
+    /// Every way that one to five servers can answer, in their order.
+    @Test(
+        "a round of any size asks for the fence exactly when a majority granted, and says held only when that is to blame",
+        arguments: 1...5)
+    func exhaustive(servers: Int) {
+        let majority = QuorumTally.majority(of: servers)
+        let kinds = [QuorumRound.Vote.granted(fence: 10), .extended(fence: 20), .held, .failed]
+        var total = 1
+        for _ in 0..<servers { total *= kinds.count }
+        for number in 0..<total {
+            var rest = number
+            var votes: [QuorumRound.Vote] = []
+            for _ in 0..<servers {
+                votes.append(kinds[rest % kinds.count])
+                rest /= kinds.count
+            }
+            let held = votes.count(where: { $0 == .held })
+            let holding = votes.count(where: { $0 != .held && $0 != .failed })
+            switch decision(on: votes) {
+            case .writeFence(let fence, let asked):
+                #expect(holding >= majority, "\(votes)")
+                #expect(asked.count == majority)
+                #expect(fence == 11 || fence == 21)
+            case .giveUp(.held):
+                #expect(holding < majority && held > servers - majority, "\(votes)")
+            case .giveUp(.unavailable):
+                #expect(holding < majority && held <= servers - majority, "\(votes)")
+            case let other:
+                Issue.record("\(votes) ended with \(other)")
+            }
+        }
+    }
+
+    @Test("servers that do not answer in time no longer count, and whoever is left decides")
+    func timedOut() {
+        var silent = newRound()
+        #expect(silent.vote(.granted(fence: 2), by: 0, now: start) == .none)
+        #expect(silent.timedOut(now: after(500)) == .giveUp(.unavailable))
+        var patient = newRound(awaitsEveryAnswer: true)
+        #expect(patient.vote(.granted(fence: 2), by: 0, now: start) == .none)
+        #expect(patient.vote(.granted(fence: 4), by: 1, now: start) == .none)
+        #expect(patient.timedOut(now: after(500)) == .writeFence(5, servers: [0, 1]))
+    }
+
+    @Test("a lease that is over before it can be handed out is given up, in either phase")
+    func over() {
+        var collecting = newRound()
+        _ = collecting.vote(.granted(fence: 2), by: 0, now: start)
+        #expect(collecting.vote(.granted(fence: 2), by: 1, now: after(ttl)) == .giveUp(.unavailable))
+        var recording = newRound()
+        _ = recording.vote(.granted(fence: 2), by: 0, now: start)
+        _ = recording.vote(.granted(fence: 2), by: 1, now: start)
+        _ = recording.recorded(true, by: 0, now: start)
+        #expect(recording.recorded(true, by: 1, now: after(ttl)) == .giveUp(.unavailable))
+    }
+
+    @Test("without a majority that recorded the fence there is no lease")
+    func notRecorded() {
+        var refused = newRound()
+        _ = refused.vote(.granted(fence: 2), by: 0, now: start)
+        _ = refused.vote(.granted(fence: 2), by: 1, now: start)
+        // The third may still grant and record it.
+        #expect(refused.recorded(false, by: 0, now: start) == .none)
+        #expect(refused.vote(.held, by: 2, now: start) == .giveUp(.unavailable))
+        var silent = newRound()
+        _ = silent.vote(.granted(fence: 2), by: 0, now: start)
+        _ = silent.vote(.granted(fence: 2), by: 1, now: start)
+        _ = silent.recorded(true, by: 0, now: start)
+        #expect(silent.timedOut(now: after(500)) == .giveUp(.unavailable))
+    }
+
+    @Test("a grant that comes while the fence is recorded takes part in it, and may make the majority")
+    func lateGrantHelps() {
+        var round = newRound()
+        _ = round.vote(.granted(fence: 2), by: 0, now: start)
+        _ = round.vote(.granted(fence: 4), by: 1, now: start)
+        #expect(round.vote(.granted(fence: 8), by: 2, now: start) == .writeFence(5, servers: [2]))
+        _ = round.recorded(true, by: 2, now: start)
+        _ = round.recorded(false, by: 1, now: start)
+        guard case .granted(5, _) = round.recorded(true, by: 0, now: start) else {
+            Issue.record("two of three recorded the fence")
+            return
+        }
+    }
+
+    @Test("a grant that comes after the lease was handed out is told the fence; one after giving up is released")
+    func lateGrants() {
+        var granted = newRound()
+        _ = granted.vote(.granted(fence: 2), by: 0, now: start)
+        _ = granted.vote(.granted(fence: 4), by: 1, now: start)
+        _ = granted.recorded(true, by: 0, now: start)
+        _ = granted.recorded(true, by: 1, now: start)
+        #expect(granted.timedOut(now: after(500)) == .none)
+        #expect(granted.vote(.granted(fence: 6), by: 2, now: after(600)) == .writeFence(5, servers: [2]))
+        #expect(granted.recorded(true, by: 2, now: after(600)) == .none)
+        var givenUp = newRound()
+        _ = givenUp.vote(.granted(fence: 2), by: 0, now: start)
+        _ = givenUp.timedOut(now: after(500))
+        #expect(givenUp.vote(.granted(fence: 6), by: 1, now: after(600)) == .release(1))
+        #expect(givenUp.vote(.held, by: 2, now: after(600)) == .none)
+    }
+
+    @Test("an answer counts once")
+    func onlyOnce() {
+        var round = newRound()
+        _ = round.vote(.granted(fence: 2), by: 0, now: start)
+        #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
+        #expect(round.recorded(true, by: 0, now: start) == .none)
+        #expect(round.timedOut(now: after(500)) == .giveUp(.unavailable))
+    }
+
+    // MARK: The same owner again
+
+    @Test("an owner who has the lease gets its fence again, although another server has a higher number")
+    func sameFence() {
+        for votes in orders(of: [QuorumRound.Vote.extended(fence: 101), .extended(fence: 101), .extended(fence: 107)]) {
+            guard case .writeFence(101, _) = decision(on: votes, awaitsEveryAnswer: true) else {
+                Issue.record("another fence: \(votes)")
+                continue
+            }
+        }
+    }
+
+    @Test("where no majority agrees on a fence the owner gets a new one, above all numbers")
+    func newFence() {
+        let votes = [QuorumRound.Vote.extended(fence: 101), .extended(fence: 107), .granted(fence: 110)]
+        for votes in orders(of: votes) {
+            guard case .writeFence(111, _) = decision(on: votes, awaitsEveryAnswer: true) else {
+                Issue.record("another fence: \(votes)")
+                continue
+            }
+        }
+    }
+
+    @Test("numbers that were only minted are no lease's fence, also when a majority has the same")
+    func mintedIsNotRecorded() {
+        let votes = [QuorumRound.Vote.extended(fence: 100), .extended(fence: 100), .failed]
+        #expect(decision(on: votes, awaitsEveryAnswer: true) == .writeFence(101, servers: [0, 1]))
+    }
+
+    // MARK: Fences over many rounds
+
+    @Test("fences strictly rise whichever servers answer and however their clocks run apart", arguments: 1...50)
+    func fencesRise(seed: Int) {
+        var random = SplitMix64(seed: UInt64(seed))
+        let servers = [3, 4, 5][seed % 3]
+        var numbers = [Int64](repeating: 0, count: servers)
+        // Each server's clock, which the mint looks at: up to a million apart, and some stand still.
+        var clocks = (0..<servers).map { _ in Int64.random(in: 1...1_000_000, using: &random) }
+        var last: Int64 = 0
+        for _ in 0..<200 {
+            for server in 0..<servers where Bool.random(using: &random) {
+                clocks[server] += Int64.random(in: 0...100, using: &random)
+            }
+            var round = QuorumRound(servers: servers, ttl: ttl, startedAt: start)
+            var recording: [(fence: Int64, server: Int)] = []
+            var handedOut: Int64?
+            for server in (0..<servers).shuffled(using: &random) {
+                let isAway = Int.random(in: 0..<4, using: &random) == 0
+                var vote = QuorumRound.Vote.failed
+                if !isAway {
+                    numbers[server] = max(numbers[server] + 1, clocks[server])
+                    numbers[server] += numbers[server] % 2
+                    vote = .granted(fence: numbers[server])
+                }
+                if case .writeFence(let fence, let asked) = round.vote(vote, by: server, now: start) {
+                    recording += asked.map { (fence: fence, server: $0) }
+                }
+            }
+            for (fence, server) in recording.shuffled(using: &random) {
+                let isAway = Int.random(in: 0..<4, using: &random) == 0
+                if !isAway {
+                    let number = numbers[server]
+                    numbers[server] = number > fence ? number + 1 - number % 2 : fence
+                }
+                if case .granted(let fence, _) = round.recorded(!isAway, by: server, now: start) { handedOut = fence }
+            }
+            guard let handedOut else { continue }
+            #expect(handedOut > last)
+            last = handedOut
+        }
+        #expect(last > 0)
+    }
+
+    // MARK: Helpers
+
+    /// What a round says last when all of `votes` have come, in their order.
+    private func decision(on votes: [QuorumRound.Vote], awaitsEveryAnswer: Bool = false) -> QuorumRound.Action {
+        var round = newRound(of: votes.count, awaitsEveryAnswer: awaitsEveryAnswer)
+        for (server, vote) in votes.enumerated() {
+            let action = round.vote(vote, by: server, now: start)
+            if action != .none { return action }
+        }
+        return .none
+    }
+
+    private func orders<Element>(of elements: [Element]) -> [[Element]] {
+        guard elements.count > 1 else { return [elements] }
+        return elements.indices.flatMap { index in
+            var others = elements
+            let first = others.remove(at: index)
+            return orders(of: others).map { [first] + $0 }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import Hiredis
+import Interlock
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: locks on a quorum of servers")
+struct ConfigurationQuorumTests {
+    private let three = "\"redis://a\", \"redis://b\", \"rediss://:hunter2@c:6380/1\""
+
+    @Test("the servers are read in their order, beside the one Redis")
+    func read() throws {
+        let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
+        #expect(read.redis.urls == ["redis://a", "redis://b", "rediss://:hunter2@c:6380/1"])
+        #expect(read.redis.url == "redis://main")
+        let quorum = try read.coordinatorConfiguration(redisURL: "redis://main").quorum
+        #expect(quorum.map(\.displayName) == ["redis://a:6379/0", "redis://b:6379/0", "rediss://c:6380/1"])
+        #expect(quorum.allSatisfy { $0.commandTimeout == read.redis.timeout })
+    }
+
+    @Test("without servers there is no quorum", arguments: ["", "redis: { urls: null }"])
+    func none(yaml: String) throws {
+        #expect(try configuration(yaml).redis.urls.isEmpty)
+        #expect(try configuration(yaml).coordinatorConfiguration(redisURL: "redis://main").quorum.isEmpty)
+    }
+
+    @Test(
+        "what is no quorum is refused",
+        arguments: [
+            (
+                "[]",
+                "redis.urls: expected 3-15 servers, best an odd number, got 0; with fewer no majority is left when one is down"
+            ),
+            (
+                "[ \"redis://a\", \"redis://b\" ]",
+                "redis.urls: expected 3-15 servers, best an odd number, got 2; with fewer no majority is left when one is down"
+            ),
+            ("\"redis://a\"", "redis.urls: expected a list of 3 or more URLs, got \"redis://a\""),
+            (
+                "[ \"redis://a\", \"redis://b\", \"http://c\" ]",
+                "redis.urls[2]: expected a URL that begins with redis://, rediss:// or unix:// (others are not supported), got \"http://c\""
+            ),
+            (
+                "[ \"redis://a\", \"redis://b\", \"redis://c/x\" ]",
+                "redis.urls[2]: the Redis URL cannot be used: the database must be a number from 0, not \"x\""
+            ),
+            (
+                "[ \"redis://a\", \"redis://b\", \"redis://:hunter2@a:6379/7\" ]",
+                "redis.urls[2]: the same server as redis.urls[0]; a majority counts servers that fail independently"
+            ),
+        ]
+    )
+    func refused(urls: String, refusal: String) {
+        #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(refusal)"])
+    }
+
+    @Test("the one Redis must be named as well, and it is said what for; a flag may name it")
+    func mainRedis() {
+        let yaml = "redis: { urls: [ \(three) ] }"
+        let quorumAlone = "file.yaml:1: redis.urls: expected redis.url beside it: the quorum is for locks alone;"
+        #expect(refusals(of: yaml) == ["\(quorumAlone) events and the list of sidecars live in the one Redis of redis.url"])
+        #expect(
+            refusals(of: yaml + "\nservices: { catalog: {} }") == [
+                "\(quorumAlone) limits, breakers, events and the list of sidecars live in the one Redis of redis.url"
+            ])
+        #expect(refusals(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
+    }
+
+    @Test("waiting for replicas is refused beside a quorum")
+    func replicas() {
+        let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
+        #expect(
+            refusals(of: yaml) == [
+                """
+                file.yaml:2: locks.wait_replicas: expected 0 with redis.urls, whose majority takes the place of replicas, got 1
+                """
+            ])
+    }
+
+    @Test("printing shows no password of the servers")
+    func printing() throws {
+        let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
+        var dumped = ""
+        dump(read, to: &dumped)
+        for text in ["\(read)", dumped] {
+            #expect(text.contains("c:6380"))
+            #expect(!text.contains("hunter2"))
+        }
+    }
+}

@@ -1,0 +1,128 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("HTTP door: leases that live as long as a stream")
+struct HTTPLinkedLockTests {
+    private static let wish = #"{"ttl_ms": 60000, "linked": true}"#
+
+    @Test("the stream begins with the lease, which outlives its length while the stream is open")
+    func extended() async throws {
+        try await HTTPTestDoor.with { door in
+            let coordinator = door.coordinator
+            let name = try ResourceName("a")
+            let clock = ContinuousClock()
+            try await door.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 1000, "linked": true}"#) { received in
+                guard let lease = HTTPTestClient.event("lease", in: received) else { return false }
+                #expect(received.hasPrefix("HTTP/1.1 201"))
+                #expect(received.lowercased().contains("content-type: text/event-stream"))
+                #expect(lease.text("name") == "a")
+                #expect(lease.text("token") != nil)
+                let began = clock.now
+                try await eventually("three lengths of the lease have passed") { clock.now - began > .seconds(3) }
+                let seen = try await coordinator.inspectLock(name)
+                #expect(seen?.holders == 1)
+                #expect(seen?.fence == lease.integer("fence"))
+                return true
+            }
+        }
+    }
+
+    @Test("the leases are released when their client closes the stream")
+    func closed() async throws {
+        try await HTTPTestDoor.with { door in
+            let coordinator = door.coordinator
+            let names = [try ResourceName("a"), try ResourceName("b")]
+            let wish = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
+            try await door.client.follow("POST", "/v1/locks/a", wish) { received in
+                guard let granted = HTTPTestClient.event("lease", in: received) else { return false }
+                #expect(granted.leases.map { $0.text("name") } == ["a", "b"])
+                for name in names {
+                    let holders = try await coordinator.inspectLock(name)?.holders
+                    #expect(holders == 1)
+                }
+                return true
+            }
+            for name in names {
+                try await eventually("the lock is free") { try await coordinator.inspectLock(name)?.label == nil }
+            }
+        }
+    }
+
+    @Test("a lease that an operator breaks is told as lost, and the stream ends")
+    func broken() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.isSubscribed()
+            let client = door.client
+            let everything = try await client.exchange(Self.request(Self.wish, on: client)) { received in
+                guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
+                else { return }
+                _ = try await client.send("POST", "/v1/locks/a/break")
+            }
+            let lease = try #require(HTTPTestClient.event("lease", in: everything))
+            let lost = try #require(HTTPTestClient.event("lost", in: everything))
+            #expect(lost.text("reason") == "broken")
+            #expect(lost.text("name") == "a")
+            #expect(lost.text("token") == lease.text("token"))
+            #expect(everything.hasSuffix("0\r\n\r\n"))
+        }
+    }
+
+    @Test("the stream goes on until the last of several leases is lost or released")
+    func several() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.isSubscribed()
+            let client = door.client
+            let wish = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
+            let everything = try await client.exchange(Self.request(wish, on: client)) { received in
+                guard let granted = HTTPTestClient.event("lease", in: received) else { return }
+                guard HTTPTestClient.event("lost", in: received) != nil else {
+                    _ = try await client.send("POST", "/v1/locks/a/break")
+                    return
+                }
+                let token = try #require(granted.leases.last?.text("token"))
+                _ = try await client.send("DELETE", "/v1/locks/b", headers: ["Lease-Token": token])
+            }
+            let lost = try #require(HTTPTestClient.event("lost", in: everything))
+            #expect(lost.text("name") == "a")
+            #expect(everything.split(separator: "event: lost").count == 2, "a release is no loss")
+            #expect(everything.hasSuffix("0\r\n\r\n"))
+        }
+    }
+
+    @Test("when the sidecar goes down the client is told, and the lease lapses in its own time")
+    func shutdown() async throws {
+        try await HTTPTestDoor.with { door in
+            let client = door.client
+            let shutDown = door.shutDown
+            let everything = try await client.exchange(Self.request(Self.wish, on: client)) { received in
+                if HTTPTestClient.event("lease", in: received) != nil { await shutDown() }
+            }
+            #expect(HTTPTestClient.event("lost", in: everything)?.text("reason") == "shutdown")
+            #expect(everything.split(separator: "event: lost").count == 2, "it is told once")
+            #expect(everything.hasSuffix("0\r\n\r\n"))
+            let redis = RedisClient(configuration: door.redis.configuration)
+            try await redis.connect()
+            let key = try await redis.send(AnyCommand(["EXISTS", "interlock:lock:{a}"]))
+            await redis.close()
+            #expect(key == .integer(1))
+        }
+    }
+
+    @Test("a lock that is held is refused as ever")
+    func held() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+            let refused = try await door.client.send("POST", "/v1/locks/a", Self.wish)
+            #expect(refused.status == 409)
+            #expect(refused.headers["content-type"] == "application/problem+json")
+        }
+    }
+
+    /// For a stream that is followed to its end.
+    private static func request(_ body: String, on client: HTTPTestClient) -> String {
+        HTTPTestClient.request("POST", "/v1/locks/a", body, headers: [:], port: client.port, closing: true)
+    }
+}

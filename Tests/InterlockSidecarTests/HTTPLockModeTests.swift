@@ -1,0 +1,133 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("HTTP door: how locks are held, and several at once")
+struct HTTPLockModeTests {
+    @Test("readers hold a lock together, and a writer is refused until the last has released it")
+    func shared() async throws {
+        try await HTTPTestDoor.with { door in
+            let wish = #"{"ttl_ms": 30000, "mode": "shared"}"#
+            let first = try await door.client.send("POST", "/v1/locks/a", wish)
+            let second = try await door.client.send("POST", "/v1/locks/a", wish)
+            #expect(first.status == 201 && second.status == 201)
+            #expect(try #require(second.integer("fence")) > (try #require(first.integer("fence"))))
+            #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
+
+            for lease in [first, second] {
+                let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+                #expect(refused.status == 409)
+                #expect(refused.text("code") == "held")
+                let token = try #require(lease.text("token"))
+                try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
+            }
+            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "exclusive"}"#)
+        }
+    }
+
+    @Test("a semaphore has as many holders as places")
+    func permits() async throws {
+        try await HTTPTestDoor.with { door in
+            let wish = #"{"ttl_ms": 30000, "permits": 2}"#
+            let first = try await door.client.send("POST", "/v1/locks/a", wish)
+            #expect(first.status == 201)
+            try await door.expect(201, "POST", "/v1/locks/a", wish)
+            try await door.expect(409, "POST", "/v1/locks/a", wish)
+            #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
+
+            let token = try #require(first.text("token"))
+            try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
+            try await door.expect(201, "POST", "/v1/locks/a", wish)
+        }
+    }
+
+    @Test("a semaphore is not taken in another way while it is held", arguments: ["exclusive", "shared"])
+    func mixed(mode: String) async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
+            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
+            #expect(refused.status == 400)
+            #expect(refused.text("detail")?.contains("held as a semaphore of 2") == true, "got: \(refused.body)")
+        }
+    }
+
+    @Test("several locks are taken together, and their leases are in the order in which they were asked for")
+    func together() async throws {
+        try await HTTPTestDoor.with { door in
+            let taken = try await door.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
+            #expect(taken.status == 201)
+            #expect(taken.leases.map { $0.text("name") } == ["b", "c", "a"])
+            for lease in taken.leases {
+                let name = try #require(lease.text("name"))
+                let token = try #require(lease.text("token"))
+                #expect(lease.integer("fence") != nil)
+                #expect(try #require(lease.integer("valid_ms")) > 0)
+                try await door.expect(204, "DELETE", "/v1/locks/\(name)", headers: ["Lease-Token": token])
+            }
+        }
+    }
+
+    @Test("when one of several locks is held, none is taken")
+    func allOrNone() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            let refused = try await door.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
+            #expect(refused.status == 409)
+            #expect(refused.text("code") == "held")
+            try await eventually("the others are free") {
+                let first = try await door.client.send("GET", "/v1/locks/a").status
+                let last = try await door.client.send("GET", "/v1/locks/c").status
+                return first == 404 && last == 404
+            }
+        }
+    }
+
+    @Test("a client that leaves while it waits for the last of several leaves none behind")
+    func leavingClient() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            let coordinator = door.coordinator
+            let (taken, held) = (try ResourceName("a"), try ResourceName("b"))
+            try await door.client.follow("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "wait_ms": 60000, "also": ["a"]}"#) { _ in
+                try await eventually("somebody waits") { try await coordinator.inspectLock(held)?.waiters == 1 }
+                #expect(try await coordinator.inspectLock(taken)?.label != nil)
+                return true
+            }
+            try await eventually("nobody waits") { try await coordinator.inspectLock(held)?.waiters == 0 }
+            try await eventually("the other lock is free") { try await coordinator.inspectLock(taken)?.label == nil }
+        }
+    }
+
+    @Test(
+        "what does not go together is refused, and the field named",
+        arguments: [
+            (#""mode": "write""#, "mode: expected one of exclusive, shared, got \"write\""),
+            (#""mode": "shared", "permits": 2"#, "permits does not go together with mode shared"),
+            (#""permits": 0"#, "permits: expected a whole number from 1 to 1000000, got 0"),
+            (#""permits": 1000001"#, "permits: expected a whole number from 1 to 1000000"),
+            (#""also": "b""#, "also: expected an array of names, got a string"),
+            (#""also": ["b", 7]"#, "also[1]: expected a string, got 7"),
+            (#""also": ["b c"]"#, "also[0]: the name contains U+0020"),
+            (#""also": ["a"]"#, "a lock is named twice"),
+            (#""also": ["b"], "mode": "shared""#, "locks that are taken together are exclusive"),
+            (#""also": ["b"], "permits": 2"#, "locks that are taken together are exclusive"),
+            (#""linked": 1"#, "linked: expected true or false, got 1"),
+        ])
+    func wrong(fields: String, detail: String) async throws {
+        try await HTTPTestDoor.with { door in
+            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000, \#(fields)}"#)
+            #expect(refused.status == 400)
+            #expect(refused.text("code") == "invalid")
+            #expect(refused.text("detail")?.contains(detail) == true, "got: \(refused.body)")
+        }
+    }
+
+    @Test("at most 31 locks are taken together with the one of the path", arguments: [(31, 201), (32, 400)])
+    func most(others: Int, status: Int) async throws {
+        try await HTTPTestDoor.with { door in
+            let names = (1...others).map { "\"b\($0)\"" }.joined(separator: ", ")
+            try await door.expect(status, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "also": [\#(names)]}"#)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOCore
+import NIOPosix
+
+/// Some coordinators whose locks are on three real Redis servers of their own.
+struct Quorum {
+    let servers: [RedisServer]
+    let sidecars: [Coordinator]
+
+    /// Runs `body` with `count` coordinators, each connected to all servers; everything is stopped at the end.
+    static func run(of count: Int = 1, _ body: (Quorum) async throws -> Void) async throws {
+        try await RedisServer.withServer(listener: .none) { main in
+            try await withServers(3) { servers in
+                var configuration = InterlockConfiguration(
+                    redis: main.configuration, quorum: servers.map(\.configuration), host: "test")
+                configuration.redis.commandTimeout = .seconds(2)
+                for index in configuration.quorum.indices {
+                    configuration.quorum[index].commandTimeout = .seconds(2)
+                    configuration.quorum[index].connectTimeout = .seconds(2)
+                }
+                let group = MultiThreadedEventLoopGroup.singleton
+                let sidecars = (0..<count).map { _ in
+                    Coordinator(
+                        configuration: configuration, eventLoop: group.next(),
+                        logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                }
+                let quorum = Quorum(servers: servers, sidecars: sidecars)
+                let result: Result<Void, any Error>
+                do {
+                    for sidecar in sidecars {
+                        await sidecar.start()
+                        await sidecar.untilReady()
+                        try await quorum.untilEveryServerIsReached(by: sidecar)
+                    }
+                    // A message that nobody listens to is lost: tests begin when all subscriptions stand.
+                    let listening = ["PUBSUB", "NUMSUB", sidecars[0].keys.events]
+                    try await eventually("every sidecar has subscribed") {
+                        try await cli(main, listening).array?.last?.integer == Int64(count)
+                    }
+                    try await body(quorum)
+                    result = .success(())
+                } catch {
+                    result = .failure(error)
+                }
+                for sidecar in sidecars { await sidecar.stop() }
+                try result.get()
+            }
+        }
+    }
+
+    private static func withServers(
+        _ count: Int, started: [RedisServer] = [], _ body: ([RedisServer]) async throws -> Void
+    ) async throws {
+        guard started.count < count else { return try await body(started) }
+        try await RedisServer.withServer(listener: .none) { server in
+            try await withServers(count, started: started + [server], body)
+        }
+    }
+
+    /// The answer of one of the servers to a command as one types it.
+    @discardableResult
+    func cli(_ server: Int, _ words: String...) async throws -> RedisReply {
+        try await Self.cli(servers[server], words)
+    }
+
+    private static func cli(_ server: RedisServer, _ words: [String]) async throws -> RedisReply {
+        let client = RedisClient(configuration: server.configuration)
+        let result: Result<RedisReply, any Error>
+        do {
+            try await client.connect()
+            result = .success(try await client.send(AnyCommand(words)))
+        } catch {
+            result = .failure(error)
+        }
+        await client.close()
+        return try result.get()
+    }
+
+    /// On which servers the lock's key is there.
+    func holders(of name: String, among chosen: [Int] = [0, 1, 2]) async throws -> [Int] {
+        var holders: [Int] = []
+        for server in chosen {
+            let count = try await cli(server, "EXISTS", "interlock:lock:{\(name)}").integer
+            if count == 1 { holders.append(server) }
+        }
+        return holders
+    }
+
+    /// A lock that an owner of its own choosing asks for is answered when every server is that is connected.
+    func untilEveryServerIsReached(by sidecar: Coordinator, among chosen: [Int] = [0, 1, 2]) async throws {
+        let name = "reached-\(sidecar.id)"
+        try await eventually("the sidecar reaches the servers \(chosen)") {
+            guard let lease = try? await sidecar.acquireLock(try LockRequest(name, ttl: 20_000, owner: "reaching"))
+            else { return false }
+            let reached = try await holders(of: name, among: chosen)
+            _ = try? await sidecar.releaseLock(try ResourceName(name), token: lease.token)
+            return reached == chosen
+        }
+    }
+
+    /// Takes the lock as soon as a majority can be reached.
+    func eventuallyAcquire(_ request: LockRequest, through sidecar: Coordinator) async throws -> Lease {
+        var granted: Lease?
+        try await eventually("\(request.name) is granted") {
+            granted = try? await sidecar.acquireLock(request)
+            return granted != nil
+        }
+        guard let granted else { throw DeadlineExceeded(expectation: "\(request.name) is granted", limit: .zero) }
+        return granted
+    }
+}

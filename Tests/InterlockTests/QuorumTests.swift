@@ -1,0 +1,270 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Locks on a majority of three real Redis servers", .timeLimit(.minutes(2)))
+struct QuorumTests {
+    @Test("a lock has one holder, whatever sidecar is asked, and stands on every server until it is released")
+    func exclusive() async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let name = try ResourceName("orders")
+            let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
+            #expect(lease.token.hasPrefix("web-1/"))
+            #expect(lease.validMilliseconds <= 30_000 - LeaseValidity.drift(ofTTL: 30_000))
+            for sidecar in quorum.sidecars {
+                #expect(try await sidecar.acquireLock(try LockRequest("orders")) == nil)
+            }
+            try await eventually("every server has it") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            let information = try await quorum.sidecars[1].inspectLock(name)
+            #expect(information?.label == "web-1")
+            #expect(information?.fence == lease.fence)
+            #expect(information?.ttlMilliseconds ?? 0 > 10_000)
+            #expect(try await quorum.sidecars[1].releaseLock(name, token: lease.token))
+            try await eventually("no server has it") { try await quorum.holders(of: "orders").isEmpty }
+            #expect(try await quorum.sidecars[1].inspectLock(name) == nil)
+            let next = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")))
+            #expect(next.fence > lease.fence)
+        }
+    }
+
+    @Test("only its token renews or releases a lease, and it is lost when a majority no longer has it")
+    func byTokenOnly() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            let name = try ResourceName("orders")
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 10_000)))
+            #expect(try await sidecar.renewLock(name, token: "somebody", ttl: 10_000) == nil)
+            #expect(try await sidecar.releaseLock(name, token: "somebody") == false)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 > 30_000)
+            try await eventually("every server has it") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            try await quorum.cli(1, "DEL", "interlock:lock:{orders}")
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) != nil)
+            try await quorum.cli(2, "DEL", "interlock:lock:{orders}")
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) == nil)
+            #expect(try await sidecar.releaseLock(name, token: lease.token) == false)
+        }
+    }
+
+    @Test("with one server down locks are granted, held, renewed and released as before")
+    func oneDown() async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let name = try ResourceName("orders")
+            await quorum.servers[1].kill()
+            let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
+            #expect(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
+            #expect(try await quorum.sidecars[1].renewLock(name, token: lease.token, ttl: 30_000) != nil)
+            #expect(try await quorum.sidecars[1].releaseLock(name, token: lease.token))
+        }
+    }
+
+    @Test("with two servers down a lock is unavailable, and never held", arguments: [true, false])
+    func twoDown(isPaused: Bool) async throws {
+        try await Quorum.run { quorum in
+            for server in quorum.servers.prefix(2) {
+                if isPaused { await server.pause() } else { await server.kill() }
+            }
+            let clock = ContinuousClock()
+            let asked = clock.now
+            let error = await #expect(throws: InterlockError.self) {
+                try await quorum.sidecars[0].acquireLock(try LockRequest("orders"))
+            }
+            #expect(error?.code == .unavailable)
+            // The time limit of one question, and patience for a noisy machine.
+            #expect(clock.now - asked < .seconds(10))
+            for server in quorum.servers.prefix(2) where isPaused { await server.resume() }
+            try await eventually("what the third server granted is free") {
+                try await quorum.holders(of: "orders", among: [2]).isEmpty
+            }
+        }
+    }
+
+    @Test("a waiter is told that a majority is away, once it has been for longer than the timeout")
+    func waiterInAnOutage() async throws {
+        try await Quorum.run { quorum in
+            for server in quorum.servers.prefix(2) { await server.kill() }
+            let error = await #expect(throws: InterlockError.self) {
+                try await quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 50_000))
+            }
+            #expect(error?.code == .unavailable)
+            #expect(await quorum.sidecars[0].status.locksWaiting == 0)
+        }
+    }
+
+    @Test("a lock that only a minority granted is held, and is freed there at once")
+    func minority() async throws {
+        try await Quorum.run { quorum in
+            for server in [0, 1] {
+                try await quorum.cli(server, "SET", "interlock:lock:{orders}", "0123456789abcdef", "PX", "60000")
+            }
+            #expect(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")) == nil)
+            try await eventually("the third server granted it") {
+                try await quorum.cli(2, "EXISTS", "interlock:fence:{orders}").integer == 1
+            }
+            try await eventually("and has freed it") { try await quorum.holders(of: "orders", among: [2]).isEmpty }
+        }
+    }
+
+    @Test("what a server granted that did not answer in time is freed when it is back")
+    func freedLater() async throws {
+        try await Quorum.run { quorum in
+            try await quorum.cli(0, "SET", "interlock:lock:{orders}", "0123456789abcdef", "PX", "60000")
+            await quorum.servers[1].pause()
+            await quorum.servers[2].pause()
+            await #expect(throws: InterlockError.self) {
+                try await quorum.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000))
+            }
+            await quorum.servers[1].resume()
+            await quorum.servers[2].resume()
+            try await eventually("the lock that nobody was told of is free") {
+                for server in [1, 2] {
+                    guard try await quorum.cli(server, "EXISTS", "interlock:fence:{orders}").integer == 1 else { return false }
+                }
+                return try await quorum.holders(of: "orders", among: [1, 2]).isEmpty
+            }
+        }
+    }
+
+    @Test("fences rise from majority to majority, also where a server's clock is far ahead of the others'")
+    func fencesAcrossMajorities() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            // As if the first server's clock were years ahead.
+            try await quorum.cli(0, "SET", "interlock:fence:{orders}", "4000000000000000")
+            var last: Int64 = 3_999_999_999_999_999
+            for absent in [2, 0, 1, 0] {
+                await quorum.servers[absent].pause()
+                let lease = try await quorum.eventuallyAcquire(try LockRequest("orders", ttl: 10_000), through: sidecar)
+                #expect(lease.fence > last)
+                last = lease.fence
+                #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+                await quorum.servers[absent].resume()
+                try await quorum.untilEveryServerIsReached(by: sidecar)
+            }
+        }
+    }
+
+    @Test("a waiter gets the lock after a release, through its own sidecar or another", arguments: [0, 1])
+    func waiting(releaser: Int) async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
+            async let next = quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000))
+            try await eventually("somebody waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
+            #expect(try await quorum.sidecars[releaser].releaseLock(try ResourceName("orders"), token: lease.token))
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+        }
+    }
+
+    @Test("a wait that runs out is answered as held, and leaves nothing behind")
+    func waitRunsOut() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await sidecar.acquireLock(try LockRequest("orders", wait: 200)) == nil)
+            #expect(await sidecar.status.locksWaiting == 0)
+            for server in 0..<3 {
+                #expect(try await quorum.cli(server, "GET", "interlock:lock:{orders}").text == lease.token)
+            }
+        }
+    }
+
+    @Test("the same owner again gets the same lease and fence, extended, also through another sidecar")
+    func idempotentOwner() async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
+            let first = try #require(try await quorum.sidecars[0].acquireLock(request))
+            let again = try #require(try await quorum.sidecars[1].acquireLock(try LockRequest("orders", owner: "job-7")))
+            #expect(again.token == "job-7")
+            #expect(again.fence == first.fence)
+            for server in 0..<3 {
+                try await eventually("server \(server) has extended it") {
+                    try await quorum.cli(server, "PTTL", "interlock:lock:{orders}").integer ?? 0 > 20_000
+                }
+            }
+            await quorum.servers[0].kill()
+            let third = try await quorum.eventuallyAcquire(request, through: quorum.sidecars[0])
+            #expect(third.fence == first.fence)
+        }
+    }
+
+    @Test("an owner's failed retry does not take its lease away")
+    func failedRetry() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            let request = try LockRequest("orders", ttl: 60_000, owner: "job-7")
+            _ = try #require(try await sidecar.acquireLock(request))
+            try await quorum.cli(0, "DEL", "interlock:lock:{orders}")
+            await quorum.servers[1].kill()
+            await quorum.servers[2].pause()
+            await #expect(throws: InterlockError.self) { try await sidecar.acquireLock(request) }
+            await quorum.servers[2].resume()
+            // What the retry took newly is free; what the lease rests on is not.
+            try await eventually("the first server has freed it") { try await quorum.holders(of: "orders", among: [0]).isEmpty }
+            #expect(try await quorum.holders(of: "orders", among: [2]) == [2])
+        }
+    }
+
+    @Test("a break frees a lease for good and tells the fleet")
+    func breaking() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            let name = try ResourceName("orders")
+            let events = await sidecar.events()
+            #expect(try await sidecar.breakLock(name, by: "ops") == false)
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await sidecar.breakLock(name, by: "ops"))
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 1000) == nil)
+            #expect(try await sidecar.acquireLock(try LockRequest("orders")) != nil)
+            for await json in events {
+                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload
+                else { continue }
+                #expect(lock == "orders")
+                #expect(by == "ops")
+                break
+            }
+        }
+    }
+
+    @Test("the list walks through the locks of one server")
+    func list() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            for number in 0..<50 {
+                _ = try await sidecar.acquireLock(try LockRequest("job-\(number)", owner: "owner-\(number)"))
+            }
+            var names: Set<String> = []
+            var cursor = "0"
+            repeat {
+                let page = try await sidecar.listLocks(cursor: cursor, matching: "job-*", count: 10)
+                names.formUnion(page.names)
+                cursor = page.cursor
+            } while cursor != "0"
+            #expect(names == Set((0..<50).map { "job-\($0)" }))
+        }
+    }
+
+    @Test("forty callers through two sidecars never hold it together, fences rise, and nobody waits for ever")
+    func stress() async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let name = try ResourceName("orders")
+            let holders = HolderCount()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for caller in 0..<40 {
+                    let sidecar = quorum.sidecars[caller % 2]
+                    group.addTask {
+                        let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000)))
+                        holders.enter(fence: lease.fence)
+                        await Task.yield()
+                        holders.leave()
+                        #expect(try await sidecar.releaseLock(name, token: lease.token))
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(holders.most == 1)
+            #expect(holders.fencesRose)
+        }
+    }
+}
