@@ -9,12 +9,14 @@ BINARY := .build/release/interlock
 VENV := .venv
 # The Redis client that connects to the RESP door as any other would.
 TEST_CLIENTS := redis==5.2.1
+# The lock libraries that the sidecar is measured beside; installed by `make bench` only.
+BENCH_PEERS := python-redis-lock==4.0.1
 # Reads the HTTP door's contract; installed by `make docs` only.
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
 OLDEST_SWIFT := 6.2
 # Every test starts servers of its own: more than a few at once starve each other on a small machine.
 FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2
-# More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389'.
+# More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389', or for `make bench`, such as ARGS='--only locks'.
 ARGS ?=
 
 help: ## List the targets.
@@ -24,13 +26,7 @@ help: ## List the targets.
 setup: ## Install what is missing: hiredis, redis-server, the test clients in .venv. Does nothing when all is there.
 	@$(check_swift)
 	@$(install_packages)
-	@if $(VENV)/bin/python -c 'import importlib.metadata as m, sys; sys.exit(any(m.version(n) != v for n, v in (s.split("==") for s in sys.argv[1:])))' $(TEST_CLIENTS) 2>/dev/null; then \
-		echo "setup: $(VENV) has $(TEST_CLIENTS)"; \
-	else \
-		python3 -m venv $(VENV); \
-		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(TEST_CLIENTS); \
-		echo "setup: $(VENV) has got $(TEST_CLIENTS)"; \
-	fi
+	@$(call install_clients,setup,$(TEST_CLIENTS))
 
 build: ## Build the release binary, .build/release/interlock.
 	swift build -c release --product interlock
@@ -49,8 +45,10 @@ lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
-bench: setup build ## Measure the sidecar beside Redis itself, and print both sides and their ratios.
-	python3 Benchmarks/run.py
+bench: setup build ## Measure beside Redis and other lock libraries; print both sides and their ratios. ARGS='…' adds options.
+	@$(call install_clients,bench,$(TEST_CLIENTS) $(BENCH_PEERS))
+	swift build -c release --product InterlockBenchmarks
+	python3 Benchmarks/run.py $(ARGS)
 
 docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link between the documents leads somewhere.
 	@[[ -x $(VENV)/bin/python ]] || python3 -m venv $(VENV)
@@ -80,6 +78,7 @@ define install_packages
 	command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools); \
 	command -v setpriv >/dev/null || missing+=(util-linux); \
 	command -v curl >/dev/null || missing+=(curl); \
+	command -v faketime >/dev/null || missing+=(faketime); \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
 	if (( $${#missing[@]} == 0 )); then \
 		echo "setup: all packages are there"; \
@@ -94,6 +93,17 @@ define install_packages
 			echo "setup: disabling the redis-server service, which came with the package; Interlock starts servers of its own"; \
 			"$${root[@]}" systemctl disable --quiet --now redis-server; \
 		fi; \
+	fi
+endef
+
+# $(1) is who asks, $(2) the Python packages, each with its version.
+define install_clients
+	if $(VENV)/bin/python -c 'import importlib.metadata as m, sys; sys.exit(any(m.version(n) != v for n, v in (s.split("==") for s in sys.argv[1:])))' $(2) 2>/dev/null; then \
+		echo "$(1): $(VENV) has $(2)"; \
+	else \
+		python3 -m venv $(VENV); \
+		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(2); \
+		echo "$(1): $(VENV) has got $(2)"; \
 	fi
 endef
 

@@ -17,17 +17,19 @@ struct InterlockCommand: AsyncParsableCommand {
               1   refused, held by another, limited, lost or not found
               64  the command line cannot be understood
               69  the sidecar or its Redis cannot be reached
+              `interlock run` has more of them.
 
             EXAMPLES
               interlock serve
               interlock serve --redis redis://127.0.0.1:6379 --config interlock.yaml
               interlock lock acquire orders --ttl 30s
+              interlock run --lock nightly-import --no-wait -- ./import --all
               interlock status
             """,
         version: SidecarVersion.current,
         subcommands: [
-            Serve.self, CheckConfig.self, Status.self, LockCommand.self, LimitCommand.self, BreakerCommand.self,
-            Events.self,
+            Serve.self, CheckConfig.self, Status.self, LockCommand.self, Run.self, LimitCommand.self, BreakerCommand.self,
+            Events.self, RunChild.self,
         ]
     )
 

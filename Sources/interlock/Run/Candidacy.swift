@@ -1,0 +1,94 @@
+import InterlockCore
+
+/// Decides how to go on asking for a lock: until when, how long each request waits for it, and what an answer is worth.
+struct Candidacy: Equatable, Sendable {
+    /// A request to the sidecar.
+    struct Request: Equatable, Sendable {
+        /// For how many milliseconds the sidecar is to wait.
+        var wait: Int64
+        /// When to send it.
+        var at: Instant
+    }
+
+    enum Action: Equatable, Sendable {
+        case ask(Request)
+        /// Run the command: the lease counts from when the request that was answered was sent.
+        case start
+        /// Another holds the lock, and the time is over.
+        case giveUp
+    }
+
+    /// Until when the lock is waited for.
+    private let until: Instant
+    /// Of the lease that is asked for, in milliseconds.
+    private let ttl: Int64
+    private let isLeading: Bool
+    private var hasConnected = false
+    /// How often the sidecar or its Redis was away since the last answer.
+    private(set) var failures = 0
+    /// When to tell people that the lock is waited for.
+    private(set) var noticeAt: Instant
+
+    /// A sidecar cuts longer waits, or may.
+    private static let longestWait = LockSettings().maximumWait.wholeMilliseconds
+    /// The pause after a sidecar did not wait, although it was asked to.
+    private static let shortestPause: Int64 = 250
+    /// The longest pause while the sidecar or its Redis is away.
+    private static let longestPause: Int64 = 5000
+    private static let noticeDelay: Int64 = 2000
+
+    init(_ purpose: RunPlan.Purpose, ttl: Duration, now: Instant) {
+        switch purpose {
+        case .once(let patience):
+            until = now.advanced(byMilliseconds: patience.wholeMilliseconds)
+            isLeading = false
+        case .lead:
+            until = .distantFuture
+            isLeading = true
+        }
+        self.ttl = ttl.wholeMilliseconds
+        noticeAt = now.advanced(byMilliseconds: Self.noticeDelay)
+    }
+
+    /// There is a connection to a sidecar.
+    mutating func connected(now: Instant) -> Request {
+        hasConnected = true
+        return request(at: now)
+    }
+
+    /// The sidecar answered the request, which was sent at `sentAt`.
+    mutating func answered(isGranted: Bool, request: Request, sentAt: Instant, now: Instant) -> Action {
+        failures = 0
+        let age = now.millisecondsRoundedUp(since: sentAt)
+        if isGranted {
+            // A lease counts from before its request, and this one may have waited for most of that: an owner who asks again
+            // gets the same lease anew, at once.
+            let isFresh = age <= ttl / 3
+            let isUsable = request.wait == 0 && LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now) > 0
+            return isFresh || isUsable ? .start : .ask(Request(wait: 0, at: now))
+        }
+        guard now < until else { return .giveUp }
+        return .ask(self.request(at: age < Self.shortestPause ? now.advanced(byMilliseconds: Self.shortestPause) : now))
+    }
+
+    /// The sidecar or its Redis is away.
+    /// - Returns: when to connect and ask again; `nil`: not at all. A sidecar that was never there is not waited for, but by
+    ///   those who stand for election.
+    mutating func failed(now: Instant) -> Instant? {
+        guard isLeading || hasConnected, now < until else { return nil }
+        failures += 1
+        let pause = min(Self.longestPause, Self.shortestPause << Int64(min(failures, 8)))
+        return min(until, now.advanced(byMilliseconds: pause))
+    }
+
+    /// Whether to tell people now, which is done once.
+    mutating func isNoticeDue(now: Instant) -> Bool {
+        guard noticeAt <= now else { return false }
+        noticeAt = .distantFuture
+        return true
+    }
+
+    private func request(at time: Instant) -> Request {
+        Request(wait: min(Self.longestWait, max(0, until.millisecondsRoundedUp(since: time))), at: time)
+    }
+}

@@ -1,0 +1,62 @@
+import Interlock
+import InterlockCore
+import Subprocess
+
+/// Everything that an `interlock run` waits for, one after the other. One reads, anybody posts.
+struct Mailbox: Sendable {
+    enum Event: Sendable {
+        /// A signal came, with this number.
+        case signal(Int32)
+        /// What became of the acquire that was sent then; no grant: another holds the lock.
+        case acquired(Result<LockGrant?, Failure>, sentAt: Instant)
+        case renewed(RenewalOutcome, sentAt: Instant)
+        /// Whether the lease that was given back was held; `nil`: nobody knows.
+        case released(wasHeld: Bool?)
+        /// The command was stopped, as by Ctrl-Z.
+        case commandStopped
+        case commandEnded(TerminationStatus)
+        /// Time has passed; how much is for the reader to see.
+        case alarm
+    }
+
+    private let events: AsyncStream<Event>
+    private let continuation: AsyncStream<Event>.Continuation
+
+    init() {
+        (events, continuation) = AsyncStream.makeStream()
+    }
+
+    func post(_ event: Event) {
+        continuation.yield(event)
+    }
+
+    /// Waits for the next event, until then at most.
+    func next(by deadline: Instant) async -> Event {
+        let timer = deadline == .distantFuture ? nil : alarm(at: deadline)
+        defer { timer?.cancel() }
+        for await event in events { return event }
+        // The stream lives as long as this value, and its reader's task is never cancelled.
+        preconditionFailure("the mailbox was closed")
+    }
+
+    private func alarm(at deadline: Instant) -> Task<Void, Never> {
+        let pause = Duration.milliseconds(max(0, deadline.millisecondsRoundedUp(since: TimeSource.system.now())))
+        return Task {
+            do {
+                try await Task.sleep(for: pause)
+                post(.alarm)
+            } catch {
+                // Something else came first.
+            }
+        }
+    }
+}
+
+/// What became of a renewal.
+enum RenewalOutcome: Sendable {
+    case renewed
+    /// Another has the lock, or nobody.
+    case lost
+    /// The sidecar or its Redis is away.
+    case unanswered
+}

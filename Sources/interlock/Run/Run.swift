@@ -1,0 +1,131 @@
+import ArgumentParser
+import InterlockCore
+
+/// `interlock run`: runs a command under a lock.
+struct Run: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run a command under a lock, or while leading.",
+        discussion: """
+            Takes the lock, runs the command without a shell, renews the lease while it runs, and gives the lock back when it \
+            has ended. Signals are passed on to the command. It finds INTERLOCK_LOCK, INTERLOCK_TOKEN and INTERLOCK_FENCE in \
+            its environment: show the fence to whatever the lock guards.
+
+            When the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL when \
+            the lease is over. With --lead it is run again when the lock is had again, until it ends by itself.
+
+            EXIT CODES
+              the command's own; 128 and the signal's number when a signal ended it
+              64   the command line cannot be understood
+              69   the sidecar or its Redis cannot be reached, or refuses
+              74   the lease was lost while the command ran
+              75   another holds the lock
+              126  the program cannot be executed
+              127  there is no such program
+
+            EXAMPLES
+              interlock run --lock nightly-import --no-wait -- ./import --all
+              interlock run --lock orders --ttl 1m --wait 10m --strict -- psql -f close-orders.sql
+              interlock run --lock builds --permits 4 -- make
+              interlock run --lead scheduler -- ./scheduler
+            """
+    )
+
+    @Option(help: ArgumentHelp("Run the command once, under this lock.", valueName: "name"))
+    var lock: String?
+
+    @Option(help: ArgumentHelp("Run the command whenever this one leads, that is, has this lock.", valueName: "name"))
+    var lead: String?
+
+    @Option(help: ArgumentHelp("How long the lock outlives a holder that is gone: 5s, 30s, 2m.", valueName: "duration"))
+    var ttl = DurationArgument.standardLease
+
+    @Option(
+        help: ArgumentHelp(
+            "How long to wait while another holds the lock; without it \(RunPlan.standardPatience.defaultValueDescription).",
+            valueName: "duration"))
+    var wait: DurationArgument?
+
+    @Flag(help: "Exit with 75 at once when another holds the lock.")
+    var noWait = false
+
+    @Flag(help: "Share the lock with others who share it; whoever does not is kept out.")
+    var shared = false
+
+    @Option(help: ArgumentHelp("Have the lock together with others, so many holders at most.", valueName: "n"))
+    var permits: Int64?
+
+    @Flag(help: "Never let the command run on without a lease: end it by SIGKILL.")
+    var strict = false
+
+    @Option(help: ArgumentHelp("What others see of the holder; without it this host's name.", valueName: "text"))
+    var label: String?
+
+    @OptionGroup var sidecar: SidecarOptions
+
+    @Argument(
+        parsing: .postTerminator, help: ArgumentHelp("The program and its arguments, as they are.", valueName: "command"))
+    var words: [String] = []
+
+    func validate() throws {
+        _ = try purpose()
+        _ = try sharing()
+        guard !words.isEmpty else {
+            throw ValidationError("expected a command behind --, as in: interlock run --lock orders -- ./import --all")
+        }
+        guard ttl.duration >= RunPlan.shortestTTL.duration else {
+            throw ValidationError("--ttl: expected \(RunPlan.shortestTTL.defaultValueDescription) or more")
+        }
+        try Self.check(name, of: lock == nil ? "--lead" : "--lock")
+        // The token that is made of the label has to be a name too.
+        if let label { try Self.check(OwnerToken.make(label: label, random: (0, 0)), of: "--label") }
+    }
+
+    func run() async throws {
+        // Before anything of this process changes what happens to signals.
+        let ignored = RunSignals.ignored()
+        let plan = RunPlan(
+            name: name, purpose: try purpose(), sharing: try sharing(), ttl: ttl.duration, isStrict: strict, label: label,
+            sidecar: sidecar)
+        let command = GuardedCommand(
+            program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
+        let mailbox = Mailbox()
+        await RunSignals.collect(except: ignored, in: mailbox)
+        let code = try await RunSession(plan: plan, command: command, mailbox: mailbox).run()
+        if code != .success { throw code }
+    }
+
+    private var name: String { lock ?? lead ?? "" }
+
+    private func purpose() throws -> RunPlan.Purpose {
+        switch (lock, lead) {
+        case (nil, nil), (_?, _?):
+            throw ValidationError("expected one of --lock NAME and --lead NAME")
+        case (_?, nil):
+            guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
+            return .once(patience: noWait ? .zero : (wait ?? RunPlan.standardPatience).duration)
+        case (nil, _?):
+            guard wait == nil, !noWait else {
+                throw ValidationError("--lead waits for ever: expected neither --wait nor --no-wait")
+            }
+            guard !shared, permits == nil else {
+                throw ValidationError("only one can lead: expected neither --shared nor --permits")
+            }
+            return .lead
+        }
+    }
+
+    private func sharing() throws -> RunPlan.Sharing {
+        guard let permits else { return shared ? .shared : .exclusive }
+        guard !shared else { throw ValidationError("expected one of --shared and --permits, not both") }
+        guard permits > 0 else { throw ValidationError("--permits: expected a whole number of 1 or more, got \(permits)") }
+        return .permits(permits)
+    }
+
+    private static func check(_ name: String, of option: String) throws {
+        do throws(ResourceName.Violation) {
+            _ = try ResourceName(name)
+        } catch {
+            throw ValidationError("\(option): \(error)")
+        }
+    }
+}

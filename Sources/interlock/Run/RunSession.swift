@@ -1,0 +1,213 @@
+import ArgumentParser
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import Subprocess
+
+/// Carries an `interlock run` out: gets the lock, runs the command under it, and gives the lock back.
+struct RunSession {
+    /// How one lease came to an end, or to nothing.
+    enum Term: Sendable {
+        /// The command ended by itself.
+        case finished(ExitCode)
+        /// The lease was lost while the command ran.
+        /// - Parameter stoppedBy: the signal that was to end the command, if one came.
+        case lost(stoppedBy: Int32?)
+        /// A signal came before the lock was had.
+        case stopped(by: Int32)
+        /// Another holds the lock.
+        case notHad
+    }
+
+    /// What became of the requests for a lease.
+    private enum Acquisition {
+        case granted(LockGrant, sentAt: Instant)
+        case stopped(by: Int32)
+        case notHad
+    }
+
+    private let plan: RunPlan
+    private let command: GuardedCommand
+    private let mailbox: Mailbox
+    private let clock = TimeSource.system
+
+    /// How long giving the lock back may take, in milliseconds. Without that it lapses.
+    private static let releasePatience: Int64 = 3000
+
+    init(plan: RunPlan, command: GuardedCommand, mailbox: Mailbox) {
+        self.plan = plan
+        self.command = command
+        self.mailbox = mailbox
+    }
+
+    /// - Returns: the code to exit with, when there is nothing more to say.
+    /// - Throws: `Failure`.
+    func run() async throws -> ExitCode {
+        while true {
+            switch try await term() {
+            case .finished(let code): return code
+            case .stopped(let signal): return .ended(bySignal: signal)
+            case .notHad: throw Failure(refusal, exitCode: .notHad)
+            case .lost(let signal):
+                guard plan.purpose == .lead else { return .leaseLost }
+                if let signal { return .ended(bySignal: signal) }
+                Terminal.tell("interlock: \(plan.name) is no longer led from here; standing for it again")
+            }
+        }
+    }
+
+    /// One lease: from the first request for it until it is given back or lost.
+    private func term() async throws -> Term {
+        var candidacy = Candidacy(plan.purpose, ttl: plan.ttl, now: clock.now())
+        let token = plan.drawToken()
+        while true {
+            do {
+                let term = try await SidecarConnection.open(plan.sidecar) { connection in
+                    try await self.term(token: token, candidacy: &candidacy, over: connection)
+                }
+                // The request may have been granted in the moment in which it was given up.
+                if case .stopped = term { _ = await release(token) }
+                return term
+            } catch let failure as Failure where failure.exitCode == .unavailable {
+                guard let next = candidacy.failed(now: clock.now()) else { throw failure }
+                if candidacy.failures == 1 { Terminal.tell("interlock: \(failure); it is tried again") }
+                if let signal = await endingSignal(until: next) { return .stopped(by: signal) }
+            } catch let failure as Failure where failure.exitCode == .refused {
+                // The code that others have for this could be the command's own.
+                throw Failure(failure.description, exitCode: .unavailable)
+            }
+        }
+    }
+
+    private func term(
+        token: String, candidacy: inout Candidacy, over connection: SidecarConnection
+    ) async throws -> Term {
+        switch try await acquire(token: token, candidacy: &candidacy, over: connection) {
+        case .stopped(let signal): return .stopped(by: signal)
+        case .notHad: return .notHad
+        case .granted(let grant, let sentAt): return try await serve(grant, sentAt: sentAt, over: connection)
+        }
+    }
+
+    private func acquire(
+        token: String, candidacy: inout Candidacy, over connection: SidecarConnection
+    ) async throws -> Acquisition {
+        var request = candidacy.connected(now: clock.now())
+        while true {
+            if let signal = await endingSignal(until: request.at) { return .stopped(by: signal) }
+            let sentAt = clock.now()
+            send(request, token: token, sentAt: sentAt, over: connection)
+            var answer: Result<LockGrant?, Failure>?
+            while answer == nil {
+                if candidacy.isNoticeDue(now: clock.now()) { Terminal.tell("interlock: waiting for the lock \(plan.name)") }
+                switch await mailbox.next(by: candidacy.noticeAt) {
+                case .acquired(let result, sentAt): answer = result
+                case .signal(let signal) where RunSignals.isEnding(signal): return .stopped(by: signal)
+                default: break
+                }
+            }
+            let grant = try answer?.get()
+            let action = candidacy.answered(isGranted: grant != nil, request: request, sentAt: sentAt, now: clock.now())
+            switch (action, grant) {
+            case (.ask(let next), _): request = next
+            case (.start, let grant?): return .granted(grant, sentAt: sentAt)
+            case (.start, nil), (.giveUp, _): return .notHad
+            }
+        }
+    }
+
+    /// Asks for the lease; the answer goes into the mailbox. Closing the connection takes the request back.
+    private func send(
+        _ request: Candidacy.Request, token: String, sentAt: Instant, over connection: SidecarConnection
+    ) {
+        let command = AcquireLease(
+            lock: AcquireLock(
+                name: plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), owner: token, label: plan.label),
+            sharing: plan.sharing)
+        Task { [mailbox] in
+            do {
+                mailbox.post(.acquired(.success(try await connection.send(command)), sentAt: sentAt))
+            } catch let failure as Failure {
+                mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
+            } catch {
+                mailbox.post(.acquired(.failure(Failure("\(error)", exitCode: .unavailable)), sentAt: sentAt))
+            }
+        }
+    }
+
+    /// Runs the command under the lease, and gives the lease back.
+    private func serve(_ grant: LockGrant, sentAt: Instant, over connection: SidecarConnection) async throws -> Term {
+        let renewal = RenewLock(name: plan.name, token: grant.token, ttl: plan.ttl)
+        let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
+        let end: Supervision.End
+        do {
+            end = try await JobTerminal.withoutStops {
+                try await command.run(environment: [
+                    "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
+                ]) { process in
+                    var supervision = Supervision(
+                        process: process, renewal: renewal, connection: connection, mailbox: mailbox, watch: watch)
+                    return await supervision.run()
+                }
+            }
+        } catch {
+            _ = await release(grant.token, over: connection)
+            throw error
+        }
+        switch end {
+        case .lost(let signal):
+            return .lost(stoppedBy: signal)
+        case .ended(let status):
+            guard await release(grant.token, over: connection) == false else { return .finished(ExitCode(status)) }
+            Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
+            return .finished(.leaseLost)
+        }
+    }
+
+    /// Gives the lease back, over another connection when this one is lost.
+    /// - Returns: whether it was held; `nil`: nobody knows.
+    private func release(_ token: String, over connection: SidecarConnection) async -> Bool? {
+        let command = ReleaseLock(name: plan.name, token: token)
+        if let wasHeld = await settled({ try await connection.send(command) }) { return wasHeld }
+        // The first may have been carried out without an answer: the second's says nothing.
+        _ = await release(token)
+        return nil
+    }
+
+    private func release(_ token: String) async -> Bool? {
+        let command = ReleaseLock(name: plan.name, token: token)
+        let sidecar = plan.sidecar
+        return await settled { try await SidecarConnection.open(sidecar) { try await $0.send(command) } }
+    }
+
+    /// What a release came to; `nil`: to nothing, or to nothing in time.
+    private func settled(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
+        let deadline = clock.now().advanced(byMilliseconds: Self.releasePatience)
+        Task { [mailbox] in
+            // A lease that cannot be given back lapses.
+            mailbox.post(.released(wasHeld: try? await release()))
+        }
+        while clock.now() < deadline {
+            if case .released(let wasHeld) = await mailbox.next(by: deadline) { return wasHeld }
+        }
+        return nil
+    }
+
+    /// Waits until then, or for a signal to end.
+    private func endingSignal(until time: Instant) async -> Int32? {
+        while clock.now() < time {
+            if case .signal(let signal) = await mailbox.next(by: time), RunSignals.isEnding(signal) { return signal }
+        }
+        return nil
+    }
+
+    /// Why the command was not run.
+    private var refusal: String {
+        let look = "see `interlock lock show \(plan.name)`"
+        guard case .once(let patience) = plan.purpose, patience > .zero else {
+            return "the lock \(plan.name) is held by another: wait for it with --wait, or \(look)"
+        }
+        return "the lock \(plan.name) is held by another, and was for the \(DurationText.shortest(patience)) it was waited for: "
+            + "wait longer with --wait, or \(look)"
+    }
+}

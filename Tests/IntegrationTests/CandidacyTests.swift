@@ -1,0 +1,85 @@
+import InterlockCore
+import Testing
+
+@testable import interlock
+
+@Suite("How a lock is asked for")
+struct CandidacyTests {
+    private static let start = Instant(nanoseconds: 1_000_000_000_000)
+
+    private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private static func candidacy(_ purpose: RunPlan.Purpose, ttl: Duration = .seconds(30)) -> Candidacy {
+        Candidacy(purpose, ttl: ttl, now: start)
+    }
+
+    @Test("a wait longer than sidecars allow is asked for in pieces, until it is over")
+    func longWait() {
+        var candidacy = Self.candidacy(.once(patience: .seconds(100)))
+        let first = candidacy.connected(now: Self.at(10))
+        #expect(first == Candidacy.Request(wait: 60_000, at: Self.at(10)))
+        let second = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(10), now: Self.at(60_010))
+        #expect(second == .ask(Candidacy.Request(wait: 39_990, at: Self.at(60_010))))
+        let last = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(60_010), now: Self.at(100_000))
+        #expect(last == .giveUp)
+    }
+
+    @Test("without a wait one refusal is enough")
+    func noWait() {
+        var candidacy = Self.candidacy(.once(patience: .zero))
+        let request = candidacy.connected(now: Self.start)
+        #expect(request.wait == 0)
+        #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
+    }
+
+    @Test("a sidecar that does not wait is not asked all the time")
+    func pause() {
+        var candidacy = Self.candidacy(.lead)
+        let request = candidacy.connected(now: Self.start)
+        let action = candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1))
+        #expect(action == .ask(Candidacy.Request(wait: 60_000, at: Self.at(251))))
+    }
+
+    @Test("a lease that was granted after a long wait is asked for again, for its end is not known")
+    func staleGrant() {
+        var candidacy = Self.candidacy(.lead, ttl: .seconds(3))
+        let request = candidacy.connected(now: Self.start)
+        let action = candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(2000))
+        let again = Candidacy.Request(wait: 0, at: Self.at(2000))
+        #expect(action == .ask(again))
+        #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
+    }
+
+    @Test("a lease that was granted soon is good at once")
+    func freshGrant() {
+        var candidacy = Self.candidacy(.once(patience: .seconds(10)), ttl: .seconds(3))
+        let request = candidacy.connected(now: Self.start)
+        #expect(candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
+    }
+
+    @Test("a sidecar that was never there is waited for only by those who stand for election")
+    func absentSidecar() {
+        var once = Self.candidacy(.once(patience: .seconds(10)))
+        #expect(once.failed(now: Self.at(1)) == nil)
+        var lead = Self.candidacy(.lead)
+        #expect(lead.failed(now: Self.at(1)) != nil)
+    }
+
+    @Test("a sidecar that goes away is waited for until the wait is over, more and more seldom")
+    func outage() {
+        var candidacy = Self.candidacy(.once(patience: .seconds(10)))
+        _ = candidacy.connected(now: Self.start)
+        #expect(candidacy.failed(now: Self.start) == Self.at(500))
+        #expect(candidacy.failed(now: Self.at(500)) == Self.at(1500))
+        #expect(candidacy.failed(now: Self.at(9900)) == Self.at(10_000))
+        #expect(candidacy.failed(now: Self.at(10_000)) == nil)
+    }
+
+    @Test("that the lock is waited for is told once, after 2 s")
+    func notice() {
+        var candidacy = Self.candidacy(.lead)
+        #expect(candidacy.isNoticeDue(now: Self.at(1999)) == false)
+        #expect(candidacy.isNoticeDue(now: Self.at(2000)) == true)
+        #expect(candidacy.isNoticeDue(now: Self.at(60_000)) == false)
+    }
+}

@@ -1,0 +1,203 @@
+"""redis-py's own `Lock` beside Interlock's locks, on keys that both share: `python redis_py_lock.py RESP_PORT REDIS_SOCKET`.
+
+The sidecar must have `locks.key_prefix: ""`, so that a lock's key is its name. Prints `fine` when all holds; what was measured
+goes to standard error.
+"""
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import redis
+from redis.exceptions import LockError, LockNotOwnedError
+
+port, redis_socket = int(sys.argv[1]), sys.argv[2]
+server = redis.Redis(unix_socket_path=redis_socket, decode_responses=True)
+door = redis.Redis(port=port, decode_responses=True)
+# Each waits on a connection of its own: a client takes a connection from its pool for as long as a call lasts.
+threads = ThreadPoolExecutor(8)
+
+SOMEBODY = "somebody/0123456789abcdef0123456789abcdef"
+# Generous: this only tells a wake-up from the recheck that makes up for lost ones.
+PROMPT_SECONDS = 1
+
+
+def acquire(name, *options, ttl=30_000):
+    """Interlock's token, or None: held."""
+    lease = door.execute_command("LOCK.ACQUIRE", name, ttl, *options)
+    return lease and lease[0]
+
+
+def release(name, token):
+    return door.execute_command("LOCK.RELEASE", name, token)
+
+
+def information(name):
+    """What Interlock says of the lock, or None."""
+    fields = door.execute_command("LOCK.INFO", name)
+    return fields and dict(zip(fields[::2], fields[1::2]))
+
+
+def foreign(name, timeout=30):
+    """redis-py's lock; any thread may release it."""
+    return server.lock(name, timeout=timeout, sleep=0.005, thread_local=False)
+
+
+def waiter(name, milliseconds=10_000):
+    """Interlock's waiter, once it stands in the queue: a future of its token and of when it came."""
+    future = threads.submit(lambda: (acquire(name, "WAIT", milliseconds), time.monotonic()))
+    until(lambda: (information(name) or {}).get("waiters") == 1, f"somebody waits for {name}")
+    return future
+
+
+def until(condition, expectation, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for this: {expectation}"
+        time.sleep(0.002)
+
+
+def refused(error, call, *arguments):
+    try:
+        call(*arguments)
+    except error:
+        return
+    raise AssertionError(f"{call.__name__} was not refused")
+
+
+def prompt(what, future, since):
+    """The token of a waiter that was woken at `since`."""
+    token, at = future.result(timeout=30)
+    assert token, f"{what}: nobody was woken"
+    print(f"{what}: the waiter had it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
+    assert at - since < PROMPT_SECONDS, f"{what}: {at - since:.3f} s"
+    return token
+
+
+# What redis-py holds, Interlock refuses, calls foreign and leaves alone, with and without an end.
+for timeout in (30, None):
+    name = f"theirs-{timeout}"
+    theirs = foreign(name, timeout)
+    assert theirs.acquire(blocking=False)
+    assert acquire(name) is None
+    said = information(name)
+    assert said["label"] == "foreign", said
+    assert said["ttl_ms"] == -1 if timeout is None else 0 < said["ttl_ms"] <= 30_000, said
+    assert door.execute_command("LOCK.RENEW", name, SOMEBODY, 60_000) is None
+    assert release(name, SOMEBODY) == 0
+    assert theirs.owned()
+    assert timeout is None or server.pttl(name) <= 30_000
+    theirs.release()
+    token = acquire(name)
+    assert token and server.get(name) == token
+    assert release(name, token) == 1
+
+# What Interlock holds, redis-py does not get: neither by asking nor by any of its scripts, with a token that it has lost ...
+name = "ours"
+theirs = foreign(name, timeout=0.3)
+assert theirs.acquire(blocking=False)
+token = acquire(name, "WAIT", 10_000)
+assert token, "an expired lock of redis-py's was not granted"
+refused(LockNotOwnedError, theirs.extend, 60)
+refused(LockNotOwnedError, theirs.extend, 60, True)
+refused(LockNotOwnedError, theirs.reacquire)
+refused(LockNotOwnedError, theirs.release)
+assert not theirs.acquire(blocking=False)
+# ... or with none at all.
+other = foreign(name)
+assert not other.acquire(blocking=False)
+assert other.locked() and not other.owned()
+refused(LockError, other.extend, 60)
+refused(LockError, other.reacquire)
+refused(LockError, other.release)
+assert server.get(name) == token and 0 < server.pttl(name) <= 30_000
+assert 0 < door.execute_command("LOCK.RENEW", name, token, 20_000) < 20_000
+assert release(name, token) == 1
+assert other.acquire(blocking=False)
+# Its scripts still work on what it does hold.
+assert other.extend(60) and server.pttl(name) > 60_000
+assert other.extend(10, True) and server.pttl(name) <= 10_000
+assert other.reacquire() and server.pttl(name) > 10_000
+other.release()
+
+# redis-py's release wakes Interlock's waiter.
+name = "released"
+theirs = foreign(name)
+assert theirs.acquire(blocking=False)
+waiting = waiter(name)
+since = time.monotonic()
+theirs.release()
+assert release(name, prompt("released by redis-py", waiting, since)) == 1
+
+# So does the end of its lease; one that is extended meanwhile lasts until its new end.
+name = "expired"
+theirs = foreign(name, timeout=0.3)
+since = time.monotonic() + 0.3
+assert theirs.acquire(blocking=False)
+waiting = waiter(name)
+assert release(name, prompt("expired at redis-py's", waiting, since)) == 1
+
+name = "extended"
+theirs = foreign(name, timeout=0.5)
+assert theirs.acquire(blocking=False)
+waiting = waiter(name)
+assert theirs.extend(30)
+time.sleep(0.7)
+assert theirs.owned() and not waiting.done(), "a waiter took a lock that had been extended"
+since = time.monotonic()
+theirs.release()
+assert release(name, prompt("extended, then released by redis-py", waiting, since)) == 1
+
+# A blocking acquire of redis-py's gets the lock after Interlock's release, but does not pass Interlock's waiter.
+name = "blocking"
+token = acquire(name)
+theirs = foreign(name)
+blocking = threads.submit(theirs.acquire, blocking_timeout=20)
+time.sleep(0.05)
+assert not blocking.done()
+waiting = waiter(name)
+assert release(name, token) == 1
+token, _ = waiting.result(timeout=30)
+assert token and server.get(name) == token and not blocking.done()
+assert release(name, token) == 1
+assert blocking.result(timeout=30) and theirs.owned()
+theirs.release()
+
+# Both at once, for a while: never two inside.
+name = "shared"
+inside, most = [], []
+gate = threading.Lock()
+
+
+def visit(visitor):
+    with gate:
+        inside.append(visitor)
+        most.append(len(inside))
+    time.sleep(0.001)
+    with gate:
+        inside.remove(visitor)
+
+
+def theirs_in_turn(visitor):
+    lock = foreign(name)
+    for _ in range(10):
+        assert lock.acquire(blocking_timeout=60)
+        visit(visitor)
+        lock.release()
+
+
+def ours_in_turn(visitor):
+    for _ in range(10):
+        token = acquire(name, "WAIT", 60_000)
+        assert token
+        visit(visitor)
+        assert release(name, token) == 1
+
+
+turns = [threads.submit(side, f"{side.__name__} {number}") for number in range(2) for side in (theirs_in_turn, ours_in_turn)]
+for turn in turns:
+    turn.result(timeout=100)
+assert len(most) == 40 and max(most) == 1, f"{max(most)} were inside at once"
+until(lambda: not server.exists(name), "nothing is left of the lock")
+print("fine")

@@ -1,0 +1,257 @@
+import FoundationEssentials
+import Glibc
+import Hiredis
+import InterlockCore
+import Subprocess
+import Testing
+
+@testable import InterlockTesting
+
+/// Redis keeps the end of every lease by its wall clock. Here that clock jumps, by libfaketime; the sidecars' clocks do not.
+@Suite("The clock of Redis jumps", .serialized, .timeLimit(.minutes(2)))
+struct ClockJumpTests {
+    private static let hour = 3600
+    private static let ttl: Int64 = 30_000
+    /// The longest for which a lease of `ttl` can be relied on.
+    private static let longestValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
+
+    @Test("10. a clock jump expires every lock: its holder finds it lost, and the next has a higher fence")
+    func forward() async throws {
+        try await Scene.run { scene in
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            try await scene.jump(toSeconds: Self.hour)
+            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            #expect(lost == nil)
+            let second = try #require(try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl))
+            #expect(second.fence > first.fence)
+            #expect((1...Self.longestValidity).contains(second.validMilliseconds))
+            let stillLost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            #expect(stillLost == nil)
+            let isReleased = try await scene.release(first, from: scene.sidecars[0])
+            #expect(!isReleased)
+            let holder = try await scene.redis.send(AnyCommand(["GET", Scene.lockKey])).text
+            #expect(holder == second.token)
+        }
+    }
+
+    @Test("10. a clock jump expires a lock that is waited for: the waiter gets it")
+    func forwardWithWaiter() async throws {
+        try await Scene.run { scene in
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            try await scene.untilSomebodyWaits()
+            try await scene.jump(toSeconds: Self.hour)
+            let second = try #require(try await waiting)
+            #expect(second.fence > first.fence)
+            let lost = try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl)
+            #expect(lost == nil)
+        }
+    }
+
+    @Test("a jump back makes a lease last in Redis, not for its holder, and gives the lock to nobody else")
+    func back() async throws {
+        try await Scene.run { scene in
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            #expect((1...Self.longestValidity).contains(first.validMilliseconds))
+            try await scene.jump(toSeconds: -Self.hour)
+            let stretched = try await scene.lockTTL()
+            #expect(stretched > Self.ttl)
+            let refused = try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl)
+            #expect(refused == nil)
+            // A renewal counts from now, on either clock: it mends what the jump did.
+            let renewed = try #require(try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl))
+            #expect((1...Self.longestValidity).contains(renewed))
+            let mended = try await scene.lockTTL()
+            #expect((1...Self.ttl).contains(mended))
+        }
+    }
+
+    @Test("after a jump back the next grant comes at once, and fences still rise", arguments: [0, 3600])
+    func grantsAfterJumpBack(start: Int) async throws {
+        try await Scene.run { scene in
+            try await scene.jump(toSeconds: start)
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            try await scene.jump(toSeconds: start - Self.hour)
+            let firstIsReleased = try await scene.release(first, from: scene.sidecars[0])
+            #expect(firstIsReleased)
+            let second = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            #expect(second.fence > first.fence)
+
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            try await scene.untilSomebodyWaits()
+            let clock = ContinuousClock()
+            let released = clock.now
+            let secondIsReleased = try await scene.release(second, from: scene.sidecars[0])
+            #expect(secondIsReleased)
+            let third = try #require(try await waiting)
+            // Well before the recheck that makes up for lost messages.
+            #expect(clock.now - released < .seconds(3))
+            #expect(third.fence > second.fence)
+        }
+    }
+
+    @Test("a waiter outlives a jump back and is granted by the release, with a higher fence")
+    func backWithWaiter() async throws {
+        try await Scene.run { scene in
+            let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
+            async let waiting = scene.acquire(from: scene.waiter, ttl: Self.ttl, wait: 20_000)
+            try await scene.untilSomebodyWaits()
+            try await scene.jump(toSeconds: -Self.hour)
+            let isReleased = try await scene.release(first, from: scene.sidecars[0])
+            #expect(isReleased)
+            let second = try #require(try await waiting)
+            #expect(second.fence > first.fence)
+        }
+    }
+}
+
+extension ClockJumpTests {
+    /// What a sidecar answers to who gets a lock.
+    private struct Grant: Hashable {
+        var token: String
+        var fence: Int64
+        var validMilliseconds: Int64
+    }
+
+    /// Why there is nothing to test.
+    private struct Problem: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    /// Two sidecars and a lock on one Redis whose wall clock the test moves.
+    private struct Scene {
+        private static let lock = "orders"
+        static let lockKey = "interlock:lock:{orders}"
+        private static let queueKey = "interlock:queue:{orders}"
+        /// Longer than any wait of these tests: a machine that is busy with many servers may be slow.
+        private static let patience = Duration.seconds(30)
+
+        /// A connection to each sidecar.
+        let sidecars: [RedisClient]
+        /// Another connection to the last sidecar: a waiting acquire holds back the answers behind it.
+        let waiter: RedisClient
+        let redis: RedisClient
+        private let clockFile: String
+
+        /// Runs `body` with Redis' clock at the true time; everything is stopped at the end, whatever happens.
+        static func run(_ body: (Scene) async throws -> Void) async throws {
+            let library = try await libraryOfFaketime()
+            let folder = try TemporaryFolder()
+            defer { folder.remove() }
+            let clockFile = "\(folder.path)/clock"
+            try show(seconds: 0, in: clockFile)
+            let environment = [
+                // jemalloc, which Redis is linked with, reads the clock while libfaketime is still allocating its own
+                // memory, and both wait for ever. So memory comes from libc.
+                "LD_PRELOAD": "\(library):libc.so.6",
+                "FAKETIME_TIMESTAMP_FILE": clockFile,
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            ]
+            try await RedisServer.withServer(listener: .none, environment: environment) { server in
+                try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { first in
+                    try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { second in
+                        let scene = Scene(
+                            sidecars: [client(of: first), client(of: second)], waiter: client(of: second),
+                            redis: RedisClient(configuration: server.configuration), clockFile: clockFile)
+                        try await scene.whileConnected { try await body(scene) }
+                    }
+                }
+            }
+        }
+
+        /// Sets Redis' wall clock so many seconds beside the true time, and waits until Redis shows it.
+        func jump(toSeconds offset: Int) async throws {
+            try Self.show(seconds: offset, in: clockFile)
+            try await eventually("Redis' clock jumps by the package faketime, which `make setup` installs") {
+                let reply = try await redis.send(AnyCommand(["TIME"]))
+                guard let seconds = reply.array?.first?.integer else { throw Problem(description: "TIME: \(reply)") }
+                // The jumps of these tests are hours.
+                return abs(Int(seconds) - Glibc.time(nil) - offset) < 60
+            }
+        }
+
+        /// `nil`: held by another.
+        func acquire(from sidecar: RedisClient, ttl: Int64, wait: Int64 = 0) async throws -> Grant? {
+            let reply = try await call(sidecar, ["LOCK.ACQUIRE", Self.lock, "\(ttl)", "WAIT", "\(wait)"])
+            if reply == .null { return nil }
+            guard let parts = reply.array, parts.count == 3, let token = parts[0].text, let fence = parts[1].integer,
+                let valid = parts[2].integer
+            else { throw Problem(description: "LOCK.ACQUIRE: \(reply)") }
+            return Grant(token: token, fence: fence, validMilliseconds: valid)
+        }
+
+        /// For how many milliseconds the lease can be relied on; `nil`: lost.
+        func renew(_ grant: Grant, from sidecar: RedisClient, ttl: Int64) async throws -> Int64? {
+            let reply = try await call(sidecar, ["LOCK.RENEW", Self.lock, grant.token, "\(ttl)"])
+            if reply == .null { return nil }
+            guard let valid = reply.integer else { throw Problem(description: "LOCK.RENEW: \(reply)") }
+            return valid
+        }
+
+        /// `false`: the lock was not held by that token.
+        func release(_ grant: Grant, from sidecar: RedisClient) async throws -> Bool {
+            let reply = try await call(sidecar, ["LOCK.RELEASE", Self.lock, grant.token])
+            guard let answer = reply.integer else { throw Problem(description: "LOCK.RELEASE: \(reply)") }
+            return answer == 1
+        }
+
+        /// What is left of the lease by Redis' clock, in milliseconds.
+        func lockTTL() async throws -> Int64 {
+            let reply = try await redis.send(AnyCommand(["PTTL", Self.lockKey]))
+            guard let ttl = reply.integer else { throw Problem(description: "PTTL: \(reply)") }
+            return ttl
+        }
+
+        func untilSomebodyWaits() async throws {
+            try await eventually("somebody waits") {
+                try await redis.send(AnyCommand(["ZCARD", Self.queueKey])).integer == 1
+            }
+        }
+
+        private func call(_ sidecar: RedisClient, _ words: [String]) async throws -> RedisReply {
+            try await sidecar.send(AnyCommand(words), timeout: Self.patience)
+        }
+
+        private func whileConnected(_ body: () async throws -> Void) async throws {
+            let clients = sidecars + [waiter, redis]
+            let outcome: Result<Void, any Error>
+            do {
+                for client in clients { try await client.connect() }
+                try await body()
+                outcome = .success(())
+            } catch {
+                outcome = .failure(error)
+            }
+            for client in clients { await client.close() }
+            try outcome.get()
+        }
+
+        private static func client(of sidecar: SidecarProcess) -> RedisClient {
+            var configuration = RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort))
+            configuration.connectTimeout = patience
+            return RedisClient(configuration: configuration)
+        }
+
+        /// Replaces the file at once: libfaketime may read it at any time.
+        private static func show(seconds offset: Int, in clockFile: String) throws {
+            let text = offset < 0 ? "\(offset)" : "+\(offset)"
+            try Data(text.utf8).write(to: URL(filePath: clockFile), options: .atomic)
+        }
+
+        /// What `faketime` itself preloads: only it knows where its library lies.
+        private static func libraryOfFaketime() async throws -> String {
+            let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
+            do {
+                let result = try await Subprocess.run(
+                    .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12))
+                guard let path = result.standardOutput.split(separator: "\n").first else {
+                    throw Problem(description: "faketime preloads nothing")
+                }
+                return String(path)
+            } catch {
+                throw Problem(description: "there is no faketime to move Redis' clock with; `make setup` installs it: \(error)")
+            }
+        }
+    }
+}

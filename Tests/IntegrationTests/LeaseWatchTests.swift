@@ -1,0 +1,99 @@
+import InterlockCore
+import Testing
+
+@testable import interlock
+
+/// A lease of 10 s: to be renewed every second, and over after 9.898 s.
+@Suite("When a command's lease is renewed, and when the command is ended")
+struct LeaseWatchTests {
+    private static let start = Instant(nanoseconds: 1_000_000_000_000)
+    private static let deadline: Int64 = 9898
+
+    private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private static func watch(isStrict: Bool = false) -> LeaseWatch {
+        LeaseWatch(ttl: 10_000, sentAt: start, isStrict: isStrict)
+    }
+
+    @Test("a lease is renewed every second, counted from when the last renewal was sent")
+    func renewal() {
+        var watch = Self.watch()
+        #expect(watch.next(now: Self.at(200)) == .wait(until: Self.at(1000)))
+        #expect(watch.next(now: Self.at(1000)) == .renew(sentAt: Self.at(1000)))
+        #expect(watch.next(now: Self.at(1001)) == .wait(until: Self.at(Self.deadline)))
+        watch.renewed(sentAt: Self.at(1000))
+        #expect(watch.next(now: Self.at(1300)) == .wait(until: Self.at(2000)))
+        #expect(watch.isHeld(at: Self.at(1000 + Self.deadline - 1)))
+        #expect(!watch.isHeld(at: Self.at(1000 + Self.deadline)))
+    }
+
+    @Test("a short lease is renewed at a third of it")
+    func shortLease() {
+        var watch = LeaseWatch(ttl: 600, sentAt: Self.start, isStrict: false)
+        #expect(watch.next(now: Self.start) == .wait(until: Self.at(200)))
+    }
+
+    @Test("a renewal without an answer is repeated until the deadline, which it does not move")
+    func unanswered() {
+        var watch = Self.watch()
+        _ = watch.next(now: Self.at(1000))
+        watch.unanswered(sentAt: Self.at(1000), now: Self.at(1100))
+        #expect(watch.next(now: Self.at(1100)) == .wait(until: Self.at(1600)))
+        #expect(watch.next(now: Self.at(1600)) == .renew(sentAt: Self.at(1600)))
+        #expect(watch.next(now: Self.at(Self.deadline - 1)) == .wait(until: Self.at(Self.deadline)))
+        #expect(!watch.isLost)
+        #expect(watch.next(now: Self.at(Self.deadline)) == .terminate)
+        #expect(watch.isLost)
+    }
+
+    @Test("after the deadline a command has 5 s to end")
+    func grace() {
+        var watch = Self.watch()
+        #expect(watch.next(now: Self.at(Self.deadline)) == .terminate)
+        #expect(watch.isEnding)
+        #expect(watch.next(now: Self.at(Self.deadline + 10)) == .wait(until: Self.at(Self.deadline + 5000)))
+        #expect(watch.next(now: Self.at(Self.deadline + 5000)) == .kill)
+        #expect(!watch.isEnding)
+        #expect(watch.next(now: Self.at(Self.deadline + 5001)) == .wait(until: .distantFuture))
+    }
+
+    @Test("whoever wakes late gives the command no more than 5 s after the deadline")
+    func lateWake() {
+        var watch = Self.watch()
+        #expect(watch.next(now: Self.at(60_000)) == .terminate)
+        #expect(watch.next(now: Self.at(60_000)) == .kill)
+    }
+
+    @Test("a lost lease ends the command at once")
+    func lost() {
+        var watch = Self.watch()
+        _ = watch.next(now: Self.at(1000))
+        watch.lost(sentAt: Self.at(1000), now: Self.at(1002))
+        #expect(watch.next(now: Self.at(1003)) == .terminate)
+        #expect(watch.next(now: Self.at(1003)) == .wait(until: Self.at(6002)))
+    }
+
+    @Test("strictly, the command is killed at the deadline, and at once when the lease is lost before")
+    func strict() {
+        var late = Self.watch(isStrict: true)
+        #expect(late.next(now: Self.at(Self.deadline)) == .kill)
+        #expect(late.next(now: Self.at(Self.deadline)) == .wait(until: .distantFuture))
+
+        var broken = Self.watch(isStrict: true)
+        _ = broken.next(now: Self.at(1000))
+        broken.lost(sentAt: Self.at(1000), now: Self.at(1002))
+        #expect(broken.next(now: Self.at(1002)) == .kill)
+    }
+
+    @Test("answers to another lease's renewals, and late ones, change nothing")
+    func strayAnswers() {
+        var watch = Self.watch()
+        _ = watch.next(now: Self.at(1000))
+        watch.lost(sentAt: Self.at(-500), now: Self.at(1001))
+        watch.renewed(sentAt: Self.at(-500))
+        #expect(watch.next(now: Self.at(1001)) == .wait(until: Self.at(Self.deadline)))
+        _ = watch.next(now: Self.at(Self.deadline))
+        watch.renewed(sentAt: Self.at(1000))
+        #expect(watch.isLost)
+    }
+}

@@ -1,0 +1,323 @@
+import Glibc
+import InterlockTesting
+import Subprocess
+import Testing
+
+@testable import interlock
+
+/// `interlock run` as scripts meet it: the built program against a sidecar of its own.
+@Suite("interlock run", .serialized, .timeLimit(.minutes(3)))
+struct RunTests {
+    /// Says which process it is, and lives until it is ended.
+    private static let patient = ["sh", "-c", "echo $$; exec sleep 600"]
+
+    /// Lives until it is ended, and does with this signal what `action` says.
+    private static func trapping(_ signal: String, _ action: String) -> [String] {
+        ["sh", "-c", "trap '\(action)' \(signal); echo $$; while :; do sleep 0.05; done"]
+    }
+
+    private struct Lock: Decodable {
+        var label: String?
+        var waiters: Int
+    }
+
+    // MARK: The command
+
+    @Test("the command's exit code is run's, and it knows lock, token and fence")
+    func environment() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let outcome = try await sidecar.interlock(
+                "run", "--lock", "orders", "--label", "tests", "--", "sh", "-c",
+                "echo $INTERLOCK_LOCK $INTERLOCK_TOKEN $INTERLOCK_FENCE; echo fine >&2; exit 7")
+            #expect(outcome.status == .exited(7))
+            #expect(outcome.errors == "fine\n")
+            let words = outcome.output.split { $0 == " " || $0 == "\n" }
+            #expect(words.count == 3)
+            #expect(words.first == "orders")
+            #expect(words.dropFirst().first?.hasPrefix("tests/") == true)
+            #expect(words.last.flatMap { Int64($0) } != nil)
+        }
+    }
+
+    @Test("the words arrive as they are, without a shell")
+    func words() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let outcome = try await sidecar.interlock(
+                "run", "--lock", "orders", "--", "printf", "[%s]", "$HOME", "*", "a b", "", "--", "--help")
+            #expect(outcome.status == .exited(0))
+            #expect(outcome.output == "[$HOME][*][a b][][--][--help]")
+        }
+    }
+
+    @Test("a signal that ends the command becomes 128 and its number")
+    func signalCode() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let outcome = try await sidecar.interlock("run", "--lock", "orders", "--", "sh", "-c", "kill -KILL $$")
+            #expect(outcome.status == .exited(137))
+        }
+    }
+
+    @Test("a program that is not there is 127, and one that cannot be executed 126, before anything is asked of a sidecar")
+    func program() async throws {
+        // Nobody listens on port 1.
+        let run = ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--"]
+        for absent in ["nothing-of-that-name", "/nowhere/nothing"] {
+            let outcome = try await InterlockProcess.outcome(run + [absent])
+            #expect(outcome.status == .exited(127))
+            #expect(outcome.errors.contains(absent))
+        }
+        for unfit in ["/etc/passwd", "/etc"] {
+            let outcome = try await InterlockProcess.outcome(run + [unfit])
+            #expect(outcome.status == .exited(126))
+            #expect(outcome.errors.contains(unfit))
+        }
+    }
+
+    @Test("signals reach the command")
+    func signals() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let run = try await Self.start(["--lock", "orders"], Self.trapping("USR1", "echo got it; exit 5"), sidecar)
+            run.send(signal: SIGUSR1)
+            #expect(try await run.end(within: .seconds(20)) == .exited(5))
+            #expect(run.output.hasSuffix("got it\n"))
+        }
+    }
+
+    // MARK: The lock
+
+    @Test("a lock that another holds is 75, and nothing is run; afterwards the lock is free")
+    func held() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let second = try await sidecar.interlock("run", "--lock", "orders", "--no-wait", "--", "echo", "ran")
+            #expect(second.status == .exited(75))
+            #expect(second.output.isEmpty)
+            #expect(second.errors.hasPrefix("interlock: the lock orders is held by another"))
+            let third = try await sidecar.interlock("run", "--lock", "orders", "--wait", "50ms", "--", "echo", "ran")
+            #expect(third.status == .exited(75))
+            #expect(third.output.isEmpty)
+
+            first.send(signal: SIGTERM)
+            #expect(try await first.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+            let shown = try await sidecar.interlock("lock", "show", "orders")
+            #expect(shown.status == .exited(1))
+        }
+    }
+
+    @Test("whoever waits runs when the lock is given back")
+    func waiting() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let second = try await InterlockProcess.start(
+                ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
+            try await Self.waitForWaiter(sidecar)
+            first.send(signal: SIGTERM)
+            #expect(try await second.end(within: .seconds(20)) == .exited(0))
+            #expect(second.output == "ran\n")
+        }
+    }
+
+    @Test("SIGTERM ends a wait, which leaves nothing behind")
+    func waitGivenUp() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
+            let second = try await InterlockProcess.start(
+                ["run", "--lock", "orders", "--wait", "2m", "--", "echo", "ran"], environment: sidecar.environment())
+            try await Self.waitForWaiter(sidecar)
+            second.send(signal: SIGTERM)
+            #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+            #expect(second.output.isEmpty)
+            try await eventually("nobody waits") { try await Self.lock(sidecar).waiters == 0 }
+            #expect(!first.hasEnded)
+        }
+    }
+
+    @Test("the lease is renewed for as long as the command runs")
+    func renewal() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let start = ContinuousClock.now
+            let run = try await Self.start(["--lock", "orders", "--ttl", "1s", "--label", "tests"], Self.patient, sidecar)
+            try await eventually("two and a half leases have passed") {
+                let label = try await Self.lock(sidecar).label
+                #expect(label == "tests")
+                return ContinuousClock.now - start > .milliseconds(2500)
+            }
+            #expect(!run.hasEnded)
+        }
+    }
+
+    // MARK: Loss
+
+    @Test("when the lock is broken, the command is asked to end, and run exits with 74")
+    func broken() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
+            let broken = try await sidecar.interlock("lock", "break", "orders")
+            #expect(broken.status == .exited(0))
+            #expect(try await run.end(within: .seconds(20)) == .exited(74))
+            #expect(run.output.hasSuffix("cleaning up\n"))
+            #expect(run.errors.contains("the lease of orders is lost"))
+        }
+    }
+
+    @Test("strictly, a command that would not end is killed when the lock is broken")
+    func strict() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let run = try await Self.start(["--lock", "orders", "--strict"], Self.trapping("TERM", ""), sidecar)
+            let group = try Self.group(run)
+            #expect(group.hasLivingMembers)
+            _ = try await sidecar.interlock("lock", "break", "orders")
+            #expect(try await run.end(within: .seconds(20)) == .exited(74))
+            #expect(!group.hasLivingMembers)
+        }
+    }
+
+    @Test("strictly, no command outlives its lease when the sidecar is killed")
+    func sidecarKilled() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let run = try await Self.start(["--lock", "orders", "--ttl", "2s", "--strict"], Self.trapping("TERM", ""), sidecar)
+            let group = try Self.group(run)
+            sidecar.process.send(signal: SIGKILL)
+            let killed = ContinuousClock.now
+            #expect(try await run.end(within: .seconds(20)) == .exited(74))
+            // It may have been renewed in the moment before, and giving up is no reason to wait.
+            #expect(ContinuousClock.now - killed < .seconds(4))
+            #expect(!group.hasLivingMembers)
+        }
+    }
+
+    @Test("when run is killed, so is the command, and the lease lapses")
+    func runKilled() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.patient, sidecar)
+            let group = try Self.group(run)
+            run.send(signal: SIGKILL)
+            #expect(try await run.end(within: .seconds(20)) == .signaled(SIGKILL))
+            try await eventually("the command is gone") { !group.hasLivingMembers }
+            let next = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
+            #expect(next.output == "ran\n")
+        }
+    }
+
+    // MARK: Leading
+
+    @Test("when the leader dies, another leads")
+    func succession() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let first = try await Self.start(["--lead", "orders", "--ttl", "2s"], Self.patient, sidecar)
+            let second = try await InterlockProcess.start(
+                ["run", "--lead", "orders", "--ttl", "2s", "--"] + Self.patient, environment: sidecar.environment())
+            try await Self.waitForWaiter(sidecar)
+            #expect(second.output.isEmpty)
+            first.send(signal: SIGKILL)
+            try await eventually("the second leads") { second.output.hasSuffix("\n") }
+            second.send(signal: SIGTERM)
+            #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+            let shown = try await sidecar.interlock("lock", "show", "orders")
+            #expect(shown.status == .exited(1))
+        }
+    }
+
+    @Test("a leader that is deposed stands again, and resigns when its command ends")
+    func deposition() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
+            _ = try await sidecar.interlock("lock", "break", "orders")
+            try await eventually("it leads again") { leader.output.split(separator: "\n").count == 2 }
+            leader.send(signal: SIGUSR1)
+            #expect(try await leader.end(within: .seconds(20)) == .exited(4))
+            let shown = try await sidecar.interlock("lock", "show", "orders")
+            #expect(shown.status == .exited(1))
+        }
+    }
+
+    @Test("a candidate outlasts a sidecar that is away, and SIGTERM ends it")
+    func candidateWithoutSidecar() async throws {
+        let candidate = try await InterlockProcess.start(
+            ["run", "--sidecar", "127.0.0.1:1", "--lead", "orders", "--", "echo", "ran"])
+        try await eventually("it says so") { candidate.errors.contains("it is tried again") }
+        candidate.send(signal: SIGTERM)
+        #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+        #expect(candidate.output.isEmpty)
+    }
+
+    // MARK: Refusals
+
+    @Test("without a sidecar it is 69, and nothing is run")
+    func noSidecar() async throws {
+        let outcome = try await InterlockProcess.outcome(
+            ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--", "echo", "ran"])
+        #expect(outcome.status == .exited(69))
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.contains("no sidecar answers at 127.0.0.1:1"))
+    }
+
+    @Test("while Redis is away it is 69, and nothing is run")
+    func redisAway() async throws {
+        try await RedisServer.withServer(listener: .none) { server in
+            try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
+                await server.kill()
+                try await eventually("the sidecar sees that Redis is away") {
+                    try await sidecar.interlock("status").status == .exited(69)
+                }
+                let outcome = try await sidecar.interlock("run", "--lock", "orders", "--no-wait", "--", "echo", "ran")
+                #expect(outcome.status == .exited(69))
+                #expect(outcome.output.isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "what cannot be understood is 64",
+        arguments: [
+            ["--", "true"], ["--lock", "a"], ["--lock", "a", "true"], ["--lock", "a", "--lead", "b", "--", "true"],
+            ["--lock", "a", "--wait", "1s", "--no-wait", "--", "true"], ["--lead", "a", "--no-wait", "--", "true"],
+            ["--lock", "a", "--shared", "--permits", "2", "--", "true"], ["--lock", "a", "--permits", "0", "--", "true"],
+            ["--lock", "a b", "--", "true"], ["--lock", "a", "--ttl", "1ms", "--", "true"],
+            ["--lock", "a", "--label", "a b", "--", "true"],
+        ])
+    func usage(arguments: [String]) async throws {
+        let outcome = try await InterlockProcess.outcome(["run"] + arguments)
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("interlock: "))
+    }
+
+    @Test("it explains itself")
+    func help() async throws {
+        let outcome = try await InterlockProcess.outcome(["run", "--help"])
+        #expect(outcome.status == .exited(0))
+        #expect(outcome.output.contains("EXAMPLES"))
+        let all = try await InterlockProcess.outcome(["--help"])
+        #expect(all.output.contains("Run a command under a lock"))
+        #expect(!all.output.contains(RunChild.name))
+    }
+
+    // MARK: Tools
+
+    /// Starts `interlock run` with a command that prints a line first, and waits for that line.
+    private static func start(
+        _ options: [String], _ command: [String], _ sidecar: SidecarProcess
+    ) async throws -> InterlockProcess {
+        let run = try await InterlockProcess.start(
+            ["run"] + options + ["--"] + command, environment: sidecar.environment())
+        try await eventually("the command runs") {
+            if run.hasEnded { throw InterlockProcess.Problem(reason: "interlock run ended: \(run.errors)") }
+            return run.output.contains("\n")
+        }
+        return run
+    }
+
+    /// The process group of a command that printed its process id.
+    private static func group(_ run: InterlockProcess) throws -> ProcessGroup {
+        ProcessGroup(id: try #require(run.output.split(separator: "\n").first.flatMap { pid_t($0) }))
+    }
+
+    private static func lock(_ sidecar: SidecarProcess) async throws -> Lock {
+        try await sidecar.interlock("lock", "show", "orders", "--json").decoded(Lock.self)
+    }
+
+    private static func waitForWaiter(_ sidecar: SidecarProcess) async throws {
+        try await eventually("somebody waits for the lock") { try await lock(sidecar).waiters == 1 }
+    }
+}
