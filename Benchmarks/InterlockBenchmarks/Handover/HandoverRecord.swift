@@ -1,0 +1,81 @@
+import NIOCore
+
+/// Writes down what happens to the one lock, in the order in which it happens to its clients.
+///
+/// A client's release is written down before it is sent and a grant when it has come, by one process and one clock; so a
+/// grant that comes while the lock counts as held is one that should not have been.
+struct HandoverRecord {
+    typealias Client = ObjectIdentifier
+
+    private enum Lock {
+        case untouched
+        case held
+        case released(by: Client, NIODeadline)
+    }
+
+    /// The measured time.
+    private let begin: NIODeadline
+    private let end: NIODeadline
+    private var lock = Lock.untouched
+    private var lastFence = Int64.min
+    private var handovers: [TimeAmount] = []
+    private var cycles = 0
+    private var allCycles = 0
+    private var toAnother = 0
+    private var longestWait = TimeAmount.zero
+    private var errors = 0
+    private var firstError: String?
+    private var violations = 0
+    private var fencesInOrder = true
+
+    init(begin: NIODeadline, end: NIODeadline) {
+        self.begin = begin
+        self.end = end
+    }
+
+    mutating func granted(to client: Client, fence: Int64, askedAt: NIODeadline, now: NIODeadline) {
+        allCycles += 1
+        if fence <= lastFence { fencesInOrder = false }
+        lastFence = max(lastFence, fence)
+        waited(since: askedAt, now: now)
+        if begin <= now, now < end {
+            cycles += 1
+            if case .released(let former, let releasedAt) = lock {
+                handovers.append(now - releasedAt)
+                if former != client { toAnother += 1 }
+            }
+        }
+        if case .held = lock { violations += 1 }
+        lock = .held
+    }
+
+    mutating func releases(_ client: Client, now: NIODeadline) {
+        lock = .released(by: client, now)
+    }
+
+    /// A client has waited, or waits still: what of it lies within the measured time counts.
+    mutating func waited(since askedAt: NIODeadline, now: NIODeadline) {
+        let (from, to) = (max(askedAt, begin), min(now, end))
+        if from < to { longestWait = max(longestWait, to - from) }
+    }
+
+    mutating func failed(_ reason: String) {
+        errors += 1
+        firstError = firstError ?? reason
+    }
+
+    func figures() throws -> HandoverFigures {
+        let sorted = handovers.sorted()
+        guard let maximum = sorted.last else {
+            throw BenchmarkFailure("the lock never went from hand to hand; the first error: \(firstError ?? "none")")
+        }
+        let length = end - begin
+        return HandoverFigures(
+            cycles: cycles, allCycles: allCycles, toAnother: toAnother, seconds: length.inSeconds,
+            meanCycle: length.inMilliseconds / Double(cycles),
+            median: sorted[sorted.count / 2].inMilliseconds,
+            percentile99: sorted[sorted.count * 99 / 100].inMilliseconds,
+            maximum: maximum.inMilliseconds, longestWait: longestWait.inMilliseconds,
+            errors: errors, firstError: firstError, violations: violations, fencesInOrder: fencesInOrder)
+    }
+}

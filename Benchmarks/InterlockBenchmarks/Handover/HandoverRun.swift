@@ -1,0 +1,92 @@
+import NIOCore
+
+/// All clients of one run, on one event loop: connects them, lets the lock go round, and waits until each has had its last
+/// turn, so that what the sidecars did can be divided by whole cycles.
+final class HandoverRun {
+    /// Before the measured time: caches fill, scripts are loaded.
+    private static let warmUp = TimeAmount.seconds(1)
+    /// How long the last turns may take before the clients that have had none count as forgotten.
+    private static let patience = TimeAmount.seconds(15)
+    /// A client that was refused asks again, but not at once.
+    private static let pauseAfterError = TimeAmount.milliseconds(10)
+    /// Milliseconds; long enough that a lease never ends by itself here.
+    private static let ttl = 10_000
+    private static let longestWait = 60_000
+
+    let lock: String
+    let acquireCommand: ByteBuffer
+    var record: HandoverRecord
+    private(set) var isEnding = false
+
+    private let eventLoop: any EventLoop
+    private let length: TimeAmount
+    private let promise: EventLoopPromise<HandoverFigures>
+    private var clients: [HandoverClient] = []
+    private var clientsUp = 0
+    private var clientsDone = 0
+    private var isOver = false
+
+    /// Called on the event loop, where everything of it happens.
+    static func start(
+        endpoints: [SidecarEndpoint], lock: String, length: TimeAmount, eventLoop: any EventLoop
+    ) -> EventLoopFuture<HandoverFigures> {
+        let run = HandoverRun(lock: lock, length: length, eventLoop: eventLoop)
+        run.clients = endpoints.map { _ in HandoverClient(run: run) }
+        for (client, endpoint) in zip(run.clients, endpoints) { client.connect(to: endpoint, on: eventLoop) }
+        // The clients own the run as it owns them: they part when it is over.
+        run.promise.futureResult.assumeIsolated().whenComplete { _ in run.clients = [] }
+        return run.promise.futureResult
+    }
+
+    private init(lock: String, length: TimeAmount, eventLoop: any EventLoop) {
+        self.lock = lock
+        self.length = length
+        self.eventLoop = eventLoop
+        acquireCommand = LeaseCommand.acquire(lock, ttl: Self.ttl, "WAIT", String(Self.longestWait))
+        let begin = NIODeadline.now()
+        record = HandoverRecord(begin: begin, end: begin)
+        promise = eventLoop.makePromise()
+    }
+
+    func clientIsUp() {
+        clientsUp += 1
+        guard clientsUp == clients.count else { return }
+        let begin = NIODeadline.now() + Self.warmUp
+        record = HandoverRecord(begin: begin, end: begin + length)
+        at(begin + length) { [self] in end() }
+        for client in clients { client.acquire() }
+    }
+
+    func clientIsDone() {
+        clientsDone += 1
+        // One that cannot even connect leaves the others without a beginning.
+        if clientsDone == clients.count || clientsUp < clients.count { finish() }
+    }
+
+    /// Does it after a pause.
+    func later(_ body: @escaping () -> Void) {
+        at(.now() + Self.pauseAfterError, body)
+    }
+
+    private func end() {
+        isEnding = true
+        let now = NIODeadline.now()
+        for client in clients {
+            if let since = client.waitingSince { record.waited(since: since, now: now) }
+        }
+        at(now + Self.patience) { [self] in
+            for client in clients where client.waitingSince != nil { record.failed("a client was still waiting at the end") }
+            finish()
+        }
+    }
+
+    private func finish() {
+        guard !isOver else { return }
+        isOver = true
+        promise.completeWith(Result { try record.figures() })
+    }
+
+    private func at(_ deadline: NIODeadline, _ body: @escaping () -> Void) {
+        eventLoop.assumeIsolated().scheduleTask(deadline: deadline, body)
+    }
+}

@@ -1,0 +1,177 @@
+"""The servers that are measured: a private Redis and sidecars on it, on TCP loopback, stopped at the end."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RELEASE = ROOT / ".build" / "release"
+BINARY = RELEASE / "interlock"
+CONFIGURATION = """
+services:
+  many: { limits: [ { limit: 1000000000, per: 1s } ] }
+  shut: { limits: [ { limit: 1000000000, per: 1s } ] }
+"""
+
+
+def say(text):
+    """What is going on, at once: a run takes minutes."""
+    print(text, flush=True)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Client:
+    """The smallest Redis client: one command, one reply at a time, for timing single round trips."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = self.socket.makefile("rb")
+
+    def command(self, *words):
+        parts = [b"*%d\r\n" % len(words)]
+        for word in words:
+            word = word if isinstance(word, bytes) else str(word).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
+        self.socket.sendall(b"".join(parts))
+        return self.reply()
+
+    def reply(self):
+        line = self.reader.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind in (b"+", b":"):
+            return rest
+        if kind == b"$":
+            return None if rest == b"-1" else self.reader.read(int(rest) + 2)[:-2]
+        return [self.reply() for _ in range(max(0, int(rest)))]
+
+    def close(self):
+        self.reader.close()
+        self.socket.close()
+
+    def info(self, *sections):
+        """The lines of INFO, by key."""
+        lines = self.command("INFO", *sections).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def wait_until(condition, what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.005)
+    sys.exit(f"benchmark: {what} did not happen within {seconds} s")
+
+
+class Sidecar:
+    """One running sidecar."""
+
+    def __init__(self, process, port, ready):
+        self.process = process
+        self.port = port
+        #: After how many seconds it was.
+        self.ready = ready
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def redis_commands(self):
+        """How many commands it has sent to Redis; a script is one, whatever it calls."""
+        return int(Client(self.port).info()["redis_commands"])
+
+    def resident_kilobytes(self):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        sys.exit("benchmark: /proc does not say how much memory the sidecar has")
+
+    def processor_seconds(self):
+        # Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Rig:
+    """A Redis and sidecars in a fresh folder; all are stopped at the end, whatever happens."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="interlock-bench-"))
+        self.processes = []
+        self.started = 0
+        self.redis_port = free_port()
+
+    @property
+    def redis_url(self):
+        return f"redis://127.0.0.1:{self.redis_port}"
+
+    def __enter__(self):
+        try:
+            self.start("redis", "redis-server", "--port", self.redis_port, "--bind", "127.0.0.1", "--save", "",
+                       "--appendonly", "no", "--dir", self.folder)
+            wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
+        except BaseException:
+            self.__exit__()
+            raise
+        (self.folder / "interlock.yaml").write_text(CONFIGURATION)
+        return self
+
+    def start(self, name, *command, **options):
+        """A process whose output goes to a log, unless `options` of Popen say otherwise."""
+        with open(self.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command], **{"stdout": log, "stderr": log, **options})
+        self.processes.append(process)
+        return process
+
+    def start_sidecar(self):
+        self.started += 1
+        name, port = f"sidecar-{self.started}", free_port()
+        begin = time.monotonic()
+        process = self.start(
+            name, BINARY, "serve", "--config", self.folder / "interlock.yaml", "--redis", self.redis_url,
+            "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{free_port()}")
+        log = self.folder / f"{name}.log"
+        wait_until(lambda: b"is ready" in log.read_bytes(), "the start of the sidecar")
+        return Sidecar(process, port, time.monotonic() - begin)
+
+    def start_fleet(self, count):
+        """Sidecars that all hear each other: what is said to one that has not subscribed yet is lost."""
+        sidecars = [self.start_sidecar() for _ in range(count)]
+        redis = Client(self.redis_port)
+        wait_until(lambda: int(redis.command("PUBSUB", "NUMSUB", "interlock:events")[1]) == count,
+                   "the subscription of every sidecar")
+        return sidecars
+
+    def stop(self, process):
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.processes.remove(process)
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in reversed(list(self.processes)):
+            self.stop(process)
+        shutil.rmtree(self.folder, ignore_errors=True)

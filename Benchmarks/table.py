@@ -1,0 +1,32 @@
+"""The one table of figures, both sides of each."""
+
+import statistics
+
+from rig import say
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    @property
+    def holds(self):
+        return all(row[-1] != "NO" for row in self.rows)
+
+    def add(self, what, ours, theirs, figure, bound="–", holds=None):
+        """A figure; with a bound, and whether it holds, or without."""
+        verdict = "–" if holds is None else "yes" if holds else "NO"
+        self.rows.append((what, ours, theirs, figure, bound, verdict))
+        judged = "" if holds is None else f" (bound {bound}) {'ok' if holds else 'MISSED'}"
+        say(f"  {what}: {ours} | {theirs} | {figure}{judged}")
+
+    def ratio(self, what, ours, theirs, bound):
+        mine, other = statistics.median(ours), statistics.median(theirs)
+        # Pair by pair: a machine whose speed drifts moves both sides of a pair.
+        ratio = statistics.median(a / b for a, b in zip(ours, theirs))
+        self.add(what, f"{mine:,.0f}/s", f"{other:,.0f}/s", f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
+
+    def markdown(self):
+        head = ("what", "Interlock", "beside it", "figure", "bound", "holds")
+        lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
