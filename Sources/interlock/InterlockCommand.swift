@@ -2,7 +2,6 @@ import ArgumentParser
 import InterlockSidecar
 
 /// `interlock`: the sidecar, and the tools that talk to one.
-@main
 struct InterlockCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "interlock",
@@ -45,11 +44,26 @@ struct InterlockCommand: AsyncParsableCommand {
             } else {
                 try command.run()
             }
-        } catch let failure as Failure {
-            Terminal.tell("interlock: \(failure)")
-            exit(withError: failure.exitCode)
+            exit()
         } catch {
-            exit(withError: error)
+            exit(failure: error)
         }
+    }
+
+    /// Runs a command on this very thread.
+    static func main(synchronously command: any ParsableCommand.Type) -> Never {
+        do {
+            var command = try command.parseAsRoot(Array(CommandLine.arguments.dropFirst(2)))
+            try command.run()
+            exit()
+        } catch {
+            exit(failure: error)
+        }
+    }
+
+    private static func exit(failure error: any Error) -> Never {
+        guard let failure = error as? Failure else { exit(withError: error) }
+        Terminal.tell("interlock: \(failure)")
+        exit(withError: failure.exitCode)
     }
 }

@@ -34,6 +34,10 @@ struct RunChild: ParsableCommand {
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
+        // The thread that started this process blocks most signals, and what is executed inherits that.
+        var none = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, nil)
         // The words as they came, which need not be UTF-8. Behind the last of them is the zero that ends all arguments.
         execv(program, CommandLine.unsafeArgv + (Int(CommandLine.argc) - words.count))
         let reason = errno
