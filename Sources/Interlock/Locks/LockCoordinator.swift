@@ -358,18 +358,18 @@ final class LockCoordinator {
                 }
             })
         pipeline.run(script) { [self] result in
+            // The next holder first: others wait for it in turn.
+            if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
                 pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
             case .success(.lost): done(.success(false))
-            case .success(.released), .success(.passedOn): done(.success(true))
-            case .failure(let error): done(.failure(error))
-            }
-            if let queue, let succession {
-                passed(result, from: queue, to: succession, sentAt: sentAt)
-            } else if case .success(.released) = result {
+            case .success(.passedOn): done(.success(true))
+            case .success(.released):
+                done(.success(true))
                 // Whoever came while the release was under way.
-                wake(name)
+                if succession == nil { wake(name) }
+            case .failure(let error): done(.failure(error))
             }
         }
     }

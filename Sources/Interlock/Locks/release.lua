@@ -18,25 +18,30 @@ if holder ~= ARGV[1] then
   return holder and (string.find(holder, '^shared/') or string.find(holder, '^permits%-%d+/')) and -1 or 0
 end
 
-local queue
-if next_token then
-  queue = open_queue(ARGV[2], ARGV[3])
-  local first = ARGV[6] ~= 'on' and queue.first()
-  if not first or first == ticket then
-    local ttl = tonumber(ARGV[5])
-    local fence, failure = mint(ttl)
-    if failure then
-      redis.call('DEL', KEYS[1])
-      return failure
-    end
-    redis.call('SET', KEYS[1], next_token, 'PX', ttl)
-    if ARGV[6] ~= 'on' or ARGV[9] == '0' then queue.go_to_the_end(ticket, tonumber(ARGV[9])) end
-    return {2, fence, ARGV[6] == 'on' and 0 or 1}
-  end
-  queue.line_up(ticket, tonumber(ARGV[8]), true)
+if not next_token then
+  redis.call('DEL', KEYS[1])
+  if redis.call('EXISTS', KEYS[3]) == 1 then open_queue(ARGV[2], ARGV[3]).hand_over() end
+  return 1
 end
 
-redis.call('DEL', KEYS[1])
-if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
-local _, is_first = (queue or open_queue(ARGV[2], ARGV[3])).hand_over()
-return next_token and {1, is_first and 1 or 0} or 1
+local goes_on = ARGV[6] == 'on'
+local queue = open_queue(ARGV[2], ARGV[3])
+local first = not goes_on and queue.first()
+
+if first and first ~= ticket then
+  queue.line_up(ticket, tonumber(ARGV[8]), true)
+  redis.call('DEL', KEYS[1])
+  local _, is_first = queue.hand_over()
+  return {1, is_first and 1 or 0}
+end
+
+local ttl = tonumber(ARGV[5])
+local fence, failure = mint(ttl)
+if failure then
+  redis.call('DEL', KEYS[1])
+  return failure
+end
+redis.call('SET', KEYS[1], next_token, 'PX', ttl)
+-- Within a turn the ticket stays where it is while somebody needs it.
+if not goes_on or ARGV[9] == '0' then queue.go_to_the_end(ticket, tonumber(ARGV[9])) end
+return {2, fence, goes_on and 0 or 1}
