@@ -32,8 +32,8 @@ extension Coordinator {
     /// - Throws: `InterlockError` when too many leases are looked after, or locks are kept on a quorum.
     public func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
-        let follower = calls.followLease(lease, isLinked: isLinked) { loss in
-            if let loss { continuation.yield(loss) }
+        let follower = calls.followLease(lease, isLinked: isLinked) { end in
+            if let loss = end.loss { continuation.yield(loss) }
             continuation.finish()
         }
         return FollowedLease(follower: try follower.get(), losses: losses)

@@ -173,8 +173,8 @@ public actor Coordinator: Service {
         runtime.logger.notice("The services were reloaded", metadata: ["services": "\(services.count)"])
     }
 
-    /// Whether calls can be served: Redis is connected and the sidecar is not going down.
-    public var isReady: Bool { runtime.pipeline.isUp && !calls.isGoingDown }
+    /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
+    public var isReady: Bool { runtime.pipeline.isUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true }
 
     /// Waits until Redis is connected; returns as well when the coordinator is stopped first.
     public func untilReady() async {

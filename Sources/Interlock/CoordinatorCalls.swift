@@ -8,11 +8,6 @@ public enum PendingCall: Sendable {
     case limit(service: String, Int)
 }
 
-/// A lease that is looked after; see `CoordinatorCalls.followLease`.
-public struct LeaseFollower: Hashable, Sendable {
-    let id: UInt64
-}
-
 /// A configured service; see `CoordinatorCalls.service`.
 public struct ServiceReference: Equatable {
     let service: GuardedService
@@ -74,7 +69,7 @@ public final class CoordinatorCalls {
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
-            redisCommands: runtime.pipeline.commandsSent)
+            redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 
     // MARK: Locks
@@ -110,11 +105,11 @@ public final class CoordinatorCalls {
     /// Looks after a lease that was granted just now.
     /// - Parameters:
     ///   - isLinked: the lease is extended at a third of its length for as long as it is followed.
-    ///   - onEnd: called once, and not before this returns: with the loss, at the lease's own deadline at the latest, or
-    ///     with `nil` when it is released. Not after `unfollowLease`. It must not block.
+    ///   - onEnd: called once, and not before this returns: when the lease is lost, at its own deadline at the latest, or
+    ///     released. Not after `unfollowLease`. It must not block. One closure may serve many leases.
     /// - Returns: by which it is no longer followed.
     public func followLease(
-        _ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseLoss?) -> Void
+        _ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
         guard !locks.keeper.isFull else { return .failure(.tooManyFollowed) }

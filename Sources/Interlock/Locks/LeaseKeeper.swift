@@ -6,36 +6,55 @@ internal import InterlockCore
 final class LeaseKeeper {
     typealias FollowerID = UInt64
 
-    private struct Key: Hashable {
-        var name: String
-        var token: String
-    }
-
     private struct Follower {
         var id: FollowerID
         var isLinked: Bool
-        var onEnd: (LeaseLoss?) -> Void
+        var onEnd: (LeaseEnd) -> Void
     }
 
+    /// One lease; there may be very many.
     private final class Entry {
-        let key: Key
+        let name: String
+        let token: String
         var lease: HeldLease
-        /// What the lock's key holds while the lease stands.
-        let value: String
-        var isGroup: Bool
-        var followers: [Follower]
+        /// What the lock's key holds instead of the token while several hold the lock.
+        let group: String?
+        /// Nearly always there is one: kept without an allocation of its own.
+        var first: Follower?
+        var others: [Follower] = []
         var next: Deadlines.Entry?
         /// Redis tells of changes.
         var isWatched = false
         var isBroken = false
 
-        init(key: Key, lease: HeldLease, group: String?, followers: [Follower]) {
-            self.key = key
-            self.lease = lease
-            value = group ?? key.token
-            isGroup = group != nil
-            self.followers = followers
+        init(_ lease: Lease, held: HeldLease, follower: Follower) {
+            name = lease.name
+            token = lease.token
+            group = lease.group
+            self.lease = held
+            first = follower
         }
+
+        var followers: [Follower] { (first.map { [$0] } ?? []) + others }
+
+        func add(_ follower: Follower) {
+            if first == nil { first = follower } else { others.append(follower) }
+        }
+
+        func remove(_ id: FollowerID) {
+            if first?.id == id { first = nil } else { others.removeAll { $0.id == id } }
+            lease.isExtended = isLinked { _ in true }
+        }
+
+        func isLinked(where condition: (Follower) -> Bool) -> Bool {
+            followers.contains { $0.isLinked && condition($0) }
+        }
+    }
+
+    /// The leases of one lock: nearly always one, of a lock that several hold perhaps very many.
+    private enum Leases {
+        case one(Entry)
+        case many([String: Entry])
     }
 
     /// The most leases that are looked after; further ones are refused.
@@ -48,9 +67,9 @@ final class LeaseKeeper {
     private let runtime: CoordinatorRuntime
     private let watch: KeyWatch
     private let ceilingMilliseconds: Int64?
-    private var entries: [Key: Entry] = [:]
-    private var keys: [String: [Key]] = [:]
-    private var owners: [FollowerID: Key] = [:]
+    private var leases: [String: Leases] = [:]
+    private(set) var count = 0
+    private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
 
     /// A lease is lost.
@@ -62,74 +81,113 @@ final class LeaseKeeper {
         ceilingMilliseconds = ceiling?.wholeMilliseconds
     }
 
-    var count: Int { entries.count }
-    var isFull: Bool { entries.count >= Self.capacity }
+    var isFull: Bool { count >= Self.capacity }
 
     // MARK: Following
 
     /// Looks after a lease that was granted just now.
     /// - Parameters:
     ///   - isLinked: it is extended until `unfollow`.
-    ///   - onEnd: called once, unless `unfollow` was before it; `nil`: its holder released it.
-    func follow(_ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseLoss?) -> Void) -> FollowerID {
+    ///   - onEnd: called once, unless `unfollow` was before it.
+    func follow(_ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseEnd) -> Void) -> FollowerID {
         lastID += 1
         let now = runtime.time.now()
-        let key = Key(name: lease.name, token: lease.token)
         let follower = Follower(id: lastID, isLinked: isLinked, onEnd: onEnd)
-        owners[lastID] = key
-        if let entry = entries[key] {
+        let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
+        let entry: Entry
+        if let known = self.entry(lease.name, lease.token) {
             // The same owner once more.
-            entry.followers.append(follower)
-            entry.lease.moved(to: now.advanced(byMilliseconds: lease.validMilliseconds))
+            entry = known
+            entry.add(follower)
+            entry.lease.moved(to: deadline)
             if isLinked { entry.lease.isExtended = true }
-            plan(entry, now: now)
-            return lastID
+        } else {
+            let held = HeldLease(
+                ttl: lease.ttl, deadline: deadline, isExtended: isLinked, ceilingMilliseconds: ceilingMilliseconds, now: now)
+            entry = Entry(lease, held: held, follower: follower)
+            insert(entry)
         }
-        let held = HeldLease(
-            ttl: lease.ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isExtended: isLinked,
-            ceilingMilliseconds: ceilingMilliseconds, now: now)
-        let entry = Entry(key: key, lease: held, group: lease.group, followers: [follower])
-        entries[key] = entry
-        keys[key.name, default: []].append(key)
+        followed[lastID] = entry
         plan(entry, now: now)
         return lastID
     }
 
     /// Nobody wants to be told any more: the lease lapses unless others follow it too.
     func unfollow(_ id: FollowerID) {
-        guard let key = owners.removeValue(forKey: id), let entry = entries[key] else { return }
-        entry.followers.removeAll { $0.id == id }
-        entry.lease.isExtended = entry.followers.contains(where: \.isLinked)
+        guard let entry = followed.removeValue(forKey: id) else { return }
+        entry.remove(id)
         if entry.followers.isEmpty { drop(entry) }
     }
 
     /// The lease that is followed under this ID.
     func lease(of id: FollowerID) -> (name: String, token: String)? {
-        owners[id].map { ($0.name, $0.token) }
+        followed[id].map { ($0.name, $0.token) }
     }
 
     /// Whether the lease that is followed under this ID is linked to somebody else as well.
     func isLinkedByOthers(than id: FollowerID) -> Bool {
-        guard let key = owners[id], let entry = entries[key] else { return false }
-        return entry.followers.contains { $0.isLinked && $0.id != id }
+        followed[id]?.isLinked { $0.id != id } ?? false
     }
 
     /// It is being released by its holder.
     func released(_ name: String, token: String) {
-        guard !entries.isEmpty, let entry = entries[Key(name: name, token: token)] else { return }
+        guard let entry = entry(name, token) else { return }
         end(entry, nil)
     }
 
     /// Its holder extended it.
     func moved(_ name: String, token: String, to deadline: Instant) {
-        guard !entries.isEmpty, let entry = entries[Key(name: name, token: token)] else { return }
+        guard let entry = entry(name, token) else { return }
         entry.lease.moved(to: deadline)
         plan(entry, now: runtime.time.now())
     }
 
     /// The sidecar goes: holders of linked leases are told that nobody extends them any more.
     func goDown() {
-        for entry in Array(entries.values) where entry.lease.isExtended { end(entry, .shutdown) }
+        for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
+    }
+
+    // MARK: The table
+
+    private var all: [Entry] { leases.keys.flatMap(entries) }
+
+    private func entries(of name: String) -> [Entry] {
+        switch leases[name] {
+        case .one(let entry): [entry]
+        case .many(let entries): Array(entries.values)
+        case nil: []
+        }
+    }
+
+    private func entry(_ name: String, _ token: String) -> Entry? {
+        guard count > 0 else { return nil }
+        switch leases[name] {
+        case .one(let entry): return entry.token == token ? entry : nil
+        case .many(let entries): return entries[token]
+        case nil: return nil
+        }
+    }
+
+    private func stands(_ entry: Entry) -> Bool { self.entry(entry.name, entry.token) === entry }
+
+    private func insert(_ entry: Entry) {
+        count += 1
+        switch leases.removeValue(forKey: entry.name) {
+        case nil: leases[entry.name] = .one(entry)
+        case .one(let other): leases[entry.name] = .many([other.token: other, entry.token: entry])
+        case .many(var entries):
+            entries[entry.token] = entry
+            leases[entry.name] = .many(entries)
+        }
+    }
+
+    private func drop(_ entry: Entry) {
+        entry.next?.cancel()
+        for follower in entry.followers { followed[follower.id] = nil }
+        count -= 1
+        guard case .many(var entries) = leases.removeValue(forKey: entry.name) else { return }
+        entries[entry.token] = nil
+        if !entries.isEmpty { leases[entry.name] = .many(entries) }
     }
 
     // MARK: News
@@ -147,18 +205,13 @@ final class LeaseKeeper {
     }
 
     func anythingChanged() {
-        for entry in Array(entries.values) { check(entry) }
+        for entry in all { check(entry) }
     }
 
     /// What went unanswered is tried at once.
     func redisIsBack() {
         let now = runtime.time.now()
-        for entry in Array(entries.values) { plan(entry, now: now) }
-    }
-
-    private func entries(of name: String) -> [Entry] {
-        guard !entries.isEmpty, let keys = keys[name] else { return [] }
-        return keys.compactMap { entries[$0] }
+        for entry in all { plan(entry, now: now) }
     }
 
     // MARK: Steps
@@ -198,10 +251,10 @@ final class LeaseKeeper {
     private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
         entry.lease.extensionBegan()
         entry.isWatched = true
-        let keys = LockKeys(space: runtime.keys, name: entry.key.name)
-        let script = RenewScript(keys: keys, token: entry.key.token, ttl: ttl, isGroup: entry.isGroup)
+        let keys = LockKeys(space: runtime.keys, name: entry.name)
+        let script = RenewScript(keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil)
         watch.run(script) { [self] result in
-            guard entries[entry.key] === entry else { return }
+            guard stands(entry) else { return }
             switch result {
             case .success(.holds): entry.lease.extended(ttl: ttl, sentAt: now)
             case .success: return end(entry, entry.isBroken ? .broken : .taken)
@@ -215,10 +268,10 @@ final class LeaseKeeper {
     /// Looks whether the lease still stands; Redis tells of the next change.
     private func check(_ entry: Entry) {
         entry.isWatched = true
-        watch.value(of: runtime.keys.lock(entry.key.name)) { [self] result in
-            guard entries[entry.key] === entry else { return }
+        watch.value(of: runtime.keys.lock(entry.name)) { [self] result in
+            guard stands(entry) else { return }
             switch result {
-            case .success(let value) where value == entry.value: break
+            case .success(let value) where value == entry.group ?? entry.token: break
             case .success(let value): end(entry, entry.isBroken ? .broken : value == nil ? .deleted : .taken)
             // The next look, or the deadline, will tell.
             case .failure: entry.isWatched = false
@@ -229,16 +282,10 @@ final class LeaseKeeper {
     private func end(_ entry: Entry, _ loss: LeaseLoss?) {
         let followers = entry.followers
         drop(entry)
-        if loss != nil { onLost?(entry.key.name, entry.key.token) }
-        for follower in followers { follower.onEnd(loss) }
-    }
-
-    private func drop(_ entry: Entry) {
-        entry.next?.cancel()
-        entries[entry.key] = nil
-        for follower in entry.followers { owners[follower.id] = nil }
-        var others = keys[entry.key.name] ?? []
-        others.removeAll { $0 == entry.key }
-        keys[entry.key.name] = others.isEmpty ? nil : others
+        if loss != nil { onLost?(entry.name, entry.token) }
+        for follower in followers {
+            follower.onEnd(
+                LeaseEnd(follower: LeaseFollower(id: follower.id), name: entry.name, token: entry.token, loss: loss))
+        }
     }
 }

@@ -4,9 +4,16 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here.
 struct LeaseTable {
+    /// Name and token, hashed: two that collide would share an entry, and a label at most would be wrong.
     private struct Key: Hashable {
-        var name: String
-        var token: String
+        var hash: Int
+
+        init(name: String, token: String) {
+            var hasher = Hasher()
+            hasher.combine(name)
+            hasher.combine(token)
+            hash = hasher.finalize()
+        }
     }
 
     private struct Entry {

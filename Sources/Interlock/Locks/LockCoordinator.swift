@@ -33,6 +33,10 @@ final class LockCoordinator {
 
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
+    /// To Redis, over connections that are not the runtime's.
+    var commandsSentApart: Int64 {
+        watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
+    }
     func waiting(for name: String) -> Int { queues[name]?.decisions.count ?? 0 }
 
     // MARK: Acquire

@@ -132,3 +132,17 @@ public struct FollowedLease: Sendable {
     /// At most one, at the lease's own deadline at the latest; ends without one when the lease is released.
     public var losses: AsyncStream<LeaseLoss>
 }
+
+/// A lease that was looked after is so no longer.
+public struct LeaseEnd: Sendable {
+    public var follower: LeaseFollower
+    public var name: String
+    public var token: String
+    /// `nil`: its holder released it.
+    public var loss: LeaseLoss?
+}
+
+/// A lease that is looked after; see `CoordinatorCalls.followLease`.
+public struct LeaseFollower: Hashable, Sendable {
+    let id: UInt64
+}

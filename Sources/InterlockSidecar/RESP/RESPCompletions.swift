@@ -5,6 +5,7 @@ internal import InterlockCore
 final class RESPCompletions {
     private let lock: (UInt64, LockAnswer) -> Bool
     private let linkedLock: (UInt64, LockAnswer) -> Bool
+    let leaseEnded: (LeaseEnd) -> Void
     private let renew: (UInt64, RenewAnswer) -> Bool
     private let release: (UInt64, ReleaseAnswer) -> Bool
     private let take: (UInt64, TakeAnswer) -> Bool
@@ -17,6 +18,7 @@ final class RESPCompletions {
             if case .granted(let lease) = answer, connection.speaksRESP3 { try? connection.follow(lease, isLinked: false) }
             return connection.reply(tag) { $0.lock(answer) }
         }
+        leaseEnded = { [weak connection] in connection?.leaseEnded($0) }
         linkedLock = { tag, answer in
             if case .granted(let lease) = answer {
                 // Its client has left, and nobody is left to follow it.

@@ -112,23 +112,22 @@ final class RESPConnection: ChannelDuplexHandler {
     /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen else { return }
-        let calls = door.commands.calls
-        var known: LeaseFollower?
-        let result = calls.followLease(lease, isLinked: isLinked) { [weak self, name = lease.name, token = lease.token] loss in
-            guard let self, let known else { return }
-            self.followed[known] = nil
-            guard let loss, self.speaksRESP3 else { return }
-            self.push { writer in
-                writer.push(4)
-                writer.bulk("lock-lost")
-                writer.bulk(name)
-                writer.bulk(token)
-                writer.bulk(loss.rawValue)
-            }
-        }
-        let follower = try result.get()
-        known = follower
+        guard let completions else { return }
+        let follower = try door.commands.calls.followLease(lease, isLinked: isLinked, onEnd: completions.leaseEnded).get()
         followed[follower] = isLinked
+    }
+
+    /// A lease that was looked after is released or lost.
+    func leaseEnded(_ end: LeaseEnd) {
+        followed[end.follower] = nil
+        guard let loss = end.loss, speaksRESP3 else { return }
+        push { writer in
+            writer.push(4)
+            writer.bulk("lock-lost")
+            writer.bulk(end.name)
+            writer.bulk(end.token)
+            writer.bulk(loss.rawValue)
+        }
     }
 
     /// Takes no further command, and closes when everything is answered.

@@ -33,11 +33,14 @@ extension LockCommand {
         @Option(help: ArgumentHelp("What others see of the holder.", valueName: "text"))
         var label: String?
 
+        @OptionGroup var sharing: SharingOptions
         @OptionGroup var sidecar: SidecarOptions
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = AcquireLock(name: name, ttl: ttl.duration, wait: wait.duration, owner: owner, label: label)
+            let command = AcquireLock(
+                name: name, ttl: ttl.duration, wait: wait.duration, owner: owner, label: label,
+                mode: sharing.mode)
             let grant = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
             guard let grant else {
                 throw Failure(

@@ -7,10 +7,12 @@ struct LockReading: Answer, Sendable {
     var fence: Int64?
     /// -1: without end; 0: nobody holds it.
     var ttlMilliseconds: Int64
+    /// How many hold it.
+    var holders: Int64
     var waiters: Int64
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, waiters
+        case name, label, fence, holders, waiters
         case ttlMilliseconds = "ttl_ms"
     }
 
@@ -30,6 +32,7 @@ struct LockReading: Answer, Sendable {
             "lock": name,
             "label": label ?? "nobody holds it",
             "time left": timeLeft,
+            "holders": "\(holders)",
             "fence": fence.map { "\($0)" } ?? "",
             "waiting": "\(waiters)",
         ]).text

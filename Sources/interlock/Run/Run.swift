@@ -48,11 +48,7 @@ struct Run: AsyncParsableCommand {
     @Flag(help: "Exit with 75 at once when another holds the lock.")
     var noWait = false
 
-    @Flag(help: "Share the lock with others who share it; whoever does not is kept out.")
-    var shared = false
-
-    @Option(help: ArgumentHelp("Have the lock together with others, so many holders at most.", valueName: "n"))
-    var permits: Int64?
+    @OptionGroup var sharing: SharingOptions
 
     @Flag(help: "Never let the command run on without a lease: end it by SIGKILL.")
     var strict = false
@@ -68,7 +64,6 @@ struct Run: AsyncParsableCommand {
 
     func validate() throws {
         _ = try purpose()
-        _ = try sharing()
         guard !words.isEmpty else {
             throw ValidationError("expected a command behind --, as in: interlock run --lock orders -- ./import --all")
         }
@@ -84,7 +79,7 @@ struct Run: AsyncParsableCommand {
         // Before anything of this process changes what happens to signals.
         let ignored = RunSignals.ignored()
         let plan = RunPlan(
-            name: name, purpose: try purpose(), sharing: try sharing(), ttl: ttl.duration, isStrict: strict, label: label,
+            name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration, isStrict: strict, label: label,
             sidecar: sidecar)
         let command = GuardedCommand(
             program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
@@ -107,18 +102,11 @@ struct Run: AsyncParsableCommand {
             guard wait == nil, !noWait else {
                 throw ValidationError("--lead waits for ever: expected neither --wait nor --no-wait")
             }
-            guard !shared, permits == nil else {
+            guard sharing.isExclusive else {
                 throw ValidationError("only one can lead: expected neither --shared nor --permits")
             }
             return .lead
         }
-    }
-
-    private func sharing() throws -> RunPlan.Sharing {
-        guard let permits else { return shared ? .shared : .exclusive }
-        guard !shared else { throw ValidationError("expected one of --shared and --permits, not both") }
-        guard permits > 0 else { throw ValidationError("--permits: expected a whole number of 1 or more, got \(permits)") }
-        return .permits(permits)
     }
 
     private static func check(_ name: String, of option: String) throws {

@@ -10,19 +10,10 @@ struct RunPlan: Sendable {
         case lead
     }
 
-    /// Who else may have the lock at the same time.
-    enum Sharing: Hashable, Sendable {
-        case exclusive
-        /// All who share it.
-        case shared
-        /// As many as there are permits, this one among them.
-        case permits(Int64)
-    }
-
     /// The lock's name.
     var name: String
     var purpose: Purpose
-    var sharing: Sharing
+    var mode: LockMode
     var ttl: Duration
     /// Whether the command may never run on without a lease.
     var isStrict: Bool

@@ -120,10 +120,9 @@ struct RunSession {
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over connection: SidecarConnection
     ) {
-        let command = AcquireLease(
-            lock: AcquireLock(
-                name: plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), owner: token, label: plan.label),
-            sharing: plan.sharing)
+        let command = AcquireLock(
+            name: plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), owner: token, label: plan.label,
+            mode: plan.mode)
         Task { [mailbox] in
             do {
                 mailbox.post(.acquired(.success(try await connection.send(command)), sentAt: sentAt))

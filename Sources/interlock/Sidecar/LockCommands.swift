@@ -1,13 +1,14 @@
 import Hiredis
 import InterlockCore
 
-/// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text]`.
+/// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [SHARED|PERMITS n]`.
 struct AcquireLock: SidecarCommand {
     var name: String
     var ttl: Duration
     var wait: Duration
     var owner: String?
     var label: String?
+    var mode: LockMode
 
     var purpose: String { "lock acquire \(name)" }
 
@@ -24,6 +25,15 @@ struct AcquireLock: SidecarCommand {
         if let label {
             encoder.append("LABEL")
             encoder.append(label)
+        }
+        switch mode {
+        case .exclusive:
+            break
+        case .shared:
+            encoder.append("SHARED")
+        case .permits(let count):
+            encoder.append("PERMITS")
+            encoder.append(count)
         }
     }
 
@@ -117,7 +127,7 @@ struct InspectLock: SidecarCommand {
         }
         return LockReading(
             name: name, label: fields.text("label"), fence: fields.integer("fence"), ttlMilliseconds: ttl,
-            waiters: fields.integer("waiters") ?? 0)
+            holders: fields.integer("holders") ?? 0, waiters: fields.integer("waiters") ?? 0)
     }
 }
 

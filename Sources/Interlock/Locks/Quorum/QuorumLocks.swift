@@ -45,6 +45,7 @@ final class QuorumLocks {
 
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
+    var commandsSent: Int64 { servers.commandsSent }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
     func waiting(for name: String) -> Int { lines[name]?.decisions.count ?? 0 }

@@ -38,6 +38,7 @@ final class QuorumServers {
     }
 
     var count: Int { pipelines.count }
+    var commandsSent: Int64 { pipelines.reduce(0) { $0 + $1.commandsSent } }
     var majority: Int { QuorumTally.majority(of: count) }
     /// How many are connected.
     var reachable: Int { pipelines.count(where: { $0.isUp }) }
