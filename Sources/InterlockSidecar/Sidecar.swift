@@ -98,7 +98,8 @@ extension SidecarConfiguration {
         server.commandTimeout = redis.timeout
         server.connectTimeout = redis.timeout
         return InterlockConfiguration(
-            redis: server, quorum: try quorumServers(), prefix: redis.prefix, locks: locks, services: services, fleetSize: fleetSize,
+            redis: server, quorum: try quorumServers(), prefix: redis.prefix, locks: locks, services: services,
+            fleetSize: fleetSize,
             host: Self.hostName, version: SidecarVersion.current)
     }
 

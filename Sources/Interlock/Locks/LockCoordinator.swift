@@ -79,8 +79,8 @@ final class LockCoordinator {
         let sentAt = runtime.time.now()
         pipeline.run(script(for: waiter, by: candidate)) { [self] result in
             switch result {
-            case .success(.granted(let fence, let group)):
-                hand(fence, group: group, to: waiter, sentAt: sentAt)
+            case .success(.granted(let grant)):
+                hand(grant, to: waiter, sentAt: sentAt)
             case .success(.held):
                 if orWaits { enqueue(waiter) } else { refuse(waiter) }
             case .success(.heldOtherwise(let mode)):
@@ -107,18 +107,16 @@ final class LockCoordinator {
     // MARK: Handing out
 
     /// Hands a lease out as soon as so many replicas have it as are asked for.
-    private func hand(_ fence: Int64, group: String?, to waiter: LockWaiter, sentAt: Instant) {
-        guard settings.waitReplicas > 0 else {
-            return handOut(fence, group: group, to: waiter, sentAt: sentAt)
-        }
+    private func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
+        guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
         let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
         pipeline.send(wait, timeout: .milliseconds(2 * runtime.timeoutMilliseconds)) { [self] result in
             switch result {
             case .success(let count) where count >= settings.waitReplicas:
-                handOut(fence, group: group, to: waiter, sentAt: sentAt)
+                handOut(grant, to: waiter, sentAt: sentAt)
             case .success(let count):
                 fail(waiter, .unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas))
-                giveBack(waiter)
+                if grant.isExtension { giveBack(waiter) } else { release(waiter) }
             case .failure(let error):
                 fail(waiter, InterlockError(error))
                 giveBack(waiter)
@@ -127,7 +125,7 @@ final class LockCoordinator {
     }
 
     /// Hands the lease out, unless it is over already or its caller has left: then the next has it.
-    private func handOut(_ fence: Int64, group: String?, to waiter: LockWaiter, sentAt: Instant) {
+    private func handOut(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         let now = runtime.time.now()
         let request = waiter.request
         let valid = LeaseValidity.remaining(ttl: request.ttl, sentAt: sentAt, now: now)
@@ -138,8 +136,8 @@ final class LockCoordinator {
                     .unavailable, "the lease of \(request.ttl) ms was over before it could be handed out; ask for a longer one"))
         }
         let lease = Lease(
-            name: request.name.text, token: waiter.token, fence: fence, validMilliseconds: valid, ttl: request.ttl,
-            group: group)
+            name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid, ttl: request.ttl,
+            group: grant.group)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
         leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
         guard waiter.completion(.granted(lease)) else {
@@ -254,14 +252,14 @@ final class LockCoordinator {
     ) {
         let now = runtime.time.now()
         switch result {
-        case .success(.granted(let fence, let group)):
+        case .success(.granted(let grant)):
             let isOvertaken = waiter.standing == .served
             let next =
                 isOvertaken
                 ? queue.decisions.overtaken(waiter.id, now: now)
                 : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, now: now)
             if serve(waiter) {
-                hand(fence, group: group, to: waiter, sentAt: sentAt)
+                hand(grant, to: waiter, sentAt: sentAt)
             } else if !isOvertaken {
                 giveBack(waiter)
             }
@@ -402,7 +400,7 @@ final class LockCoordinator {
             let next = queue.decisions.passedOn(
                 succession.decision, beginsTurn: beginsTurn, ttl: waiter.request.ttl, now: now)
             if serve(waiter) {
-                hand(fence, group: nil, to: waiter, sentAt: sentAt)
+                hand(AcquireScript.Grant(fence: fence), to: waiter, sentAt: sentAt)
             } else if waiter.standing == .left {
                 giveBack(waiter)
             }
@@ -419,6 +417,10 @@ final class LockCoordinator {
     /// back behind the client's back: a retry may already hold that very lease.
     private func giveBack(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
+        release(waiter)
+    }
+
+    private func release(_ waiter: LockWaiter) {
         passOn(waiter.request.name.text, token: waiter.token) { [self] result in
             if case .failure = result { remember(waiter) }
         }

@@ -30,6 +30,7 @@ extension InterlockError {
     /// What only one Redis can do.
     static func notOnQuorum(_ what: String) -> InterlockError {
         InterlockError(
-            .invalid, "\(what) is not possible with redis.urls: locks on a majority of servers are exclusive, and renewed by hand")
+            .invalid, "\(what) is not possible with redis.urls: locks on a majority of servers are exclusive, and renewed by hand"
+        )
     }
 }

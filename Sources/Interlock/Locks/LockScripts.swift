@@ -51,9 +51,16 @@ struct AcquireScript: ScriptCommand {
         var hasOthers: Bool
     }
 
+    struct Grant {
+        var fence: Int64
+        /// The name under which the lock is held by several.
+        var group: String?
+        /// The same owner had it already.
+        var isExtension = false
+    }
+
     enum Reply {
-        /// `group` is the name under which the lock is held by several.
-        case granted(fence: Int64, group: String?)
+        case granted(Grant)
         /// `ttl` in milliseconds, `nil`: without end; `place` in the queue, 0 being the first.
         case held(ttl: Int64?, place: Int?)
         /// Held in a way that does not go together with the one asked for.
@@ -119,7 +126,7 @@ struct AcquireScript: ScriptCommand {
         }
         switch kind {
         case 1, 2:
-            return .granted(fence: value, group: parts.count > 2 ? parts[2].text : nil)
+            return .granted(Grant(fence: value, group: parts.count > 2 ? parts[2].text : nil, isExtension: kind == 2))
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:

@@ -1,0 +1,302 @@
+import InterlockCore
+import Testing
+
+@Suite("A lease that somebody relies on")
+struct HeldLeaseTests {
+    private static let start = Instant(nanoseconds: 1_000_000_000_000)
+    private static let ttl: Int64 = 900
+    /// 900 ms less what clocks may drift.
+    private static let length: Int64 = 889
+
+    private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    /// A lease that was granted at the start, for the asking.
+    private static func lease(ttl: Int64 = 900, isExtended: Bool = true, ceiling: Int64? = nil) -> HeldLease {
+        HeldLease(
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: isExtended,
+            ceilingMilliseconds: ceiling, now: start)
+    }
+
+    // MARK: Extensions
+
+    @Test("it is extended after a third of its length, and not before")
+    func firstExtension() {
+        let lease = Self.lease()
+        #expect(lease.step(now: Self.start) == .wait(until: Self.at(300)))
+        #expect(lease.step(now: Self.at(299)) == .wait(until: Self.at(300)))
+        #expect(lease.step(now: Self.at(300)) == .extend(ttl: Self.ttl))
+    }
+
+    @Test("an extension that is late is still made, until the very end", arguments: [Int64(301), 600, 888])
+    func lateExtension(moment: Int64) {
+        #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
+    }
+
+    @Test("while an extension is under way nothing else is asked for")
+    func oneAtATime() {
+        var lease = Self.lease()
+        lease.extensionBegan()
+        for moment in [300, 301, 600, Self.length - 1] {
+            #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
+        }
+        #expect(lease.step(now: Self.at(Self.length)) == .over)
+    }
+
+    @Test("an extension counts from when it was sent, and so does the next")
+    func extended() {
+        var lease = Self.lease()
+        lease.extensionBegan()
+        lease.extended(ttl: Self.ttl, sentAt: Self.at(300))
+        #expect(lease.deadline == LeaseValidity.deadline(ttl: Self.ttl, sentAt: Self.at(300)))
+        #expect(lease.step(now: Self.at(350)) == .wait(until: Self.at(600)))
+        #expect(lease.step(now: Self.at(600)) == .extend(ttl: Self.ttl))
+    }
+
+    @Test("an extension whose answer took longer than a third is followed by the next at once")
+    func slowAnswer() {
+        var lease = Self.lease()
+        lease.extensionBegan()
+        lease.extended(ttl: Self.ttl, sentAt: Self.at(300))
+        #expect(lease.step(now: Self.at(880)) == .extend(ttl: Self.ttl))
+    }
+
+    @Test("an extension never brings the end nearer")
+    func neverShorter() {
+        var lease = Self.lease()
+        let deadline = lease.deadline
+        lease.extensionBegan()
+        lease.extended(ttl: 10, sentAt: Self.at(300))
+        #expect(lease.deadline == deadline)
+    }
+
+    @Test("one that nobody wants extended is left alone until its end")
+    func notExtended() {
+        let lease = Self.lease(isExtended: false)
+        for moment in [0, 300, 600, Self.length - 1] {
+            #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
+        }
+        #expect(lease.step(now: Self.at(Self.length)) == .over)
+    }
+
+    @Test("whether it is extended may change at any time")
+    func changesItsMind() {
+        var lease = Self.lease(isExtended: false)
+        lease.isExtended = true
+        #expect(lease.step(now: Self.at(400)) == .extend(ttl: Self.ttl))
+        lease.isExtended = false
+        #expect(lease.step(now: Self.at(400)) == .wait(until: lease.deadline))
+    }
+
+    // MARK: Failures
+
+    @Test(
+        "a failed extension is tried again after a tenth of the length, and half a second at most",
+        arguments: [
+            (Int64(30_000), HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
+            (900, 90), (100, 10), (15, 1), (9, 1),
+        ])
+    func retry(ttl: Int64, pause: Int64) {
+        var lease = Self.lease(ttl: ttl)
+        let moment = ttl / 3
+        lease.extensionBegan()
+        lease.extensionFailed(now: Self.at(moment))
+        #expect(lease.step(now: Self.at(moment)) == .wait(until: Self.at(moment + pause)))
+        #expect(lease.step(now: Self.at(moment + pause)) == .extend(ttl: ttl))
+    }
+
+    @Test("it is tried again and again until the end, which failures do not move", arguments: [Int64(100), 900, 30_000])
+    func failuresUntilTheEnd(ttl: Int64) {
+        var lease = Self.lease(ttl: ttl)
+        let deadline = lease.deadline
+        var now = Self.start
+        var attempts = 0
+        var isOver = false
+        while !isOver, attempts < 1000 {
+            switch lease.step(now: now) {
+            case .extend:
+                attempts += 1
+                lease.extensionBegan()
+                lease.extensionFailed(now: now)
+            case .wait(let until):
+                #expect(until > now)
+                now = until
+            case .over:
+                isOver = true
+            }
+        }
+        #expect(isOver)
+        #expect(attempts >= 6)
+        #expect(lease.deadline == deadline)
+    }
+
+    @Test("nobody waits beyond the end for the next extension", arguments: [Int64(1), 50, 89])
+    func neverWaitsBeyondTheEnd(before: Int64) {
+        var lease = Self.lease()
+        let moment = Self.at(Self.length - before)
+        lease.extensionBegan()
+        lease.extensionFailed(now: moment)
+        #expect(lease.step(now: moment) == .wait(until: lease.deadline))
+    }
+
+    @Test("a grant that took so long that less than a third is left of it is over in time")
+    func lateGrant() {
+        let lease = HeldLease(
+            ttl: Self.ttl, deadline: Self.at(100), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
+        #expect(lease.step(now: Self.start) == .wait(until: Self.at(100)))
+    }
+
+    // MARK: The end
+
+    @Test("it is over at its deadline to the nanosecond, extended or not", arguments: [true, false])
+    func over(isExtended: Bool) {
+        let lease = Self.lease(isExtended: isExtended)
+        let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
+        #expect(lease.step(now: justBefore) != .over)
+        #expect(lease.step(now: lease.deadline) == .over)
+        #expect(lease.step(now: .distantFuture) == .over)
+    }
+
+    @Test("when time has jumped it is over at once, whatever was due or under way", arguments: [true, false])
+    func jump(isUnderWay: Bool) {
+        var lease = Self.lease()
+        if isUnderWay { lease.extensionBegan() }
+        #expect(lease.step(now: Self.at(3_600_000)) == .over)
+    }
+
+    @Test("its holder may extend it too: that moves the end and not the next extension")
+    func movedForward() {
+        var lease = Self.lease()
+        lease.moved(to: Self.at(5000))
+        #expect(lease.deadline == Self.at(5000))
+        #expect(lease.step(now: Self.at(299)) == .wait(until: Self.at(300)))
+        #expect(lease.step(now: Self.at(4999)) == .extend(ttl: Self.ttl))
+        #expect(lease.step(now: Self.at(5000)) == .over)
+    }
+
+    @Test("its holder may shorten it too")
+    func movedBack() {
+        var lease = Self.lease(isExtended: false)
+        lease.moved(to: Self.at(100))
+        #expect(lease.step(now: Self.at(99)) == .wait(until: Self.at(100)))
+        #expect(lease.step(now: Self.at(100)) == .over)
+    }
+
+    // MARK: The ceiling
+
+    @Test("an extension reaches no further than the ceiling")
+    func shortenedExtension() {
+        let lease = Self.lease(ceiling: 1000)
+        #expect(lease.ceiling == Self.at(1000))
+        #expect(lease.step(now: Self.at(300)) == .extend(ttl: 700))
+        #expect(lease.step(now: Self.at(800)) == .extend(ttl: 200))
+    }
+
+    @Test("what the ceiling leaves is not extended when that gains nothing", arguments: [Int64(1), 100, 889])
+    func nothingToGain(ceiling: Int64) {
+        let lease = Self.lease(ceiling: ceiling)
+        for moment in [0, 300, 600, Self.length - 1] {
+            #expect(lease.step(now: Self.at(moment)) == .wait(until: lease.deadline))
+        }
+    }
+
+    @Test(
+        "with answers that come at once it is held for nearly as long as the ceiling allows",
+        arguments: [Int64(1000), 5000, 60_000])
+    func heldUntilTheCeiling(ceiling: Int64) {
+        var lease = Self.lease(ceiling: ceiling)
+        var now = Self.start
+        var extensions = 0
+        var isOver = false
+        while !isOver, extensions < 1000 {
+            switch lease.step(now: now) {
+            case .extend(let ttl):
+                extensions += 1
+                #expect(now.advanced(byMilliseconds: ttl) <= Self.at(ceiling))
+                lease.extensionBegan()
+                lease.extended(ttl: ttl, sentAt: now)
+            case .wait(let until):
+                #expect(until > now)
+                now = until
+            case .over:
+                isOver = true
+            }
+        }
+        #expect(isOver)
+        #expect(now <= Self.at(ceiling))
+        #expect(now >= Self.at(ceiling - Self.ttl / 3))
+    }
+
+    // MARK: Any life
+
+    @Test("whatever happens, one extension at a time is asked for, none beyond the ceiling and none after the end")
+    func randomLives() {
+        for seed in 0..<5000 {
+            var life = RandomLife(seed: UInt64(seed))
+            for _ in 0..<60 where !life.isOver { life.step() }
+        }
+    }
+}
+
+/// A lease, and an extension that may be under way for it.
+private struct RandomLife {
+    private var random: SplitMix64
+    private var now: Instant
+    private var lease: HeldLease
+    private var underWay: (ttl: Int64, sentAt: Instant)?
+    private(set) var isOver = false
+
+    init(seed: UInt64) {
+        let start = Instant(nanoseconds: 1_000_000_000_000)
+        var random = SplitMix64(seed: seed)
+        let ttl = Int64.random(in: LeaseValidity.shortestTTL...2000, using: &random)
+        lease = HeldLease(
+            ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: Bool.random(using: &random),
+            ceilingMilliseconds: Bool.random(using: &random) ? Int64.random(in: 1...10_000, using: &random) : nil, now: start)
+        now = start
+        self.random = random
+    }
+
+    mutating func step() {
+        switch random.next() % 8 {
+        case 0:
+            lease.isExtended.toggle()
+        case 1:
+            guard let underWay else { return }
+            self.underWay = nil
+            let deadline = lease.deadline
+            lease.extended(ttl: underWay.ttl, sentAt: underWay.sentAt)
+            #expect(lease.deadline >= deadline)
+        case 2:
+            guard underWay != nil else { return }
+            underWay = nil
+            let deadline = lease.deadline
+            lease.extensionFailed(now: now)
+            #expect(lease.deadline == deadline)
+        case 3:
+            lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)))
+        default:
+            // Some steps are small, and some a pause of the whole process.
+            let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
+            now = now.advanced(byMilliseconds: Int64.random(in: 0...longest, using: &random))
+        }
+        look()
+    }
+
+    private mutating func look() {
+        switch lease.step(now: now) {
+        case .over:
+            #expect(now >= lease.deadline)
+            isOver = true
+        case .wait(let until):
+            #expect(now < lease.deadline)
+            #expect(until > now && until <= lease.deadline)
+        case .extend(let ttl):
+            #expect(now < lease.deadline)
+            #expect(lease.isExtended && underWay == nil)
+            #expect((LeaseValidity.shortestTTL...lease.ttl).contains(ttl))
+            if let ceiling = lease.ceiling { #expect(now.advanced(byMilliseconds: ttl) <= ceiling) }
+            lease.extensionBegan()
+            underWay = (ttl, now)
+        }
+    }
+}

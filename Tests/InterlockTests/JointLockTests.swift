@@ -1,0 +1,226 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Several locks at once, all or none", .timeLimit(.minutes(2)))
+struct JointLockTests {
+    @Test("all are taken, each with a token and a fence of its own, and the answer is in the order of the question")
+    func all() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let names = ["c", "a", "b"]
+            let leases = try #require(try await fleet.sidecars[0].acquireLocks(try Self.wish(names)))
+            #expect(leases.map(\.name) == names)
+            #expect(Set(leases.map(\.token)).count == 3)
+            for lease in leases {
+                #expect(lease.fence > 0)
+                #expect((1...30_000).contains(lease.validMilliseconds))
+                let token = try await fleet.cli("GET", Self.key(lease.name)).text
+                #expect(token == lease.token)
+                let refused = try await fleet.sidecars[1].acquireLock(try LockRequest(lease.name))
+                #expect(refused == nil)
+            }
+            // Each is a lease like any other.
+            for lease in leases {
+                let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName(lease.name), token: lease.token)
+                #expect(isReleased)
+            }
+        }
+    }
+
+    @Test("one lock is enough, and thirty-two are not too many", arguments: [1, 32])
+    func bounds(count: Int) async throws {
+        try await Fleet.run { fleet in
+            let leases = try await fleet.sidecars[0].acquireLocks(try Self.wish((1...count).map { "job-\($0)" }))
+            #expect(leases?.count == count)
+        }
+    }
+
+    @Test("when another has one of them, none is taken, also at the end of a wait", arguments: ["a", "b", "c"], [Int64(0), 100])
+    func oneHeld(held: String, wait: Int64) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest(held)))
+            let leases = try await fleet.sidecars[1].acquireLocks(try Self.wish(["c", "b", "a"], wait: wait))
+            #expect(leases == nil)
+            for name in ["a", "b", "c"] where name != held {
+                try await eventually("\(name) is free, and nobody waits for it") {
+                    try await fleet.cli("EXISTS", Self.key(name), "interlock:queue:{\(name)}").integer == 0
+                }
+            }
+            let token = try await fleet.cli("GET", Self.key(held)).text
+            #expect(token == holder.token)
+            let waiting = await fleet.sidecars[1].status.locksWaiting
+            #expect(waiting == 0)
+        }
+    }
+
+    @Test("whoever waits for the last of them gets all when it is released")
+    func waits() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("c")))
+            async let waiting = fleet.sidecars[1].acquireLocks(try Self.wish(["c", "a", "b"], wait: 60_000))
+            try await Self.untilSomebodyWaits(for: "c", in: fleet)
+            let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("c"), token: holder.token)
+            #expect(isReleased)
+            let leases = try #require(try await waiting)
+            #expect(leases.map(\.name) == ["c", "a", "b"])
+            // What is left of the first ones is less by the wait.
+            #expect(leases.allSatisfy { (1...30_000).contains($0.validMilliseconds) })
+        }
+    }
+
+    @Test("two callers who want the same locks in opposite orders never wait for each other")
+    func noDeadlock() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for (sidecar, names) in zip(fleet.sidecars, [["a", "b"], ["b", "a"]]) {
+                    group.addTask {
+                        for _ in 0..<50 {
+                            let wish = try Self.wish(names, wait: 60_000)
+                            let leases = try #require(try await sidecar.acquireLocks(wish))
+                            await Task.yield()
+                            for lease in leases {
+                                let isReleased = try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token)
+                                #expect(isReleased)
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            for name in ["a", "b"] {
+                try await eventually("\(name) is free, and nobody waits for it") {
+                    try await fleet.cli("EXISTS", Self.key(name), "interlock:queue:{\(name)}").integer == 0
+                }
+            }
+        }
+    }
+
+    @Test("the wait is for all of them together")
+    func sharedWait() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("a", ttl: 600_000)))
+            _ = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b", ttl: 600_000)))
+            let clock = ContinuousClock()
+            let asked = clock.now
+            async let waiting = fleet.sidecars[1].acquireLocks(try Self.wish(["a", "b"], wait: 4000))
+            try await eventually("three quarters of the wait are over") { clock.now - asked >= .seconds(3) }
+            let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("a"), token: first.token)
+            #expect(isReleased)
+            let leases = try await waiting
+            #expect(leases == nil)
+            // A wait of its own for the second would have ended after seven seconds.
+            #expect(clock.now - asked < .seconds(6))
+        }
+    }
+
+    @Test("whoever is cancelled while waiting for the second gives the first back")
+    func cancelled() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[1]
+            let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b")))
+            let caller = Task { try await sidecar.acquireLocks(try Self.wish(["b", "a"], wait: 60_000)) }
+            try await Self.untilSomebodyWaits(for: "b", in: fleet)
+            let isTaken = try await fleet.cli("EXISTS", Self.key("a")).integer
+            #expect(isTaken == 1)
+            caller.cancel()
+            let code = await Self.code { _ = try await caller.value }
+            #expect(code == .cancelled)
+            try await eventually("the first is free, and nobody waits for the second") {
+                try await fleet.cli("EXISTS", Self.key("a"), "interlock:queue:{b}").integer == 0
+            }
+            let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("b"), token: holder.token)
+            #expect(isReleased)
+            try await eventually("the second stays free") { try await fleet.cli("EXISTS", Self.key("b")).integer == 0 }
+        }
+    }
+
+    @Test("whoever is cancelled at any moment leaves nothing behind")
+    func cancelledAnywhere() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            for turn in 0..<50 {
+                let caller = Task { try await sidecar.acquireLocks(try Self.wish(["a", "b", "c"])) }
+                for _ in 0..<(turn % 10) { await Task.yield() }
+                caller.cancel()
+                guard let leases = try? await caller.value else { continue }
+                for lease in leases {
+                    _ = try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token)
+                }
+            }
+            try await eventually("all are free") {
+                try await fleet.cli("EXISTS", Self.key("a"), Self.key("b"), Self.key("c")).integer == 0
+            }
+        }
+    }
+
+    @Test("an owner who asks again has the same leases")
+    func sameOwner() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let wish = try Self.wish(["b", "a"], owner: "job-7")
+            let first = try #require(try await fleet.sidecars[0].acquireLocks(wish))
+            let again = try #require(try await fleet.sidecars[1].acquireLocks(wish))
+            #expect(again.map(\.token) == ["job-7", "job-7"])
+            #expect(again.map(\.fence) == first.map(\.fence))
+        }
+    }
+
+    @Test(
+        "none, too many, and one twice are wrong",
+        arguments: [[], (1...33).map { "job-\($0)" }, ["a", "b", "a"]] as [[String]])
+    func wrongNames(names: [String]) async throws {
+        try await Fleet.run { fleet in
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.wish(names)) }
+            #expect(code == .invalid)
+            let taken = try await fleet.cli("KEYS", "interlock:lock:*").array
+            #expect(taken == [])
+        }
+    }
+
+    @Test("locks that are taken together are exclusive", arguments: [LockMode.shared, .permits(2)])
+    func wrongMode(mode: LockMode) async throws {
+        try await Fleet.run { fleet in
+            let wish = try Self.wish(["a", "b"], mode: mode)
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(wish) }
+            #expect(code == .invalid)
+        }
+    }
+
+    @Test("a length that no lock may have is wrong for several, too", arguments: [Int64(0), 3_600_001])
+    func wrongTTL(ttl: Int64) async throws {
+        try await Fleet.run { fleet in
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.wish(["a", "b"], ttl: ttl)) }
+            #expect(code == .invalid)
+        }
+    }
+}
+
+extension JointLockTests {
+    private static func key(_ name: String) -> String { "interlock:lock:{\(name)}" }
+
+    private static func wish(
+        _ names: [String], ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
+    ) throws -> JointLockRequest {
+        // The template's name does not matter.
+        var template = try LockRequest("any", ttl: ttl, wait: wait, owner: owner)
+        template.mode = mode
+        return JointLockRequest(names: try names.map { try ResourceName($0) }, template: template)
+    }
+
+    private static func untilSomebodyWaits(for name: String, in fleet: Fleet) async throws {
+        try await eventually("somebody waits for \(name)") {
+            try await fleet.cli("ZCARD", "interlock:queue:{\(name)}").integer == 1
+        }
+    }
+
+    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    private static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
+        do {
+            try await call()
+            return nil
+        } catch {
+            return (error as? InterlockError)?.code
+        }
+    }
+}
