@@ -38,7 +38,7 @@ test: setup ## Run all tests; they start the Redis servers that they need.
 	$(FEW_AT_A_TIME) swift test --quiet
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
-	swift format lint --strict --recursive --parallel Package.swift Sources Tests
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	bash -n .ci/run
 	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py)
 

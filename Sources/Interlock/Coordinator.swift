@@ -63,8 +63,8 @@ public actor Coordinator: Service {
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriber = RedisSubscriber(
             configuration: configuration.redis,
-            channels: [runtime.keys.events, runtime.keys.wake(id), RedisSubscriber.invalidations],
-            eventLoop: eventLoop, logger: logger)
+            channels: [runtime.keys.events, runtime.keys.wake(id)],
+            hearsInvalidations: true, eventLoop: eventLoop, logger: logger)
     }
 
     /// The same calls for a door whose channels live on this event loop.
@@ -106,10 +106,8 @@ public actor Coordinator: Service {
             guard let keys else { return calls.locks.keyChanged(nil) }
             for key in keys { calls.locks.keyChanged(key) }
         }
-        subscriber.onSubscribed = { [unowned self] in
-            watch.tell(subscriber.clientID)
-            reread()
-        }
+        subscriber.onSubscribed = { [unowned self] in reread() }
+        subscriber.onHearingInvalidations = { [unowned self] in watch.tell($0) }
         subscriber.onDown = { [unowned self] _ in watch.tell(nil) }
         watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
         if lockPipeline !== runtime.pipeline {
@@ -225,15 +223,23 @@ public actor Coordinator: Service {
     private func redisIsDown(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
         guard outage == nil else { return }
+        planOutageCheck(isFirst: true)
+    }
+
+    /// Whoever waits when Redis has been away for as long as an answer may take is told, and so is whoever comes later.
+    private func planOutageCheck(isFirst: Bool) {
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
-            // A server that is only just starting, or starting again, is not worth a warning.
             guard !runtime.pipeline.isUp else { return }
-            let reason = runtime.pipeline.lastFailure ?? error
-            runtime.logger.warning(
-                "Redis is not connected; it is tried again until it is",
-                metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
+            let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
+            // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
+            if isFirst {
+                runtime.logger.warning(
+                    "Redis is not connected; it is tried again until it is",
+                    metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
+            }
             calls.locks.failWaiters(reason)
+            planOutageCheck(isFirst: false)
         }
     }
 
@@ -242,11 +248,15 @@ public actor Coordinator: Service {
     private func planReread() {
         // A little apart for each sidecar, so that a fleet does not ask in step.
         let pause = Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10))
-        runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
-            calls.fleet.beat()
-            reread()
-            planReread()
+        runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
+            self?.assumeIsolated { $0.rereadAndPlan() }
         }
+    }
+
+    private func rereadAndPlan() {
+        calls.fleet.beat()
+        reread()
+        planReread()
     }
 
     private func reread() {

@@ -105,15 +105,17 @@ public final class CoordinatorCalls {
     /// Looks after a lease that was granted just now.
     /// - Parameters:
     ///   - isLinked: the lease is extended at a third of its length for as long as it is followed.
+    ///   - client: who follows a lease once, however often it gets it.
     ///   - onEnd: called once, and not before this returns: when the lease is lost, at its own deadline at the latest, or
     ///     released. Not after `unfollowLease`. It must not block. One closure may serve many leases.
     /// - Returns: by which it is no longer followed.
     public func followLease(
-        _ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseEnd) -> Void
+        _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
         guard !locks.keeper.isFull else { return .failure(.tooManyFollowed) }
-        return .success(LeaseFollower(id: locks.keeper.follow(lease, isLinked: isLinked, onEnd: onEnd)))
+        return .success(LeaseFollower(id: locks.keeper.follow(
+                    lease, isLinked: isLinked, client: client.map { ObjectIdentifier($0) }, onEnd: onEnd)))
     }
 
     /// Lets a lease lapse that was extended, and tells of its loss no more.
@@ -121,14 +123,15 @@ public final class CoordinatorCalls {
         locks.keeper.unfollow(follower.id)
     }
 
-    /// Releases a lease that is followed, when it is still held: its holder has gone. When others are linked to the same
-    /// lease, a retry of its owner for one, it stays theirs.
+    /// Releases a lease that is followed, when it is still held: its holder has gone. One whose owner chose the token is
+    /// left to lapse, and so is one that others are linked to: a retry may hold that very lease.
     public func releaseFollowedLease(_ follower: LeaseFollower) {
-        guard let (name, token) = locks.keeper.lease(of: follower.id) else { return }
-        guard !locks.keeper.isLinkedByOthers(than: follower.id) else { return locks.keeper.unfollow(follower.id) }
+        guard let (name, token, ttl) = locks.keeper.leaseToRelease(of: follower.id) else {
+            return locks.keeper.unfollow(follower.id)
+        }
         locks.keeper.released(name, token: token)
         locks.leases.ended(name, token: token)
-        locks.passOn(name, token: token) { _ in }
+        locks.release(name, token: token, ttl: ttl)
     }
 
     /// Extends a lease to `ttl` milliseconds from now.

@@ -13,3 +13,13 @@ extension InterlockError {
         }
     }
 }
+
+extension RedisError {
+    /// A script may have granted a lock all the same: nobody knows its answer, or it ended half way.
+    var mayHaveGranted: Bool {
+        switch code {
+        case .server, .unexpectedReply: true
+        default: isOutcomeUnknown
+        }
+    }
+}

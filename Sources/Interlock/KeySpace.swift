@@ -14,6 +14,7 @@ public struct KeySpace: Hashable, Sendable {
     let fenceStart: String
     let queueStart: String
     let holdersStart: String
+    let grantsStart: String
 
     public init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
         self.prefix = prefix
@@ -23,6 +24,7 @@ public struct KeySpace: Hashable, Sendable {
         fenceStart = prefix + "fence:{" + (lockKeyPrefix ?? "")
         queueStart = prefix + "queue:{" + (lockKeyPrefix ?? "")
         holdersStart = prefix + "holders:{" + (lockKeyPrefix ?? "")
+        grantsStart = prefix + "grants:{" + (lockKeyPrefix ?? "")
     }
 
     /// The owner's token: a string with a ttl.
@@ -37,17 +39,23 @@ public struct KeySpace: Hashable, Sendable {
     /// The leases of a lock that several hold, with their ends.
     public func holders(_ name: String) -> String { holdersStart + name + "}" }
 
+    /// The fences of the leases of a lock that several hold.
+    public func grants(_ name: String) -> String { grantsStart + name + "}" }
+
     /// The lock's name, of what stands in the braces of its queue's key.
-    func lockName(inBraces text: String) -> String { String(text.dropFirst(lockKeyPrefix?.count ?? 0)) }
+    func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 
     /// The lock's name, if `key` is a lock's key.
     public func lockName(ofKey key: String) -> String? {
+        let bytes = key.utf8
         if let lockKeyPrefix {
-            guard key.hasPrefix(lockKeyPrefix), !key.hasPrefix(prefix) else { return nil }
-            return String(key.dropFirst(lockKeyPrefix.count))
+            guard bytes.starts(with: lockKeyPrefix.utf8), !bytes.starts(with: prefix.utf8) else { return nil }
+            return String(Substring(bytes.dropFirst(lockKeyPrefix.utf8.count)))
         }
-        guard key.hasPrefix(lockStart), key.hasSuffix(lockEnd) else { return nil }
-        return String(key.dropFirst(lockStart.count).dropLast(lockEnd.count))
+        guard bytes.count > lockStart.utf8.count + lockEnd.utf8.count, bytes.starts(with: lockStart.utf8),
+            bytes.suffix(lockEnd.utf8.count).elementsEqual(lockEnd.utf8)
+        else { return nil }
+        return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
     /// The `SCAN` pattern for lock names that match `glob`.

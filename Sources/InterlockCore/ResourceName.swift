@@ -26,6 +26,10 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 
     public var description: String { text }
 
+    public static func == (left: Self, right: Self) -> Bool { ExactText(left.text) == ExactText(right.text) }
+
+    public func hash(into hasher: inout Hasher) { ExactText(text).hash(into: &hasher) }
+
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "{", "}", "\u{FFFD}": true

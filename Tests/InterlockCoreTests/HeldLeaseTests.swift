@@ -19,12 +19,21 @@ struct HeldLeaseTests {
 
     // MARK: Extensions
 
-    @Test("it is extended after a third of its length, and not before")
+    @Test("it is extended when a third of it is over, and not before")
     func firstExtension() {
         let lease = Self.lease()
-        #expect(lease.step(now: Self.start) == .wait(until: Self.at(300)))
-        #expect(lease.step(now: Self.at(299)) == .wait(until: Self.at(300)))
-        #expect(lease.step(now: Self.at(300)) == .extend(ttl: Self.ttl))
+        let third = Self.length / 3
+        #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
+        #expect(lease.step(now: Self.at(third - 1)) == .wait(until: Self.at(third)))
+        #expect(lease.step(now: Self.at(third)) == .extend(ttl: Self.ttl))
+    }
+
+    @Test("of one whose grant took long a third of what was left of it then")
+    func lateGrant() {
+        let lease = HeldLease(
+            ttl: Self.ttl, deadline: Self.at(90), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
+        #expect(lease.step(now: Self.start) == .wait(until: Self.at(30)))
+        #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
     }
 
     @Test("an extension that is late is still made, until the very end", arguments: [Int64(301), 600, 888])
@@ -92,9 +101,9 @@ struct HeldLeaseTests {
     @Test(
         "a failed extension is tried again after a tenth of the length, and half a second at most",
         arguments: [
-            (Int64(30_000), HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
+            (30_000, HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
             (900, 90), (100, 10), (15, 1), (9, 1),
-        ])
+        ] as [(Int64, Int64)])
     func retry(ttl: Int64, pause: Int64) {
         var lease = Self.lease(ttl: ttl)
         let moment = ttl / 3
@@ -138,13 +147,6 @@ struct HeldLeaseTests {
         #expect(lease.step(now: moment) == .wait(until: lease.deadline))
     }
 
-    @Test("a grant that took so long that less than a third is left of it is over in time")
-    func lateGrant() {
-        let lease = HeldLease(
-            ttl: Self.ttl, deadline: Self.at(100), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
-        #expect(lease.step(now: Self.start) == .wait(until: Self.at(100)))
-    }
-
     // MARK: The end
 
     @Test("it is over at its deadline to the nanosecond, extended or not", arguments: [true, false])
@@ -166,9 +168,10 @@ struct HeldLeaseTests {
     @Test("its holder may extend it too: that moves the end and not the next extension")
     func movedForward() {
         var lease = Self.lease()
-        lease.moved(to: Self.at(5000))
+        let third = Self.length / 3
+        lease.moved(to: Self.at(5000), now: Self.start)
         #expect(lease.deadline == Self.at(5000))
-        #expect(lease.step(now: Self.at(299)) == .wait(until: Self.at(300)))
+        #expect(lease.step(now: Self.start) == .wait(until: Self.at(third)))
         #expect(lease.step(now: Self.at(4999)) == .extend(ttl: Self.ttl))
         #expect(lease.step(now: Self.at(5000)) == .over)
     }
@@ -176,9 +179,17 @@ struct HeldLeaseTests {
     @Test("its holder may shorten it too")
     func movedBack() {
         var lease = Self.lease(isExtended: false)
-        lease.moved(to: Self.at(100))
+        lease.moved(to: Self.at(100), now: Self.start)
         #expect(lease.step(now: Self.at(99)) == .wait(until: Self.at(100)))
         #expect(lease.step(now: Self.at(100)) == .over)
+    }
+
+    @Test("one that its holder shortened is extended so much earlier")
+    func extendedEarlier() {
+        var lease = Self.lease()
+        lease.moved(to: Self.at(100), now: Self.at(10))
+        #expect(lease.step(now: Self.at(10)) == .wait(until: Self.at(40)))
+        #expect(lease.step(now: Self.at(40)) == .extend(ttl: Self.ttl))
     }
 
     // MARK: The ceiling
@@ -273,7 +284,7 @@ private struct RandomLife {
             lease.extensionFailed(now: now)
             #expect(lease.deadline == deadline)
         case 3:
-            lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)))
+            lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
         default:
             // Some steps are small, and some a pause of the whole process.
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40

@@ -234,12 +234,15 @@ struct GroupLockTests {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let first = try #require(try await fleet.sidecars[0].acquireLock(try Self.wish(mode, owner: "job-7")))
+            // Whoever comes in between changes nothing about that.
+            let other = try #require(try await fleet.sidecars[0].acquireLock(try Self.wish(mode)))
+            #expect(other.fence > first.fence)
             let again = try #require(
                 try await fleet.sidecars[1].acquireLock(try Self.wish(mode, ttl: 60_000, owner: "job-7")))
             #expect(again.token == "job-7")
             #expect(again.fence == first.fence)
             let information = try await fleet.sidecars[0].inspectLock(name)
-            #expect(information?.holders == 1)
+            #expect(information?.holders == 2)
             #expect(information?.ttlMilliseconds ?? 0 > 30_000)
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: "job-7")
             #expect(isReleased)
@@ -450,7 +453,8 @@ extension GroupLockTests {
 
     private static func untilNothingIsLeft(in fleet: Fleet) async throws {
         try await eventually("nobody holds it or waits for it") {
-            try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:queue:{orders}").integer == 0
+            try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:grants:{orders}", "interlock:queue:{orders}").integer
+                == 0
         }
     }
 

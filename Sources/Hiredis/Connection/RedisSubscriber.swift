@@ -16,10 +16,13 @@ public final class RedisSubscriber {
     /// The channel on which the server tells which keys that another connection tracks were changed.
     public static let invalidations = "__redis__:invalidate"
 
-    /// What the server calls the connection, while the subscriptions stand: another connection's tracking can be
-    /// redirected to it.
-    public private(set) var clientID: Int64?
+    private let hearsInvalidations: Bool
+    /// What the server calls the connection.
+    private var clientID: Int64?
 
+    /// Called when another connection's tracking can be redirected to this one, with what the server calls it. A server
+    /// that refuses this does not refuse the subscriptions with it.
+    public var onHearingInvalidations: ((_ client: Int64) -> Void)?
     /// Called with the keys that were changed, of those that are tracked for this connection; `nil`: all of them.
     public var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
@@ -31,16 +34,19 @@ public final class RedisSubscriber {
 
     /// - Parameters:
     ///   - channels: at least one.
+    ///   - hearsInvalidations: see `onInvalidated`.
     ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
     public init(
         configuration: RedisConfiguration,
         channels: [String],
+        hearsInvalidations: Bool = false,
         eventLoop: any EventLoop,
         logger: Logger,
         checkInterval: Duration = .seconds(5)
     ) {
         precondition(!channels.isEmpty, "a subscriber has channels")
         self.channels = channels
+        self.hearsInvalidations = hearsInvalidations
         self.checkInterval = TimeAmount(checkInterval)
         link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
         link.onUp = { [weak self] in self?.subscribe(on: $0) }
@@ -71,10 +77,8 @@ public final class RedisSubscriber {
 
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
-        handler.send(ClientID()) { [weak self] result in
-            // A server that does not say has no tracking to offer; the subscriptions are as good without.
-            self?.clientID = try? result.get()
-        }
+        // A server that does not say has no tracking to offer.
+        handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
     }
@@ -83,6 +87,7 @@ public final class RedisSubscriber {
         confirmed = 0
         isRefused = false
         handler.sendWithoutReply(["SUBSCRIBE"] + channels)
+        if hearsInvalidations { handler.sendWithoutReply(["SUBSCRIBE", Self.invalidations]) }
     }
 
     private func scheduleCheck(of handler: RedisChannelHandler) {
@@ -98,6 +103,8 @@ public final class RedisSubscriber {
 
     private func receive(_ reply: RedisReply) {
         if case .error(let error) = reply {
+            // What was asked for first is answered first.
+            guard confirmed < channels.count else { return }
             isRefused = true
             onDown?(error)
             return
@@ -112,6 +119,7 @@ public final class RedisSubscriber {
         case "subscribe":
             confirmed += 1
             if confirmed == channels.count { onSubscribed?() }
+            if confirmed > channels.count, let clientID { onHearingInvalidations?(clientID) }
         default:
             break
         }

@@ -27,7 +27,7 @@ final class JointAcquisition {
         self.time = time
         self.completion = completion
         startedAt = time.now()
-        names = request.names.sorted { $0.text < $1.text }
+        names = request.names.sorted { $0.text.utf8.lexicographicallyPrecedes($1.text.utf8) }
     }
 
     /// What is wrong with the request; `nil`: nothing.
@@ -86,7 +86,7 @@ final class JointAcquisition {
 
     private func finish() {
         let now = time.now()
-        var leases: [String: Lease] = [:]
+        var leases: [ExactText: Lease] = [:]
         for (lease, deadline) in taken {
             var lease = lease
             lease.validMilliseconds = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
@@ -97,10 +97,10 @@ final class JointAcquisition {
                             .unavailable,
                             "the lease of \"\(lease.name)\" was over before the others could be had; ask for longer leases")))
             }
-            leases[lease.name] = lease
+            leases[ExactText(lease.name)] = lease
         }
         isOver = true
-        if !completion(.granted(request.names.compactMap { leases[$0.text] })) { giveBack() }
+        if !completion(.granted(request.names.compactMap { leases[ExactText($0.text)] })) { giveBack() }
         onEnd?()
     }
 
@@ -111,10 +111,10 @@ final class JointAcquisition {
         onEnd?()
     }
 
+    /// With an owner of its own choosing nothing is given back behind the client's back: what is taken lapses.
     private func giveBack() {
-        for (lease, _) in taken.reversed() {
-            locks.passOn(lease.name, token: lease.token) { _ in }
-        }
-        taken = []
+        defer { taken = [] }
+        guard request.template.owner == nil else { return }
+        for (lease, _) in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttl) }
     }
 }

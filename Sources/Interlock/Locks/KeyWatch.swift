@@ -7,7 +7,8 @@ internal import NIOCore
 ///
 /// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as RESP2 has it.
 final class KeyWatch {
-    private let pipeline: RedisPipeline
+    /// What is read over it is watched.
+    let pipeline: RedisPipeline
     private let logger: Logger
     /// The subscriber's connection, which is told.
     private var listener: Int64?
@@ -22,6 +23,7 @@ final class KeyWatch {
     }
 
     var commandsSent: Int64 { pipeline.commandsSent }
+    var isUp: Bool { pipeline.isUp }
 
     func start() {
         pipeline.start()
@@ -45,13 +47,6 @@ final class KeyWatch {
     /// What a key holds. It is watched from then on.
     func value(of key: String, completion: @escaping (Result<String?, RedisError>) -> Void) {
         pipeline.send(GetText(key: key), completion: completion)
-    }
-
-    /// Extends a lease, and watches its key from then on.
-    func run(_ script: RenewScript, completion: @escaping (Result<TokenStanding, RedisError>) -> Void) {
-        var script = script
-        script.watches = true
-        pipeline.run(script, completion: completion)
     }
 
     private func track() {

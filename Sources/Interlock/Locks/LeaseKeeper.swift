@@ -8,6 +8,8 @@ final class LeaseKeeper {
 
     private struct Follower {
         var id: FollowerID
+        /// Who follows a lease once however often it asks for it.
+        var client: ObjectIdentifier?
         var isLinked: Bool
         var onEnd: (LeaseEnd) -> Void
     }
@@ -19,18 +21,23 @@ final class LeaseKeeper {
         var lease: HeldLease
         /// What the lock's key holds instead of the token while several hold the lock.
         let group: String?
+        /// Its owner chose the token.
+        let isOwners: Bool
         /// Nearly always there is one: kept without an allocation of its own.
-        var first: Follower?
-        var others: [Follower] = []
+        private var first: Follower?
+        private var others: [Follower] = []
         var next: Deadlines.Entry?
         /// Redis tells of changes.
         var isWatched = false
         var isBroken = false
+        /// Its time is over, and Redis is being asked whether it really is.
+        var isBeingAsked = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
             name = lease.name
             token = lease.token
             group = lease.group
+            isOwners = lease.isOwners
             self.lease = held
             first = follower
         }
@@ -39,6 +46,17 @@ final class LeaseKeeper {
 
         func add(_ follower: Follower) {
             if first == nil { first = follower } else { others.append(follower) }
+        }
+
+        /// `nil`: this client does not follow it yet.
+        func link(_ client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
+            if first?.client == client {
+                first?.isLinked = isLinked || first?.isLinked ?? false
+                return first?.id
+            }
+            guard let index = others.firstIndex(where: { $0.client == client }) else { return nil }
+            others[index].isLinked = isLinked || others[index].isLinked
+            return others[index].id
         }
 
         func remove(_ id: FollowerID) {
@@ -54,7 +72,7 @@ final class LeaseKeeper {
     /// The leases of one lock: nearly always one, of a lock that several hold perhaps very many.
     private enum Leases {
         case one(Entry)
-        case many([String: Entry])
+        case many([ExactText: Entry])
     }
 
     /// The most leases that are looked after; further ones are refused.
@@ -67,7 +85,7 @@ final class LeaseKeeper {
     private let runtime: CoordinatorRuntime
     private let watch: KeyWatch
     private let ceilingMilliseconds: Int64?
-    private var leases: [String: Leases] = [:]
+    private var leases: [ExactText: Leases] = [:]
     private(set) var count = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
@@ -88,20 +106,27 @@ final class LeaseKeeper {
     /// Looks after a lease that was granted just now.
     /// - Parameters:
     ///   - isLinked: it is extended until `unfollow`.
+    ///   - client: who follows a lease once, however often it gets it; `nil`: each call follows anew.
     ///   - onEnd: called once, unless `unfollow` was before it.
-    func follow(_ lease: Lease, isLinked: Bool, onEnd: @escaping (LeaseEnd) -> Void) -> FollowerID {
-        lastID += 1
+    func follow(
+        _ lease: Lease, isLinked: Bool, client: ObjectIdentifier?, onEnd: @escaping (LeaseEnd) -> Void
+    ) -> FollowerID {
         let now = runtime.time.now()
-        let follower = Follower(id: lastID, isLinked: isLinked, onEnd: onEnd)
-        let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
+        let known = self.entry(lease.name, lease.token)
+        if let known, isLinked { known.lease.isExtended = true }
+        if let known, let client, let id = known.link(client, isLinked: isLinked) {
+            plan(known, now: now)
+            return id
+        }
+        lastID += 1
+        let follower = Follower(id: lastID, client: client, isLinked: isLinked, onEnd: onEnd)
         let entry: Entry
-        if let known = self.entry(lease.name, lease.token) {
+        if let known {
             // The same owner once more.
             entry = known
             entry.add(follower)
-            entry.lease.moved(to: deadline)
-            if isLinked { entry.lease.isExtended = true }
         } else {
+            let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
             let held = HeldLease(
                 ttl: lease.ttl, deadline: deadline, isExtended: isLinked, ceilingMilliseconds: ceilingMilliseconds, now: now)
             entry = Entry(lease, held: held, follower: follower)
@@ -119,14 +144,11 @@ final class LeaseKeeper {
         if entry.followers.isEmpty { drop(entry) }
     }
 
-    /// The lease that is followed under this ID.
-    func lease(of id: FollowerID) -> (name: String, token: String)? {
-        followed[id].map { ($0.name, $0.token) }
-    }
-
-    /// Whether the lease that is followed under this ID is linked to somebody else as well.
-    func isLinkedByOthers(than id: FollowerID) -> Bool {
-        followed[id]?.isLinked { $0.id != id } ?? false
+    /// The lease that is followed under this ID, if it ends with its follower: not when others are linked to it, nor when
+    /// its owner chose the token, because a retry may hold that very lease elsewhere.
+    func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
+        guard let entry = followed[id], !entry.isOwners, !entry.isLinked(where: { $0.id != id }) else { return nil }
+        return (entry.name, entry.token, entry.lease.ttl)
     }
 
     /// It is being released by its holder.
@@ -138,8 +160,9 @@ final class LeaseKeeper {
     /// Its holder extended it.
     func moved(_ name: String, token: String, to deadline: Instant) {
         guard let entry = entry(name, token) else { return }
-        entry.lease.moved(to: deadline)
-        plan(entry, now: runtime.time.now())
+        let now = runtime.time.now()
+        entry.lease.moved(to: deadline, now: now)
+        plan(entry, now: now)
     }
 
     /// The sidecar goes: holders of linked leases are told that nobody extends them any more.
@@ -149,10 +172,10 @@ final class LeaseKeeper {
 
     // MARK: The table
 
-    private var all: [Entry] { leases.keys.flatMap(entries) }
+    private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) } }
 
     private func entries(of name: String) -> [Entry] {
-        switch leases[name] {
+        switch leases[ExactText(name)] {
         case .one(let entry): [entry]
         case .many(let entries): Array(entries.values)
         case nil: []
@@ -161,9 +184,9 @@ final class LeaseKeeper {
 
     private func entry(_ name: String, _ token: String) -> Entry? {
         guard count > 0 else { return nil }
-        switch leases[name] {
-        case .one(let entry): return entry.token == token ? entry : nil
-        case .many(let entries): return entries[token]
+        switch leases[ExactText(name)] {
+        case .one(let entry): return ExactText(entry.token) == ExactText(token) ? entry : nil
+        case .many(let entries): return entries[ExactText(token)]
         case nil: return nil
         }
     }
@@ -172,12 +195,14 @@ final class LeaseKeeper {
 
     private func insert(_ entry: Entry) {
         count += 1
-        switch leases.removeValue(forKey: entry.name) {
-        case nil: leases[entry.name] = .one(entry)
-        case .one(let other): leases[entry.name] = .many([other.token: other, entry.token: entry])
+        let name = ExactText(entry.name)
+        let token = ExactText(entry.token)
+        switch leases.removeValue(forKey: name) {
+        case nil: leases[name] = .one(entry)
+        case .one(let other): leases[name] = .many([ExactText(other.token): other, token: entry])
         case .many(var entries):
-            entries[entry.token] = entry
-            leases[entry.name] = .many(entries)
+            entries[token] = entry
+            leases[name] = .many(entries)
         }
     }
 
@@ -185,9 +210,10 @@ final class LeaseKeeper {
         entry.next?.cancel()
         for follower in entry.followers { followed[follower.id] = nil }
         count -= 1
-        guard case .many(var entries) = leases.removeValue(forKey: entry.name) else { return }
-        entries[entry.token] = nil
-        if !entries.isEmpty { leases[entry.name] = .many(entries) }
+        let name = ExactText(entry.name)
+        guard case .many(var entries) = leases.removeValue(forKey: name) else { return }
+        entries[ExactText(entry.token)] = nil
+        if !entries.isEmpty { leases[name] = .many(entries) }
     }
 
     // MARK: News
@@ -220,14 +246,13 @@ final class LeaseKeeper {
         entry.next?.cancel()
         var instant: Instant
         switch entry.lease.step(now: now) {
-        case .over: instant = now
-        case .extend: instant = now
+        case .over, .extend: instant = now
         case .wait(let until):
             instant = until
-            if entry.lease.isExtended, until < entry.lease.deadline {
-                // Rounded down: those that come soon after one another leave in one write.
-                let batch = Self.batchMilliseconds * 1_000_000
-                instant = max(now, Instant(nanoseconds: until.nanoseconds / batch * batch))
+            // Rounded down: those that come soon after one another leave in one write.
+            let batch = Self.batchMilliseconds * 1_000_000
+            if entry.lease.isExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
+                instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
         }
         if !entry.isWatched {
@@ -238,11 +263,13 @@ final class LeaseKeeper {
 
     private func step(_ entry: Entry) {
         let now = runtime.time.now()
-        // What is due within a batch's time is done with it.
-        switch entry.lease.step(now: now.advanced(byMilliseconds: Self.batchMilliseconds)) {
-        case .over where entry.lease.step(now: now) == .over: return end(entry, .expired)
+        switch entry.lease.step(now: now) {
+        case .over: return expire(entry)
         case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
-        case .over, .wait: break
+        case .wait:
+            // What is due within a batch's time is done with it.
+            let soon = now.advanced(byMilliseconds: Self.batchMilliseconds)
+            if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
         if !entry.isWatched { check(entry) }
         plan(entry, now: now)
@@ -250,14 +277,21 @@ final class LeaseKeeper {
 
     private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
         entry.lease.extensionBegan()
-        entry.isWatched = true
+        entry.isWatched = watch.isUp
         let keys = LockKeys(space: runtime.keys, name: entry.name)
-        let script = RenewScript(keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil)
-        watch.run(script) { [self] result in
+        let script = RenewScript(
+            keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, isBySidecar: true)
+        // What is watched is extended where it is watched: the server need not tell of that change.
+        (watch.isUp ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
             case .success(.holds): entry.lease.extended(ttl: ttl, sentAt: now)
-            case .success: return end(entry, entry.isBroken ? .broken : .taken)
+            case .success where entry.group == nil:
+                entry.lease.extensionFailed(now: runtime.time.now())
+                // Lost: the look tells how.
+                check(entry)
+            // The group goes on without it.
+            case .success: return end(entry, entry.isBroken ? .broken : .expired)
             case .failure: entry.lease.extensionFailed(now: runtime.time.now())
             }
             plan(entry, now: runtime.time.now())
@@ -271,10 +305,39 @@ final class LeaseKeeper {
         watch.value(of: runtime.keys.lock(entry.name)) { [self] result in
             guard stands(entry) else { return }
             switch result {
-            case .success(let value) where value == entry.group ?? entry.token: break
-            case .success(let value): end(entry, entry.isBroken ? .broken : value == nil ? .deleted : .taken)
+            case .success(let value?) where holds(entry, value):
+                entry.isBroken = false
+            case .success(let value):
+                let isOver = entry.lease.step(now: runtime.time.now()) == .over
+                end(entry, entry.isBroken ? .broken : value != nil ? .taken : isOver ? .expired : .deleted)
             // The next look, or the deadline, will tell.
             case .failure: entry.isWatched = false
+            }
+        }
+    }
+
+    private func holds(_ entry: Entry, _ value: String) -> Bool {
+        ExactText(value) == ExactText(entry.group ?? entry.token)
+    }
+
+    /// Its time is over, as far as is known here. Its holder may have extended it through another sidecar.
+    private func expire(_ entry: Entry) {
+        guard !entry.lease.isExtended, !entry.isBeingAsked else { return end(entry, .expired) }
+        entry.isBeingAsked = true
+        let key = runtime.keys.lock(entry.name)
+        let sentAt = runtime.time.now()
+        watch.value(of: key) { [self] result in
+            guard stands(entry) else { return }
+            guard case .success(let value?) = result, holds(entry, value) else { return end(entry, .expired) }
+            watch.remaining(of: key) { [self] result in
+                guard stands(entry) else { return }
+                entry.isBeingAsked = false
+                let now = runtime.time.now()
+                if case .success(.lasts(let ttl?)) = result {
+                    entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+                }
+                guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
+                plan(entry, now: now)
             }
         }
     }

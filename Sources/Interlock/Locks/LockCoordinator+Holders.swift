@@ -10,6 +10,10 @@ extension LockCoordinator {
             completion(.failed(wrong))
             return
         }
+        guard !LockMode.isReserved(token: token) else {
+            completion(.lost)
+            return
+        }
         let sentAt = runtime.time.now()
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
         pipeline.run(script) { [self] result in
@@ -47,6 +51,10 @@ extension LockCoordinator {
     }
 
     func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+        guard !LockMode.isReserved(token: token) else {
+            completion(.lost)
+            return
+        }
         // Whatever comes of the release: from here on nobody extends the lease.
         keeper.released(name.text, token: token)
         passOn(name.text, token: token) { [self] result in

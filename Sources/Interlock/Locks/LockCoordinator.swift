@@ -14,8 +14,10 @@ final class LockCoordinator {
     let pipeline: RedisPipeline
     let watch: KeyWatch
     let keeper: LeaseKeeper
-    private var queues: [String: LocalQueue] = [:]
+    private var queues: [ExactText: LocalQueue] = [:]
     private var waiters: [WaiterID: LockWaiter] = [:]
+    /// Those who try once before they wait.
+    private var trying: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
@@ -37,7 +39,8 @@ final class LockCoordinator {
     var commandsSentApart: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
-    func waiting(for name: String) -> Int { queues[name]?.decisions.count ?? 0 }
+    func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
+    private func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
 
     // MARK: Acquire
 
@@ -53,7 +56,7 @@ final class LockCoordinator {
             request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
         let waiter = LockWaiter(
             id: id, request: request, token: token, completion: completion, startedAt: runtime.time.now())
-        let othersWait = queues[request.name.text] != nil
+        let othersWait = queue(request.name.text) != nil
         switch (othersWait, request.wait > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, by: .anybody)
@@ -70,24 +73,30 @@ final class LockCoordinator {
 
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: WaiterID) {
-        guard let waiter = waiters.removeValue(forKey: id) else { return }
-        leave(waiter)
+        if let waiter = trying.removeValue(forKey: id) {
+            waiter.standing = .left
+        } else if let waiter = waiters.removeValue(forKey: id) {
+            leave(waiter)
+        }
     }
 
     /// One try that nobody queues behind.
     private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, orWaits: Bool = false) {
         let sentAt = runtime.time.now()
+        if orWaits { trying[waiter.id] = waiter }
         pipeline.run(script(for: waiter, by: candidate)) { [self] result in
+            if orWaits { trying[waiter.id] = nil }
             switch result {
             case .success(.granted(let grant)):
                 hand(grant, to: waiter, sentAt: sentAt)
             case .success(.held):
+                guard waiter.standing == .waiting else { return }
                 if orWaits { enqueue(waiter) } else { refuse(waiter) }
             case .success(.heldOtherwise(let mode)):
                 fail(waiter, .heldOtherwise(waiter.request, mode))
             case .failure(let error):
                 fail(waiter, InterlockError(error))
-                if error.isOutcomeUnknown { giveBack(waiter) }
+                if error.mayHaveGranted { giveBack(waiter) }
             }
         }
     }
@@ -116,7 +125,7 @@ final class LockCoordinator {
                 handOut(grant, to: waiter, sentAt: sentAt)
             case .success(let count):
                 fail(waiter, .unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas))
-                if grant.isExtension { giveBack(waiter) } else { release(waiter) }
+                giveBack(waiter)
             case .failure(let error):
                 fail(waiter, InterlockError(error))
                 giveBack(waiter)
@@ -137,9 +146,13 @@ final class LockCoordinator {
         }
         let lease = Lease(
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid, ttl: request.ttl,
-            group: grant.group)
+            group: grant.group, isOwners: request.owner != nil)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
         leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
+        if lease.isOwners {
+            // It may be followed already, for an earlier call of the same owner.
+            keeper.moved(lease.name, token: lease.token, to: now.advanced(byMilliseconds: valid))
+        }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token)
             return giveBack(waiter)
@@ -167,28 +180,32 @@ final class LockCoordinator {
         waiter.timeout = runtime.deadlines.schedule(at: deadline) { [unowned self] in timeOut(waiter) }
         waiters[waiter.id] = waiter
         let name = waiter.request.name.text
-        let queue = queues[name] ?? openQueue(name)
+        let queue = queue(name) ?? openQueue(name)
         perform(queue.decisions.enqueue(.init(id: waiter.id, deadline: deadline)), on: queue)
     }
 
     private func openQueue(_ name: String) -> LocalQueue {
         let ticket = OwnerToken.make(label: runtime.id, random: runtime.entropy.drawPair())
         let queue = LocalQueue(name: name, ticket: ticket)
-        queues[name] = queue
+        queues[ExactText(name)] = queue
         return queue
     }
 
     private func timeOut(_ waiter: LockWaiter) {
         guard waiters.removeValue(forKey: waiter.id) != nil else { return }
-        refuse(waiter)
+        if let failure = queue(waiter.request.name.text)?.failure {
+            fail(waiter, InterlockError(failure))
+        } else {
+            refuse(waiter)
+        }
         leave(waiter)
     }
 
     private func leave(_ waiter: LockWaiter) {
         waiter.standing = .left
         waiter.timeout?.cancel()
-        guard let queue = queues[waiter.request.name.text] else { return }
-        perform(queue.decisions.remove(waiter.id).next, on: queue)
+        if let queue = queue(waiter.request.name.text) { perform(queue.decisions.remove(waiter.id).next, on: queue) }
+        if waiter.mayHold { giveBack(waiter) }
     }
 
     /// A waiter's turn has come: it waits no more. `false`: it has left, or has the lock already.
@@ -205,8 +222,10 @@ final class LockCoordinator {
         case .none:
             break
         case .drop(let hasTicket):
+            // Whoever was told something meanwhile may have come back at once.
+            guard queue.decisions.count == 0 else { break }
             queue.timer?.cancel()
-            if queues[queue.name] === queue { queues[queue.name] = nil }
+            if self.queue(queue.name) === queue { queues[ExactText(queue.name)] = nil }
             if hasTicket { withdraw(queue) }
         case .armTimer(let instant):
             queue.timer?.cancel()
@@ -218,6 +237,10 @@ final class LockCoordinator {
         case .look:
             look(at: queue)
         }
+    }
+
+    private func headMode(of queue: LocalQueue) -> LockMode {
+        queue.decisions.head.flatMap { waiters[$0]?.request.mode } ?? .exclusive
     }
 
     private func withdraw(_ queue: LocalQueue) {
@@ -238,7 +261,7 @@ final class LockCoordinator {
     }
 
     private func attempt(_ id: WaiterID, in queue: LocalQueue) {
-        guard let waiter = waiters[id] else { return }
+        guard let waiter = waiters[id] else { return perform(queue.decisions.failed(id), on: queue) }
         queue.timer?.cancel()
         let sentAt = runtime.time.now()
         let ticket = queue.ticket(hasOthers: queue.decisions.beginAttempt(), now: sentAt)
@@ -251,6 +274,7 @@ final class LockCoordinator {
         _ waiter: LockWaiter, in queue: LocalQueue, _ result: Result<AcquireScript.Reply, RedisError>, sentAt: Instant
     ) {
         let now = runtime.time.now()
+        queue.failure = nil
         switch result {
         case .success(.granted(let grant)):
             let isOvertaken = waiter.standing == .served
@@ -258,26 +282,41 @@ final class LockCoordinator {
                 isOvertaken
                 ? queue.decisions.overtaken(waiter.id, now: now)
                 : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, now: now)
+            if !isOvertaken { queue.holder = waiter.token }
             if serve(waiter) {
                 hand(grant, to: waiter, sentAt: sentAt)
             } else if !isOvertaken {
                 giveBack(waiter)
             }
             perform(next, on: queue)
+            wakeSameOwner(as: waiter, in: queue)
         case .success(.held(let ttl, let place)):
+            waiter.mayHold = false
             perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
         case .success(.heldOtherwise(let mode)):
             if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.code == .notConnected || error.code == .answerLost:
+            queue.failure = error
             // The same token tries again once Redis is back: if this attempt had won, that one finds it.
-            if waiter.standing == .left, error.isOutcomeUnknown { remember(waiter) }
+            if error.isOutcomeUnknown { doubt(waiter) }
             perform(queue.decisions.unanswered(waiter.id, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
-            if error.isOutcomeUnknown { giveBack(waiter) }
+            if error.mayHaveGranted { giveBack(waiter) }
             perform(queue.decisions.failed(waiter.id), on: queue)
         }
+    }
+
+    /// A retry may stand behind its own first call: what that one got is its too.
+    private func wakeSameOwner(as waiter: LockWaiter, in queue: LocalQueue) {
+        guard waiter.request.owner != nil, let head = queue.decisions.head, waiters[head]?.token == waiter.token else { return }
+        perform(queue.decisions.wake(), on: queue)
+    }
+
+    /// Nobody knows whether it was granted the lock: should it leave before that is known, it gives it back.
+    private func doubt(_ waiter: LockWaiter) {
+        if waiter.standing == .left { giveBack(waiter) } else { waiter.mayHold = true }
     }
 
     // MARK: News
@@ -289,14 +328,14 @@ final class LockCoordinator {
 
     /// The lock may be free.
     func wake(_ name: String) {
-        guard let queue = queues[name] else { return }
+        guard let queue = queue(name) else { return }
         perform(queue.decisions.wake(), on: queue)
     }
 
     /// A script has told this sidecar something.
     func receive(_ message: WakeMessage) {
         let name = runtime.keys.lockName(inBraces: message.lock)
-        let queue = queues[name]
+        let queue = queue(name)
         switch message.what {
         case .turn:
             guard let queue, queue.ticket == message.ticket else {
@@ -307,7 +346,10 @@ final class LockCoordinator {
             perform(queue.decisions.wake(), on: queue)
         case .first:
             guard let queue else { return }
-            perform(queue.decisions.isFirst(now: runtime.time.now()), on: queue)
+            let now = runtime.time.now()
+            // The lock's own time says nothing of a place that is kept for another.
+            let isForPlace = headMode(of: queue).isSemaphore
+            perform(isForPlace ? queue.decisions.isFirstForPlace(now: now) : queue.decisions.isFirst(now: now), on: queue)
         case .look:
             wake(name)
         }
@@ -321,24 +363,25 @@ final class LockCoordinator {
         }
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
         keeper.changed(name)
-        guard let queue = queues[name] else { return }
+        guard let queue = queue(name) else { return }
         perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
     }
 
     /// Redis has been away for too long: nobody is left waiting without an answer.
     func failWaiters(_ error: RedisError) {
-        let failed = waiters
+        let failed = Array(waiters.values) + Array(trying.values)
         waiters = [:]
+        trying = [:]
         for queue in queues.values {
             queue.timer?.cancel()
             withdraw(queue)
         }
         queues = [:]
-        for waiter in failed.values {
+        for waiter in failed {
             waiter.standing = .left
             waiter.timeout?.cancel()
             fail(waiter, InterlockError(error))
-            remember(waiter)
+            if waiter.mayHold { remember(waiter) }
         }
     }
 
@@ -346,8 +389,8 @@ final class LockCoordinator {
 
     /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
     func passOn(_ name: String, token: String, then done: @escaping (Result<Bool, RedisError>) -> Void) {
-        let queue = queues[name]
-        let succession = queue.flatMap(beginSuccession)
+        let queue = queue(name)
+        let succession = queue.flatMap { beginSuccession(in: $0, of: token) }
         let sentAt = runtime.time.now()
         let script = ReleaseScript(
             keys: keys(name), token: token, sidecar: runtime.id,
@@ -382,10 +425,12 @@ final class LockCoordinator {
     }
 
     /// The next who waits here, should it want the lock for itself alone: groups are joined by their own script.
-    private func beginSuccession(in queue: LocalQueue) -> SuccessionUnderWay? {
+    private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionUnderWay? {
         guard let head = queue.decisions.head, let waiter = waiters[head], waiter.request.mode == .exclusive,
-            let decision = queue.decisions.beginRelease()
+            var decision = queue.decisions.beginRelease()
         else { return nil }
+        // Who was not served from this queue has none of its turns.
+        if queue.holder != token { decision.goesOn = false }
         return SuccessionUnderWay(decision: decision, waiter: waiter)
     }
 
@@ -399,16 +444,18 @@ final class LockCoordinator {
         case .success(.passedOn(let fence, let beginsTurn)):
             let next = queue.decisions.passedOn(
                 succession.decision, beginsTurn: beginsTurn, ttl: waiter.request.ttl, now: now)
+            queue.holder = waiter.token
             if serve(waiter) {
                 hand(AcquireScript.Grant(fence: fence), to: waiter, sentAt: sentAt)
             } else if waiter.standing == .left {
                 giveBack(waiter)
             }
             perform(next, on: queue)
+            wakeSameOwner(as: waiter, in: queue)
         case .success(.released(let isFirst)):
             perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
         case .success(.lost), .success(.perhapsInGroup), .failure:
-            if case .failure(let error) = result, error.isOutcomeUnknown, waiter.standing == .left { giveBack(waiter) }
+            if case .failure(let error) = result, error.isOutcomeUnknown { doubt(waiter) }
             perform(queue.decisions.releaseFailed(), on: queue)
         }
     }
@@ -417,19 +464,26 @@ final class LockCoordinator {
     /// back behind the client's back: a retry may already hold that very lease.
     private func giveBack(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
-        release(waiter)
+        release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl)
     }
 
-    private func release(_ waiter: LockWaiter) {
-        passOn(waiter.request.name.text, token: waiter.token) { [self] result in
-            if case .failure = result { remember(waiter) }
+    /// Ends a lease of `ttl` milliseconds that nobody wants any more, now or as soon as Redis is back.
+    func release(_ name: String, token: String, ttl: Int64) {
+        let until = runtime.time.now().advanced(byMilliseconds: ttl)
+        passOn(name, token: token) { [self] result in
+            if case .failure = result { remember(name, token: token, until: until) }
         }
     }
 
     private func remember(_ waiter: LockWaiter) {
-        guard waiter.request.owner == nil, leftovers.count < Self.leftoverCapacity else { return }
+        guard waiter.request.owner == nil else { return }
         let until = runtime.time.now().advanced(byMilliseconds: waiter.request.ttl)
-        leftovers.append((waiter.request.name.text, waiter.token, until))
+        remember(waiter.request.name.text, token: waiter.token, until: until)
+    }
+
+    private func remember(_ name: String, token: String, until: Instant) {
+        guard leftovers.count < Self.leftoverCapacity else { return }
+        leftovers.append((name, token, until))
     }
 
     /// Redis is back: what unanswered calls may have left behind is freed, and every waiter tries again.
@@ -439,7 +493,7 @@ final class LockCoordinator {
         leftovers = []
         for (name, token, until) in pending {
             passOn(name, token: token) { [self] result in
-                if case .failure = result { leftovers.append((name, token, until)) }
+                if case .failure = result { remember(name, token: token, until: until) }
             }
         }
         wakeAll()

@@ -28,9 +28,10 @@ struct LockKeys {
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    func encodeFour(into encoder: inout CommandEncoder) {
+    func encodeFive(into encoder: inout CommandEncoder) {
         encodeThree(into: &encoder)
         encoder.append(parts: space.holdersStart, name, "}")
+        encoder.append(parts: space.grantsStart, name, "}")
     }
 }
 
@@ -55,8 +56,6 @@ struct AcquireScript: ScriptCommand {
         var fence: Int64
         /// The name under which the lock is held by several.
         var group: String?
-        /// The same owner had it already.
-        var isExtension = false
     }
 
     enum Reply {
@@ -78,7 +77,7 @@ struct AcquireScript: ScriptCommand {
     var group = ""
 
     var script: RedisScript { mode == .exclusive ? LockScriptSources.acquire : LockScriptSources.share }
-    var keyCount: Int { mode == .exclusive ? 3 : 4 }
+    var keyCount: Int { mode == .exclusive ? 3 : 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         let places: Int
@@ -87,7 +86,7 @@ struct AcquireScript: ScriptCommand {
         case .shared: places = 0
         case .permits(let count): places = count
         }
-        keys.encodeFour(into: &encoder)
+        keys.encodeFive(into: &encoder)
         encodeCommon(into: &encoder)
         encoder.append(candidate.rawValue)
         if let ticket {
@@ -126,7 +125,7 @@ struct AcquireScript: ScriptCommand {
         }
         switch kind {
         case 1, 2:
-            return .granted(Grant(fence: value, group: parts.count > 2 ? parts[2].text : nil, isExtension: kind == 2))
+            return .granted(Grant(fence: value, group: parts.count > 2 ? parts[2].text : nil))
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
@@ -160,21 +159,21 @@ struct RenewScript: ScriptCommand {
     var token: String
     var ttl: Int64
     var isGroup = false
-    /// The connection tracks what it reads.
-    var watches = false
+    /// The sidecar extends it, and not its holder.
+    var isBySidecar = false
 
     var script: RedisScript { isGroup ? LockScriptSources.shareRenew : LockScriptSources.renew }
-    var keyCount: Int { isGroup ? 4 : 1 }
+    var keyCount: Int { isGroup ? 5 : 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         if isGroup {
-            keys.encodeFour(into: &encoder)
+            keys.encodeFive(into: &encoder)
         } else {
             encoder.append(parts: keys.space.lockStart, keys.name, keys.space.lockEnd)
         }
         encoder.append(token)
         encoder.append(ttl)
-        if watches { encoder.append("watch") }
+        if isBySidecar { encoder.append("watch") }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> TokenStanding {
@@ -250,10 +249,10 @@ struct ShareReleaseScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { LockScriptSources.shareRelease }
-    var keyCount: Int { 4 }
+    var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFour(into: &encoder)
+        keys.encodeFive(into: &encoder)
         encoder.append(token)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
@@ -272,10 +271,10 @@ struct LeaveScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { LockScriptSources.leave }
-    var keyCount: Int { 4 }
+    var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFour(into: &encoder)
+        keys.encodeFive(into: &encoder)
         encoder.append(ticket)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
@@ -294,10 +293,10 @@ struct BreakScript: ScriptCommand {
     var database: Int
 
     var script: RedisScript { LockScriptSources.breakLock }
-    var keyCount: Int { 4 }
+    var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFour(into: &encoder)
+        keys.encodeFive(into: &encoder)
         encoder.append(keys.space.wakePrefix)
         encoder.append(keys.space.events)
         encoder.append(
@@ -327,10 +326,10 @@ struct InspectScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { LockScriptSources.inspect }
-    var keyCount: Int { 4 }
+    var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFour(into: &encoder)
+        keys.encodeFive(into: &encoder)
         encoder.append(sidecar)
     }
 

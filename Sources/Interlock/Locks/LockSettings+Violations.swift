@@ -18,7 +18,7 @@ extension LockSettings {
             )
         }
         for (what, text) in [("label", request.label), ("owner", request.owner)] {
-            guard let text, LockMode.isReserved(label: text.prefix { $0 != "/" }) else { continue }
+            guard let text, LockMode.isReserved(token: text) else { continue }
             return InterlockError(.invalid, "the \(what) \"\(text)\": Interlock itself uses that name for groups of holders")
         }
         return nil

@@ -40,6 +40,8 @@ public struct Lease: Hashable, Sendable {
     public var ttl: Int64
     /// What the lock's key holds while several hold the lock; `nil`: the token.
     var group: String?
+    /// Its owner chose the token.
+    var isOwners = false
 }
 
 /// Why a lease was lost before its holder released it.

@@ -1,3 +1,4 @@
+internal import Hiredis
 internal import InterlockCore
 
 /// A caller's wish for a lock, from the call to its answer.
@@ -16,6 +17,8 @@ final class LockWaiter {
     let completion: Completion<LockAnswer>
     let startedAt: Instant
     var standing = Standing.waiting
+    /// Something that could have granted it the lock has no answer.
+    var mayHold = false
     var timeout: Deadlines.Entry?
 
     init(
@@ -32,6 +35,10 @@ final class LockWaiter {
 /// The waiters for one lock in this sidecar, with their ticket for Redis.
 final class LocalQueue {
     let name: String
+    /// Who was served here last: while it holds the lock it is this sidecar's turn.
+    var holder: String?
+    /// Why the last attempt has no answer; `nil`: it has one.
+    var failure: RedisError?
     /// Stands in Redis for all who wait here.
     let ticket: String
     var decisions = LockQueue()

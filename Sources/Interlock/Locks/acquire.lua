@@ -23,7 +23,10 @@ if ARGV[4] ~= 'own' and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
       redis.call('DEL', KEYS[1])
       return failure
     end
-    if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
+    if ticket then
+      queue.go_to_the_end(ticket, tonumber(ARGV[7]))
+      queue.tell_first()
+    end
     return {1, fence}
   end
 end

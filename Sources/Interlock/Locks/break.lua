@@ -1,6 +1,6 @@
 -- Takes a lock from whoever holds it, and gives it to the next who waits.
 --
--- KEYS  1 lock  2 fence  3 queue  4 holders
+-- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 what a wake channel's name begins with  2 the event channel
 --       3 the event, up to the time  4 the event, after the time
 -- Reply 1 broken; 0 there is no lease: no such key, not a string, or without a ttl
@@ -8,7 +8,7 @@
 -- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
 
 if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('PTTL', KEYS[1]) < 0 then return 0 end
-redis.call('DEL', KEYS[1], KEYS[4])
+redis.call('DEL', KEYS[1], KEYS[4], KEYS[5])
 local time = redis.call('TIME')
 redis.call('PUBLISH', ARGV[2], ARGV[3] .. string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. ARGV[4])
 if redis.call('EXISTS', KEYS[3]) == 1 then open_queue(ARGV[1], '').hand_over() end

@@ -2,7 +2,8 @@
 --
 -- While a group holds a lock, the lock names the group: `shared/<32 hex>` or `permits-<n>/<32 hex>`, for as long as the
 -- last lease in it. The holders are in a sorted set: each token with the millisecond in which its lease ends, and the
--- group's name with its number of places, 0 meaning any number. Who holds the lock's name is in the set or it is stale.
+-- group's name with its number of places, 0 meaning any number: a group that is not in its own set is a stale one. The
+-- grants are a hash with each token's fence.
 
 local most_places = 1000000
 
@@ -15,7 +16,10 @@ end
 local function group_places(holder)
   local places = holder and redis.call('ZSCORE', KEYS[4], holder)
   if not places then return nil end
-  redis.call('ZREMRANGEBYSCORE', KEYS[4], '(' .. most_places, milliseconds())
+  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. most_places, milliseconds())) do
+    redis.call('ZREM', KEYS[4], lapsed)
+    redis.call('HDEL', KEYS[5], lapsed)
+  end
   return tonumber(places)
 end
 
@@ -23,11 +27,12 @@ local function has_room(places)
   return places == 0 or redis.call('ZCARD', KEYS[4]) - 1 < places
 end
 
--- The lock and its holders last as long as the last lease.
+-- The lock and what belongs to it last as long as the last lease.
 local function set_group_end()
   local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
   redis.call('PEXPIREAT', KEYS[1], last[2])
   redis.call('PEXPIREAT', KEYS[4], last[2])
+  redis.call('PEXPIREAT', KEYS[5], last[2])
 end
 
 local function hold(token, ttl)
@@ -42,7 +47,10 @@ local function fill_places(queue)
   if not places or redis.call('EXISTS', KEYS[3]) == 0 then return end
   if places == 0 then
     local first = queue.first()
-    if first and queue.tell(first, 'look') == 0 then redis.call('ZREM', KEYS[3], first) end
+    while first and queue.tell(first, 'look') == 0 do
+      redis.call('ZREM', KEYS[3], first)
+      first = queue.first()
+    end
     return
   end
   while has_room(places) do

@@ -1,6 +1,6 @@
 -- What there is to know of a lock, in one look.
 --
--- KEYS  1 lock  2 fence  3 queue  4 holders
+-- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 the asking sidecar's ID
 -- Reply {token or nil, ttl in ms (-1 without end, -2 not held), last fence or nil, other sidecars that wait,
 --        leases of the group that holds it (-1: no group)}

@@ -1,6 +1,6 @@
 -- What the scripts of locks share: this text stands before each of them.
 --
--- Their first keys are always  1 lock  2 fence  3 queue  and, where groups are concerned,  4 holders.
+-- Their first keys are always  1 lock  2 fence  3 queue  and, where groups are concerned,  4 holders  5 grants.
 --
 -- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/<32 hex>`, with the
 -- microsecond in which it came as its score. A ticket whose turn has come is taken off the queue and stands in the lock
@@ -38,14 +38,13 @@ end
 local function open_queue(wake, sidecar)
   local queue = {}
 
-  -- A ticket's place: the end of the queue. It lasts for so many milliseconds at least.
+  -- A ticket's place: the end of the queue, also when Redis' clock was set back. It lasts for so many milliseconds at least.
   function queue.line_up(ticket, lifetime, keeps_its_place)
-    local time = redis.call('TIME')
-    local now = string.format('%.0f', time[1] * 1000000 + time[2])
-    if keeps_its_place then
-      redis.call('ZADD', KEYS[3], 'NX', now, ticket)
-    else
-      redis.call('ZADD', KEYS[3], now, ticket)
+    if not keeps_its_place or not redis.call('ZSCORE', KEYS[3], ticket) then
+      local time = redis.call('TIME')
+      local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+      local place = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
+      redis.call('ZADD', KEYS[3], string.format('%.0f', place), ticket)
     end
     if redis.call('PTTL', KEYS[3]) < lifetime then redis.call('PEXPIRE', KEYS[3], lifetime) end
   end

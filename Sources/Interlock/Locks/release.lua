@@ -29,8 +29,9 @@ local queue = open_queue(ARGV[2], ARGV[3])
 local first = not goes_on and queue.first()
 
 if first and first ~= ticket then
-  queue.line_up(ticket, tonumber(ARGV[8]), true)
+  -- Freed first: a server that is out of memory takes no ticket, but must not keep the lock for that.
   redis.call('DEL', KEYS[1])
+  queue.line_up(ticket, tonumber(ARGV[8]), true)
   local _, is_first = queue.hand_over()
   return {1, is_first and 1 or 0}
 end
@@ -39,9 +40,12 @@ local ttl = tonumber(ARGV[5])
 local fence, failure = mint(ttl)
 if failure then
   redis.call('DEL', KEYS[1])
-  return failure
+  return {1, 1}
 end
 redis.call('SET', KEYS[1], next_token, 'PX', ttl)
 -- Within a turn the ticket stays where it is while somebody needs it.
-if not goes_on or ARGV[9] == '0' then queue.go_to_the_end(ticket, tonumber(ARGV[9])) end
+if not goes_on or ARGV[9] == '0' then
+  queue.go_to_the_end(ticket, tonumber(ARGV[9]))
+  queue.tell_first()
+end
 return {2, fence, goes_on and 0 or 1}

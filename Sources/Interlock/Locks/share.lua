@@ -1,6 +1,6 @@
 -- Takes one lease of a lock that several may hold: as one of any number of readers, or as one of a semaphore's places.
 --
--- KEYS  1 lock  2 fence  3 queue  4 holders
+-- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with  4 as in acquire.lua
 --       5 to 7 as in acquire.lua; "" when nobody waits
 --       8 places: 0 for readers  9 the group's name, should this be its first lease
@@ -19,6 +19,7 @@ local wanted = tonumber(ARGV[8])
 local function join(group)
   local fence, failure = mint(ttl)
   if failure then return failure end
+  redis.call('HSET', KEYS[5], token, string.format('%.0f', fence))
   hold(token, ttl)
   if ticket then
     redis.call('ZREM', KEYS[4], ticket)
@@ -39,7 +40,7 @@ end
 
 local function found(group)
   redis.call('SET', KEYS[1], group, 'PX', ttl)
-  redis.call('DEL', KEYS[4])
+  redis.call('DEL', KEYS[4], KEYS[5])
   redis.call('ZADD', KEYS[4], wanted, group)
   return join(group)
 end
@@ -64,17 +65,19 @@ end
 if (wanted == 0) ~= (places == 0) then return {3, places} end
 
 if redis.call('ZSCORE', KEYS[4], token) then
-  local fence, failure = present_fence(ttl)
-  if failure then return failure end
   hold(token, ttl)
   if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
-  return {2, fence, holder}
+  return {2, tonumber(redis.call('HGET', KEYS[5], token)), holder}
 end
 
 if ARGV[4] ~= 'own' then
   if ticket and redis.call('ZSCORE', KEYS[4], ticket) then return join(holder) end
   if has_room(places) then
     local first = queue.first()
+    while first and first ~= ticket and queue.tell(first, 'look') == 0 do
+      redis.call('ZREM', KEYS[3], first)
+      first = queue.first()
+    end
     if not first or first == ticket then return join(holder) end
   end
 end

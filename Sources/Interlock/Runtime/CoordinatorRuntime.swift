@@ -31,7 +31,8 @@ final class CoordinatorRuntime {
         self.logger = logger
         keys = KeySpace(prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix)
         database = configuration.redis.database
-        host = configuration.host
+        // Owners are called so who give no label of their own.
+        host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         pipeline = RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)

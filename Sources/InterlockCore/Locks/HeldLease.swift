@@ -29,7 +29,7 @@ public struct HeldLease: Sendable {
         self.deadline = deadline
         self.isExtended = isExtended
         ceiling = ceilingMilliseconds.map { now.advanced(byMilliseconds: $0) }
-        nextExtension = now.advanced(byMilliseconds: ttl / 3)
+        nextExtension = Self.third(of: min(ttl, Self.milliseconds(from: now, to: deadline)), after: now)
     }
 
     /// What is to be done at `now`.
@@ -38,7 +38,7 @@ public struct HeldLease: Sendable {
         guard isExtended, !isUnderWay, let length = extensionLength(at: max(now, nextExtension)) else {
             return .wait(until: deadline)
         }
-        return now >= nextExtension ? .extend(ttl: length) : .wait(until: nextExtension)
+        return now >= nextExtension ? .extend(ttl: length) : .wait(until: min(nextExtension, deadline))
     }
 
     /// An extension is sent.
@@ -50,7 +50,7 @@ public struct HeldLease: Sendable {
     public mutating func extended(ttl: Int64, sentAt: Instant) {
         isUnderWay = false
         deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
-        nextExtension = sentAt.advanced(byMilliseconds: self.ttl / 3)
+        nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
     /// It has no answer: it is tried again until the deadline.
@@ -59,9 +59,18 @@ public struct HeldLease: Sendable {
         nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
     }
 
-    /// Its holder extended it by itself.
-    public mutating func moved(to deadline: Instant) {
+    /// Its holder extended it by itself, or made it shorter.
+    public mutating func moved(to deadline: Instant, now: Instant) {
         self.deadline = deadline
+        nextExtension = min(nextExtension, Self.third(of: Self.milliseconds(from: now, to: deadline), after: now))
+    }
+
+    private static func third(of milliseconds: Int64, after instant: Instant) -> Instant {
+        instant.advanced(byMilliseconds: max(0, milliseconds) / 3)
+    }
+
+    private static func milliseconds(from now: Instant, to deadline: Instant) -> Int64 {
+        (deadline.nanoseconds - now.nanoseconds) / 1_000_000
     }
 
     /// `nil`: the ceiling leaves nothing that is worth an extension.

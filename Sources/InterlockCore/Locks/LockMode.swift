@@ -10,6 +10,10 @@ public enum LockMode: Hashable, Sendable {
     /// How many places a semaphore may have.
     public static let places = 1...1_000_000
 
+    public var isSemaphore: Bool {
+        if case .permits = self { true } else { false }
+    }
+
     /// What the group's name begins with that stands in the lock while several hold it. Nobody else may be called so:
     /// `nil` for a lock that one holds alone.
     public var groupLabel: String? {
@@ -18,6 +22,11 @@ public enum LockMode: Hashable, Sendable {
         case .shared: Self.sharedLabel
         case .permits(let count): Self.permitsLabel + "\(count)"
         }
+    }
+
+    /// Whether `token` could be the name of a group: such a token has no holder.
+    public static func isReserved(token: String) -> Bool {
+        isReserved(label: token.prefix { $0 != "/" })
     }
 
     /// Whether `label` could be taken for the name of a group.

@@ -87,6 +87,8 @@ public struct LockQueue: Sendable {
     private var successor: WaiterID?
     /// A look is under way, and whether the lock was changed since it began: what it finds may be older.
     private var lookUnderWay: Look?
+    /// When it may be worth another attempt, as the last one was told: a look knows no earlier end than the lock's own.
+    private var nextAttempt: Instant?
     /// No look before this time.
     private var nextLook = Instant(nanoseconds: .min)
 
@@ -145,6 +147,7 @@ public struct LockQueue: Sendable {
         let isWoken = endAttempt(id)
         served = 0
         hasTicket = true
+        nextAttempt = ttl.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         if isWoken, let head = waiters.first { return attempt(head.id) }
         return settle(orRestFor: ttl, isFirst: place == 0, now: now)
     }
@@ -228,6 +231,12 @@ public struct LockQueue: Sendable {
         return planLook(now: now)
     }
 
+    /// A place of a semaphore is kept for another sidecar, and this one is next: it tries when the claim window is over.
+    public mutating func isFirstForPlace(now: Instant) -> Action {
+        guard case .resting = state, !waiters.isEmpty else { return .none }
+        return rest(ttl: Self.claimWindowMilliseconds, now: now)
+    }
+
     /// Redis says that the lock was changed.
     public mutating func changed(now: Instant) -> Action {
         if lookUnderWay != nil {
@@ -259,8 +268,8 @@ public struct LockQueue: Sendable {
         case .held where isOutdated, .unknown where isOutdated:
             state = .resting(wakeUp: .look)
             return .armTimer(nextLook)
-        case .held(let ttl): return rest(ttl: ttl, now: now)
-        case .unknown: return rest(ttl: nil, now: now)
+        case .held(let ttl): return rest(ttl: ttl, now: now, atMostUntil: nextAttempt)
+        case .unknown: return rest(ttl: nil, now: now, atMostUntil: nextAttempt)
         }
     }
 
@@ -290,6 +299,7 @@ public struct LockQueue: Sendable {
     }
 
     private mutating func attempt(_ id: WaiterID) -> Action {
+        nextAttempt = nil
         state = .attempting(id, wokenMeanwhile: false)
         return .attempt(id)
     }
@@ -307,10 +317,11 @@ public struct LockQueue: Sendable {
         return .armTimer(nextLook)
     }
 
-    private mutating func rest(ttl: Int64?, now: Instant) -> Action {
+    private mutating func rest(ttl: Int64?, now: Instant, atMostUntil end: Instant? = nil) -> Action {
         state = .resting(wakeUp: .attempt)
         // A key is gone in the millisecond after its ttl.
         let pause = min(ttl.map { max(0, $0) + 1 } ?? Self.recheckMilliseconds, Self.recheckMilliseconds)
-        return .armTimer(now.advanced(byMilliseconds: pause))
+        let instant = now.advanced(byMilliseconds: pause)
+        return .armTimer(end.map { $0 > now ? min($0, instant) : instant } ?? instant)
     }
 }

@@ -1,4 +1,5 @@
 internal import Interlock
+internal import InterlockCore
 internal import NIOConcurrencyHelpers
 
 /// The tokens of the leases that were taken by `GET /lock`, for the API key that took them. Bounded; what has lapsed is
@@ -8,7 +9,7 @@ final class RememberedLeases: Sendable {
 
     private struct Key: Hashable {
         let caller: String
-        let lock: String
+        let lock: ExactText
     }
 
     private struct Entry {
@@ -31,17 +32,17 @@ final class RememberedLeases: Sendable {
 
     func remember(_ lease: Lease, of caller: String, milliseconds: Int64) {
         let entry = Entry(token: lease.token, deadline: .now + .milliseconds(milliseconds))
-        entries.withLockedValue { $0[Key(caller: caller, lock: lease.name)] = entry }
+        entries.withLockedValue { $0[Key(caller: caller, lock: ExactText(lease.name))] = entry }
     }
 
     func token(of lock: String, takenBy caller: String) -> String? {
-        entries.withLockedValue { $0[Key(caller: caller, lock: lock)]?.token }
+        entries.withLockedValue { $0[Key(caller: caller, lock: ExactText(lock))]?.token }
     }
 
     /// Unless the lock has been taken again meanwhile.
     func forget(_ lock: String, takenBy caller: String, token: String) {
         entries.withLockedValue { entries in
-            let key = Key(caller: caller, lock: lock)
+            let key = Key(caller: caller, lock: ExactText(lock))
             if entries[key]?.token == token { entries[key] = nil }
         }
     }

@@ -114,7 +114,7 @@ final class RESPCommands {
             guard let connection, connection.isOpen else { return false }
             if case .granted(let leases) = answer, isLinked || connection.speaksRESP3 {
                 do throws(InterlockError) {
-                    for lease in leases { try connection.follow(lease, isLinked: isLinked) }
+                    try connection.follow(leases, isLinked: isLinked)
                 } catch {
                     guard !isLinked else {
                         connection.reply(tag) { $0.error(error) }

@@ -113,8 +113,24 @@ final class RESPConnection: ChannelDuplexHandler {
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen else { return }
         guard let completions else { return }
-        let follower = try door.commands.calls.followLease(lease, isLinked: isLinked, onEnd: completions.leaseEnded).get()
-        followed[follower] = isLinked
+        let follower = try door.commands.calls.followLease(
+            lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
+        ).get()
+        followed[follower] = isLinked || followed[follower] ?? false
+    }
+
+    /// Follows several leases, or none.
+    func follow(_ leases: [Lease], isLinked: Bool) throws(InterlockError) {
+        let before = followed
+        do throws(InterlockError) {
+            for lease in leases { try follow(lease, isLinked: isLinked) }
+        } catch {
+            for follower in followed.keys where before[follower] == nil {
+                followed[follower] = nil
+                door.unfollow(follower, releasing: false)
+            }
+            throw error
+        }
     }
 
     /// A lease that was looked after is released or lost.

@@ -32,7 +32,9 @@ final class QuorumLocks {
     let settings: LockSettings
     let servers: QuorumServers
     var leases = LeaseTable()
-    private var lines: [String: Line] = [:]
+    private var lines: [ExactText: Line] = [:]
+    /// Those who try once before they wait.
+    private var trying: Set<WaiterID> = []
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
 
@@ -48,7 +50,7 @@ final class QuorumLocks {
     var commandsSent: Int64 { servers.commandsSent }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
-    func waiting(for name: String) -> Int { lines[name]?.decisions.count ?? 0 }
+    func waiting(for name: String) -> Int { lines[ExactText(name)]?.decisions.count ?? 0 }
 
     // MARK: Life
 
@@ -84,7 +86,7 @@ final class QuorumLocks {
         let waiter = Waiter(
             request: request, token: token, completion: completion, startedAt: now,
             deadline: now.advanced(byMilliseconds: wait))
-        let othersWait = lines[request.name.text] != nil
+        let othersWait = lines[ExactText(request.name.text)] != nil
         switch (othersWait, wait > 0, request.owner != nil) {
         case (false, false, _):
             attemptOnce(waiter, .anybody)
@@ -101,6 +103,7 @@ final class QuorumLocks {
 
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: WaiterID) {
+        trying.remove(id)
         guard let waiter = waiters.removeValue(forKey: id) else { return }
         waiter.timeout?.cancel()
         leave(waiter, id: id)
@@ -110,11 +113,14 @@ final class QuorumLocks {
     private func attemptOnce(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, orWaitAs id: WaiterID? = nil
     ) {
+        if let id { trying.insert(id) }
         attempt(waiter, candidate) { [self] attempt, outcome in
+            let isGivenUp = id.map { trying.remove($0) == nil } ?? false
             switch outcome {
             case .granted(let fence, let valid):
                 if !deliver(fence, valid: valid, to: waiter) { attempt.abandon() }
             case .held:
+                guard !isGivenUp else { return }
                 if let id { enqueue(waiter, id: id) } else { refuse(waiter) }
             case .unavailable(let error):
                 fail(waiter, error)
@@ -166,7 +172,7 @@ final class QuorumLocks {
         waiter.timeout = runtime.deadlines.schedule(at: waiter.deadline) { [unowned self] in timeOut(id) }
         waiters[id] = waiter
         let name = waiter.request.name.text
-        perform(lines[name, default: Line()].decisions.enqueue(id), on: name)
+        perform(lines[ExactText(name), default: Line()].decisions.enqueue(id), on: name)
     }
 
     private func timeOut(_ id: WaiterID) {
@@ -177,13 +183,13 @@ final class QuorumLocks {
 
     private func leave(_ waiter: Waiter, id: WaiterID) {
         let name = waiter.request.name.text
-        guard let next = lines[name]?.decisions.remove(id) else { return }
+        guard let next = lines[ExactText(name)]?.decisions.remove(id) else { return }
         perform(next, on: name)
     }
 
     /// The lock may be free.
     func wake(_ name: String) {
-        guard let next = lines[name]?.decisions.wake() else { return }
+        guard let next = lines[ExactText(name)]?.decisions.wake() else { return }
         perform(next, on: name)
     }
 
@@ -204,7 +210,7 @@ final class QuorumLocks {
         case .none:
             break
         case .drop:
-            lines.removeValue(forKey: name)?.timer?.cancel()
+            lines.removeValue(forKey: ExactText(name))?.timer?.cancel()
         case .pause(let id):
             pause(id, on: name)
         case .attempt(let id):
@@ -213,28 +219,28 @@ final class QuorumLocks {
     }
 
     private func pause(_ id: WaiterID, on name: String) {
-        lines[name]?.timer?.cancel()
-        lines[name]?.timer = nil
+        lines[ExactText(name)]?.timer?.cancel()
+        lines[ExactText(name)]?.timer = nil
         guard let waiter = waiters[id] else { return }
         let next = QuorumRetry.nextAttempt(
             after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1))
         guard let next else { return }
-        lines[name]?.timer = runtime.deadlines.schedule(at: next) { [unowned self] in
-            guard let next = lines[name]?.decisions.timerFired() else { return }
+        lines[ExactText(name)]?.timer = runtime.deadlines.schedule(at: next) { [unowned self] in
+            guard let next = lines[ExactText(name)]?.decisions.timerFired() else { return }
             perform(next, on: name)
         }
     }
 
     private func attempt(_ id: WaiterID, on name: String) {
         guard let waiter = waiters[id] else { return }
-        lines[name]?.timer?.cancel()
+        lines[ExactText(name)]?.timer?.cancel()
         attempt(waiter, .anybody) { [self] attempt, outcome in
             switch outcome {
             case .granted(let fence, let valid):
                 granted(fence, valid: valid, id, waiter, by: attempt)
             case .held:
-                lines[name]?.unavailableSince = nil
-                guard let next = lines[name]?.decisions.refused(id) else { return }
+                lines[ExactText(name)]?.unavailableSince = nil
+                guard let next = lines[ExactText(name)]?.decisions.refused(id) else { return }
                 perform(next, on: name)
             case .unavailable(let error):
                 unavailable(error, id, on: name)
@@ -244,8 +250,8 @@ final class QuorumLocks {
 
     private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
         let name = waiter.request.name.text
-        lines[name]?.unavailableSince = nil
-        guard let (isWanted, next) = lines[name]?.decisions.granted(id) else { return attempt.abandon() }
+        lines[ExactText(name)]?.unavailableSince = nil
+        guard let (isWanted, next) = lines[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
         if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
         let isDelivered = isWanted && deliver(fence, valid: valid, to: waiter)
         perform(next, on: name)
@@ -257,19 +263,19 @@ final class QuorumLocks {
 
     /// A short loss goes unnoticed; after `redis.timeout` the waiter is told.
     private func unavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
-        guard let line = lines[name] else { return }
+        guard let line = lines[ExactText(name)] else { return }
         let now = runtime.time.now()
         let since = line.unavailableSince ?? now
-        lines[name]?.unavailableSince = since
+        lines[ExactText(name)]?.unavailableSince = since
         let next: QuorumLine.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
-            next = lines[name]?.decisions.refused(id)
+            next = lines[ExactText(name)]?.decisions.refused(id)
         } else {
             if let waiter = waiters.removeValue(forKey: id) {
                 waiter.timeout?.cancel()
                 fail(waiter, error)
             }
-            next = lines[name]?.decisions.failed(id)
+            next = lines[ExactText(name)]?.decisions.failed(id)
         }
         if let next { perform(next, on: name) }
     }

@@ -1,0 +1,319 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import InterlockTesting
+import NIOCore
+import NIOPosix
+import Testing
+
+@Suite("RESP door: how locks are held, and for how long", .timeLimit(.minutes(2)))
+struct RESPLockModeTests {
+    // MARK: LINKED
+
+    @Test("a linked lease outlives its length while its client is connected")
+    func extended() async throws {
+        try await RESPTestDoor.with { door in
+            let holder = try await Self.anotherClient(of: door)
+            let granted = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
+            #expect(granted?.count == 3)
+            let began = ContinuousClock.now
+            try await eventually("three lengths have passed") {
+                let refused = try await door.cli("LOCK.ACQUIRE", "orders", "600")
+                #expect(refused == .null)
+                return ContinuousClock.now - began >= .milliseconds(3 * 600)
+            }
+            await holder.close()
+            try await Self.untilFree("orders", at: door)
+        }
+    }
+
+    @Test("linked leases are released when their client leaves, politely or not; others stay", arguments: ["", "QUIT\r\n"])
+    func released(farewell: String) async throws {
+        try await RESPTestDoor.with { door in
+            let commands =
+                "LOCK.ACQUIRE plain 600000\r\nLOCK.ACQUIRE orders 600000 LINKED\r\n"
+                + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
+            let answer = try await door.exchange(commands + farewell, enough: farewell.isEmpty ? "taken\r\n" : nil)
+            #expect(farewell.isEmpty || answer.hasSuffix("+OK\r\n"))
+            for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: door) }
+            let holders = try await Self.information("holders", of: "plain", at: door)
+            #expect(holders?.integer == 1)
+        }
+    }
+
+    @Test("a linked lease is not released when the sidecar goes down; its client is told, and it lapses")
+    func sidecarGoesDown() async throws {
+        try await RESPTestDoor.with { door in
+            async let answer = door.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
+            try await Self.untilHeld("orders", at: door)
+            await door.shutDown()
+            let told = try await answer
+            #expect(told.hasSuffix(Self.push("orders", "shutdown")))
+            let isStillHeld = try await Self.redis(of: door, "EXISTS", "interlock:lock:{orders}")
+            #expect(isStillHeld == .integer(1))
+            try await eventually("it has lapsed") {
+                try await Self.redis(of: door, "EXISTS", "interlock:lock:{orders}") == .integer(0)
+            }
+        }
+    }
+
+    @Test("a linked lease is not released when the sidecar closes the connection: its client may still be at work")
+    func sidecarCloses() async throws {
+        try await RESPTestDoor.with { door in
+            let answer = try await door.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
+            #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
+            #expect(answer.contains("-ERR Protocol error"))
+            let holders = try await Self.information("holders", of: "orders", at: door)
+            #expect(holders?.integer == 1)
+            try await Self.untilFree("orders", at: door)
+        }
+    }
+
+    // MARK: What a client is told
+
+    @Test("with RESP3 a client is told on its connection that an operator broke its lock", arguments: ["", " LINKED", " SHARED"])
+    func broken(options: String) async throws {
+        try await RESPTestDoor.with { door in
+            try await Self.untilSubscribed(door)
+            async let answer = Self.untilPush(port: door.port, "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
+            try await Self.untilHeld("orders", at: door)
+            let isBroken = try await door.cli("LOCK.BREAK", "orders")
+            #expect(isBroken == .integer(1))
+            let told = try await answer
+            #expect(told.hasSuffix(Self.push("orders", "broken")))
+        }
+    }
+
+    @Test("with RESP3 a client is told which of its locks was deleted by hand", arguments: ["", " LINKED"])
+    func deleted(options: String) async throws {
+        try await RESPTestDoor.with { door in
+            let commands = "HELLO 3\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
+            async let answer = Self.untilPush(port: door.port, commands)
+            try await Self.untilHeld("orders", at: door)
+            _ = try await Self.redis(of: door, "DEL", "interlock:lock:{orders}")
+            let told = try await answer
+            #expect(told.hasSuffix(Self.push("orders", "deleted")))
+        }
+    }
+
+    @Test("with RESP3 a client is told when its lease is over")
+    func expired() async throws {
+        try await RESPTestDoor.with { door in
+            let told = try await Self.untilPush(port: door.port, "HELLO 3\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
+            #expect(told.hasSuffix(Self.push("orders", "expired")))
+        }
+    }
+
+    @Test("with RESP3 a client is told nothing of a lease that it has released", arguments: ["", " LINKED"])
+    func toldNothing(options: String) async throws {
+        try await RESPTestDoor.with { door in
+            let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
+            let everything = try await Self.converse(port: door.port, opening) { received, say in
+                if received.contains("over\r\n") { return true }
+                if received.contains("released\r\n") {
+                    try await Self.untilPassed(.seconds(1))
+                    try await say.write(ByteBuffer(string: "ECHO over\r\n"))
+                } else if received.contains("$2\r\nme\r\n") {
+                    try await say.write(ByteBuffer(string: "LOCK.RELEASE orders me\r\nECHO released\r\n"))
+                }
+                return false
+            }
+            #expect(everything.contains("released\r\n"))
+            #expect(!everything.contains("lock-lost"))
+        }
+    }
+
+    @Test("with RESP2 a client is told only what it asks", arguments: ["", " LINKED"])
+    func resp2(options: String) async throws {
+        try await RESPTestDoor.with { door in
+            let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
+            let everything = try await Self.converse(port: door.port, opening) { received, say in
+                if received.contains("over\r\n") { return true }
+                _ = try await door.cli("LOCK.BREAK", "orders")
+                try await Self.untilPassed(.seconds(1))
+                try await say.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
+                return false
+            }
+            #expect(everything.hasPrefix("*3\r\n$2\r\nme\r\n"))
+            // It finds out when it asks.
+            #expect(everything.contains("$-1\r\n"))
+            #expect(!everything.contains("lock-lost"))
+        }
+    }
+
+    // MARK: SHARED, PERMITS, ALSO
+
+    @Test("readers hold a lock together, and a writer gets nil until the last has released it")
+    func shared() async throws {
+        try await RESPTestDoor.with { door in
+            var tokens: [String] = []
+            var fences: [Int64] = []
+            for _ in 0..<2 {
+                let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
+                #expect(granted.count == 3)
+                tokens.append(granted.first?.text ?? "")
+                fences.append(granted.dropFirst().first?.integer ?? 0)
+            }
+            #expect(Set(tokens).count == 2)
+            #expect(fences[0] < fences[1])
+            let label = try await Self.information("label", of: "orders", at: door)
+            #expect(label?.text == "shared")
+            let holders = try await Self.information("holders", of: "orders", at: door)
+            #expect(holders?.integer == 2)
+            for token in tokens {
+                let refused = try await door.cli("LOCK.ACQUIRE", "orders", "30000")
+                #expect(refused == .null)
+                let valid = try await door.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0
+                #expect(valid > 50_000)
+                let released = try await door.cli("LOCK.RELEASE", "orders", token)
+                #expect(released == .integer(1))
+            }
+            let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000").array
+            #expect(granted?.count == 3)
+        }
+    }
+
+    @Test("a semaphore has as many holders as places, and goes together with nothing else")
+    func permits() async throws {
+        try await RESPTestDoor.with { door in
+            for _ in 0..<2 {
+                let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
+                #expect(granted?.count == 3)
+            }
+            let refused = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
+            #expect(refused == .null)
+            let label = try await Self.information("label", of: "orders", at: door)
+            #expect(label?.text == "permits-2")
+            let holders = try await Self.information("holders", of: "orders", at: door)
+            #expect(holders?.integer == 2)
+            let alone = try await door.errorWord("LOCK.ACQUIRE", "orders", "30000")
+            #expect(alone == "INVALID")
+            let reader = try await door.errorWord("LOCK.ACQUIRE", "orders", "30000", "SHARED")
+            #expect(reader == "INVALID")
+        }
+    }
+
+    @Test("several locks are taken together: name, token, fence and validity of each, in the order of the question")
+    func also() async throws {
+        try await RESPTestDoor.with { door in
+            let leases = try await door.cli("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
+            #expect(leases.map { $0.array?.first?.text } == ["b", "c", "a"])
+            for lease in leases {
+                let parts = try #require(lease.array)
+                #expect(parts.count == 4)
+                let (name, token) = (parts[0].text ?? "", parts[1].text ?? "")
+                #expect(token.hasPrefix("test/"))
+                #expect(parts[2].integer ?? 0 > 0)
+                #expect((1...30_000).contains(parts[3].integer ?? 0))
+                let released = try await door.cli("LOCK.RELEASE", name, token)
+                #expect(released == .integer(1))
+            }
+        }
+    }
+
+    @Test("when one of several locks is held none is taken, and the answer is nil")
+    func allOrNone() async throws {
+        try await RESPTestDoor.with { door in
+            _ = try await door.cli("LOCK.ACQUIRE", "b", "30000")
+            let refused = try await door.cli("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
+            #expect(refused == .null)
+            for name in ["a", "c"] { try await Self.untilFree(name, at: door) }
+        }
+    }
+
+    @Test("LOCK.INFO is a map of label, fence, remaining time, holders and waiters")
+    func information() async throws {
+        try await RESPTestDoor.with { door in
+            let commands = "HELLO 3\r\nLOCK.ACQUIRE orders 30000 PERMITS 3\r\nLOCK.INFO orders\r\nQUIT\r\n"
+            let answer = try await door.exchange(commands)
+            #expect(answer.contains("%5\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
+            #expect(answer.hasSuffix("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n+OK\r\n"))
+        }
+    }
+}
+
+extension RESPLockModeTests {
+    /// What is pushed to the owner "me".
+    private static func push(_ name: String, _ reason: String) -> String {
+        ">4\r\n" + ["lock-lost", name, "me", reason].map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
+    }
+
+    /// Sends these bytes on a connection of its own, and reads until a lost lease was told of, to the end.
+    private static func untilPush(port: Int, _ bytes: String) async throws -> String {
+        try await RawConnection.exchange(port: port, ByteBuffer(string: bytes)) { received in
+            guard let start = received.firstRange(of: "lock-lost\r\n") else { return false }
+            // Name, token and reason, each behind its length.
+            return received[start.upperBound...].filter { $0 == "\r\n" }.count >= 6
+        }
+    }
+
+    /// Talks to the door until it closes or `turn` has heard enough.
+    /// - Parameter turn: told of everything so far, whenever something arrives; it may say more. `true`: it is enough.
+    private static func converse(
+        port: Int, _ opening: String,
+        _ turn: @Sendable (_ received: String, _ say: NIOAsyncChannelOutboundWriter<ByteBuffer>) async throws -> Bool
+    ) async throws -> String {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connect(host: "127.0.0.1", port: port) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                }
+            }
+        return try await channel.executeThenClose { inbound, outbound in
+            try await outbound.write(ByteBuffer(string: opening))
+            var received = ""
+            for try await part in inbound {
+                received += String(buffer: part)
+                if try await turn(received, outbound) { break }
+            }
+            return received
+        }
+    }
+
+    private static func anotherClient(of door: RESPTestDoor) async throws -> RedisClient {
+        var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
+        address.connectTimeout = .seconds(20)
+        address.commandTimeout = .seconds(20)
+        let client = RedisClient(configuration: address)
+        try await client.connect()
+        return client
+    }
+
+    /// The answer of the Redis behind the door.
+    private static func redis(of door: RESPTestDoor, _ words: String...) async throws -> RedisReply {
+        let client = RedisClient(configuration: door.redis.configuration)
+        try await client.connect()
+        let reply = try await client.send(AnyCommand(words))
+        await client.close()
+        return reply
+    }
+
+    /// The coordinator is ready a little before it hears the fleet's events.
+    private static func untilSubscribed(_ door: RESPTestDoor) async throws {
+        try await eventually("the coordinator has subscribed") {
+            try await redis(of: door, "PUBSUB", "NUMSUB", door.coordinator.keys.events).array?.last?.integer == 1
+        }
+    }
+
+    /// What `LOCK.INFO` says under this name; `nil`: there is nothing to say of the lock.
+    private static func information(_ field: String, of lock: String, at door: RESPTestDoor) async throws -> RedisReply? {
+        guard let parts = try await door.cli("LOCK.INFO", lock).array,
+            let index = parts.firstIndex(where: { $0.text == field }), index + 1 < parts.count
+        else { return nil }
+        return parts[index + 1]
+    }
+
+    private static func untilHeld(_ lock: String, at door: RESPTestDoor) async throws {
+        try await eventually("\(lock) is held") { try await information("holders", of: lock, at: door)?.integer == 1 }
+    }
+
+    private static func untilFree(_ lock: String, at door: RESPTestDoor) async throws {
+        try await eventually("\(lock) is free") { try await door.cli("LOCK.INFO", lock) == .null }
+    }
+
+    private static func untilPassed(_ duration: Duration) async throws {
+        let began = ContinuousClock.now
+        try await eventually("\(duration) have passed") { ContinuousClock.now - began >= duration }
+    }
+}

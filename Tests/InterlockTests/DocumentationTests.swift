@@ -1,0 +1,209 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import ServiceLifecycle
+import Testing
+
+@Suite("The documented examples", .timeLimit(.minutes(2)))
+struct DocumentationTests {
+    // MARK: The text
+
+    @Test("every block of Swift in the article is one that compiles, and every one that compiles is in the article")
+    func verbatim() throws {
+        let documented = try Self.blocks(inFile: "Sources/Interlock/Interlock.docc/Locks.md", from: "```swift", to: "```")
+        let compiled = try Self.blocks(
+            inFile: "Tests/InterlockTests/DocumentedExamples.swift", from: "// snippet: ", to: "// end")
+        #expect(documented.count > 10)
+        for block in documented where !compiled.contains(block) { Issue.record("not in DocumentedExamples.swift:\n\(block)") }
+        for block in compiled where !documented.contains(block) { Issue.record("not in Locks.md:\n\(block)") }
+    }
+
+    @Test("the landing page and the article have no Swift but that", arguments: ["Interlock.md", "Locks.md"])
+    func everythingIsMarked(page: String) throws {
+        let text = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
+        let fences = text.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
+        let languages = Set(fences.map { $0.dropFirst(3) })
+        let expected: Set<Substring> = page == "Locks.md" ? ["swift", "sql"] : []
+        #expect(languages.isSubset(of: expected))
+    }
+
+    // MARK: What they do
+
+    @Test("a lock is held around a body, and free after it")
+    func holding() async throws {
+        try await Fleet.run { fleet in
+            let store = OrderStore()
+            let first = try await DocumentedExamples.hold(fleet.sidecars[0], store: store)
+            let second = try await DocumentedExamples.hold(fleet.sidecars[0], store: store)
+            #expect(second > first)
+            let state = await store.state(of: 7)
+            #expect(state == "packed")
+        }
+    }
+
+    @Test("a store that remembers fences refuses whoever comes with a lower one")
+    func fencedWrite() async throws {
+        let store = OrderStore()
+        try await store.write("packed", to: 7, fence: 34)
+        await #expect(throws: OutdatedFence.self) { try await store.write("cancelled", to: 7, fence: 33) }
+        try await store.write("sent", to: 7, fence: 34)
+        let state = await store.state(of: 7)
+        #expect(state == "sent")
+    }
+
+    @Test("errors are told apart")
+    func errors() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let cashier = Cashier(coordinator: fleet.sidecars[0], store: OrderStore())
+            let paid = try await cashier.pay(7)
+            #expect(paid == "paid")
+
+            let other = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            let refused = try await cashier.pay(8)
+            #expect(refused == "another is at it: try again later")
+            let isReleased = try await fleet.sidecars[1].releaseLock(name, token: other.token)
+            #expect(isReleased)
+
+            let caller = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                return try await cashier.pay(9)
+            }
+            await #expect(throws: CancellationError.self) { try await caller.value }
+        }
+    }
+
+    @Test("a wait that is cancelled ends, and leaves nothing behind")
+    func waiting() async throws {
+        try await Fleet.run { fleet in
+            let name = try ResourceName("orders")
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            let result = await DocumentedExamples.giveUp(sidecar)
+            let error = #expect(throws: LockError.self) { try result.get() }
+            #expect(error?.code == .cancelled)
+            let isReleased = try await sidecar.releaseLock(name, token: lease.token)
+            #expect(isReleased)
+            try await eventually("nobody holds it or waits for it") { try await sidecar.inspectLock(name) == nil }
+        }
+    }
+
+    @Test("a semaphore's place and a reader's lease are given back like any other")
+    func sharing() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let total = try await DocumentedExamples.share(
+                sidecar,
+                render: {
+                    let seen = try await sidecar.inspectLock(try ResourceName("thumbnails"))
+                    #expect(seen?.label == "permits-4")
+                },
+                prices: {
+                    let seen = try await sidecar.inspectLock(try ResourceName("prices"))
+                    #expect(seen?.label == "shared")
+                    return [1, 2, 3]
+                })
+            #expect(total == 6)
+            for name in ["thumbnails", "prices"] {
+                let seen = try await sidecar.inspectLock(try ResourceName(name))
+                #expect(seen == nil, "\(name)")
+            }
+        }
+    }
+
+    @Test("several locks are taken together and released one by one")
+    func several() async throws {
+        try await Fleet.run { fleet in
+            let fences = try await DocumentedExamples.several(fleet.sidecars[0])
+            #expect(fences?.count == 2)
+            let keys = try await fleet.cli("KEYS", "interlock:lock:*").array
+            #expect(keys?.isEmpty == true)
+        }
+    }
+
+    @Test("whoever follows a lease is told when it is broken")
+    func following() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[0]
+            async let loss = DocumentedExamples.follow(sidecar)
+            try await eventually("the lease is held") {
+                try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 1
+            }
+            let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "test")
+            #expect(isBroken)
+            let reason = try await loss
+            // Broken before it was followed, it is found to be gone.
+            #expect(reason == .broken || reason == .deleted)
+        }
+    }
+
+    @Test("a service of a group has its lock until the group shuts down, and leaves nothing behind")
+    func service() async throws {
+        try await Fleet.run { fleet in
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(redis: fleet.server.configuration, host: "test"),
+                eventLoop: fleet.sidecars[0].eventLoop, logger: logger)
+            let group = ServiceGroup(services: [coordinator, Sweeper(coordinator: coordinator)], logger: logger)
+            let running = Task { try await group.run() }
+            defer { running.cancel() }
+            try await eventually("it has the lock") {
+                try await fleet.cli("EXISTS", "interlock:lock:{sweeper}").integer == 1
+            }
+            await group.triggerGracefulShutdown()
+            try await running.value
+            let isHeld = try await fleet.cli("EXISTS", "interlock:lock:{sweeper}").integer
+            #expect(isHeld == 0)
+        }
+    }
+
+    @Test("a caller that lives where the coordinator does takes and gives back as any other, and the coordinator stops after it")
+    func near() async throws {
+        try await Fleet.run { fleet in
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(redis: fleet.server.configuration, host: "test"),
+                eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            try await DocumentedExamples.live(coordinator) {
+                let count = try await DocumentedExamples.near(coordinator)
+                #expect(count == 100)
+            }
+            let isReady = await coordinator.isReady
+            #expect(!isReady)
+        }
+    }
+}
+
+extension DocumentationTests {
+    private static func text(ofFile path: String) throws -> String {
+        let project = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+        return String(decoding: try Data(contentsOf: URL(filePath: "\(project)/\(path)")), as: UTF8.self)
+    }
+
+    /// The lines between each that begins with `start` and the next that is `end`, moved to the left margin together.
+    private static func blocks(inFile path: String, from start: String, to end: String) throws -> [String] {
+        var blocks: [String] = []
+        var block: [Substring]?
+        for line in try text(ofFile: path).split(separator: "\n", omittingEmptySubsequences: false) {
+            let words = line.drop { $0 == " " }
+            if let lines = block {
+                if words == end {
+                    blocks.append(moved(lines))
+                    block = nil
+                } else {
+                    block = lines + [line]
+                }
+            } else if words.hasPrefix(start) {
+                block = []
+            }
+        }
+        return blocks
+    }
+
+    private static func moved(_ lines: [Substring]) -> String {
+        let margin = lines.filter { !$0.isEmpty }.map { $0.prefix { $0 == " " }.count }.min() ?? 0
+        return lines.map { $0.dropFirst(margin) }.joined(separator: "\n")
+    }
+}

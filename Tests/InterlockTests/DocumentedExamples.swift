@@ -1,0 +1,201 @@
+// What stands between `snippet` and `end` here is in the article `Sources/Interlock/Interlock.docc/Locks.md`, word for word:
+// so what is documented compiles. `DocumentationTests` compares the two, and runs what can be run.
+
+// snippet: imports
+import Hiredis
+import Interlock
+import InterlockCore
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import UnixSignals
+// end
+
+// snippet: store
+/// What the lock guards. It remembers the highest fence that it has seen, and refuses lower ones.
+actor OrderStore {
+    private var states: [Int: String] = [:]
+    private var highestFence: Int64 = 0
+
+    func write(_ state: String, to order: Int, fence: Int64) throws {
+        guard fence >= highestFence else { throw OutdatedFence(fence: fence, highest: highestFence) }
+        highestFence = fence
+        states[order] = state
+    }
+
+    func state(of order: Int) -> String? { states[order] }
+}
+
+struct OutdatedFence: Error {
+    var fence: Int64
+    var highest: Int64
+}
+// end
+
+// snippet: errors
+struct Cashier {
+    let coordinator: Coordinator
+    let store: OrderStore
+
+    func pay(_ order: Int) async throws -> String {
+        do {
+            try await coordinator.locks.withLock("orders", wait: .milliseconds(200)) { lease in
+                try await store.write("paid", to: order, fence: lease.fence)
+            }
+            return "paid"
+        } catch let error as LockError {
+            switch error.code {
+            case .held, .timedOut: return "another is at it: try again later"
+            case .lost(let reason): return "the lease was lost (\(reason)): look what has been done"
+            case .unavailable: return "Redis is away: nothing was begun"
+            case .cancelled: throw CancellationError()
+            case .invalid: throw error  // a mistake in this program
+            }
+        }
+    }
+}
+// end
+
+// snippet: service
+struct Sweeper: Service {
+    let coordinator: Coordinator
+
+    /// One of the fleet sweeps; the others wait until it ends.
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                do {
+                    try await coordinator.locks.withLock("sweeper", ttl: .seconds(10), wait: .seconds(60)) { lease in
+                        while true {
+                            try await sweep(fence: lease.fence)
+                            try await Task.sleep(for: .seconds(1))
+                        }
+                    }
+                } catch {
+                    // Another has it, it was lost, or Redis is away: stand again.
+                    try? await Task.sleep(for: .seconds(1))
+                }
+            }
+        }
+    }
+
+    private func sweep(fence: Int64) async throws {
+        // … everything that is swept is shown the fence …
+    }
+}
+// end
+
+/// The examples that are bodies of functions.
+enum DocumentedExamples {
+    static func makeCoordinator() throws -> Coordinator {
+        // snippet: coordinator
+        let coordinator = Coordinator(
+            configuration: InterlockConfiguration(
+                redis: try RedisConfiguration(url: "redis://127.0.0.1:6379"), host: "shop"),
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "interlock"))
+        // end
+        return coordinator
+    }
+
+    static func live(_ coordinator: Coordinator, meanwhile: () async throws -> Void) async throws {
+        // snippet: life
+        await coordinator.start()
+        await coordinator.untilReady()
+        // end
+        try await meanwhile()
+        // snippet: end-of-life
+        await coordinator.stop()
+        // end
+    }
+
+    static func hold(_ coordinator: Coordinator, store: OrderStore) async throws -> Int64 {
+        // snippet: holding
+        let fence = try await coordinator.locks.withLock("orders", ttl: .seconds(10), wait: .seconds(5)) { lease in
+            try await store.write("packed", to: 7, fence: lease.fence)
+            return lease.fence
+        }
+        // end
+        return fence
+    }
+
+    static func giveUp(_ coordinator: Coordinator) async -> Result<Int64, any Error> {
+        // snippet: waiting
+        let waiting = Task {
+            try await coordinator.locks.withLock("orders", wait: .seconds(60)) { lease in lease.fence }
+        }
+        // Nobody wants it any more: the wait is given up, and nothing is left behind.
+        waiting.cancel()
+        // end
+        return await waiting.result
+    }
+
+    static func share(
+        _ coordinator: Coordinator, render: @escaping @Sendable () async throws -> Void,
+        prices: @escaping @Sendable () async throws -> [Int]
+    ) async throws -> Int {
+        // snippet: sharing
+        // At most four in the whole fleet.
+        try await coordinator.locks.withLock("thumbnails", wait: .seconds(10), mode: .permits(4)) { _ in
+            try await render()
+        }
+        // Together with all who read, and with nobody who writes.
+        let total = try await coordinator.locks.withLock("prices", wait: .seconds(10), mode: .shared) { _ in
+            try await prices().reduce(0, +)
+        }
+        // end
+        return total
+    }
+
+    static func several(_ coordinator: Coordinator) async throws -> [Int64]? {
+        // snippet: several
+        let accounts = [try ResourceName("account-9"), try ResourceName("account-1")]
+        let request = JointLockRequest(
+            names: accounts, template: LockRequest(name: accounts[0], ttl: 10_000, wait: 5_000))
+        guard let leases = try await coordinator.acquireLocks(request) else { return nil }
+        // … show each account the fence of its own lease …
+        for (account, lease) in zip(accounts, leases) {
+            _ = try await coordinator.releaseLock(account, token: lease.token)
+        }
+        // end
+        return leases.map(\.fence)
+    }
+
+    static func follow(_ coordinator: Coordinator) async throws -> LeaseLoss? {
+        // snippet: following
+        let request = LockRequest(name: try ResourceName("orders"), ttl: 10_000, wait: 5_000, label: "nightly")
+        guard let lease = try await coordinator.acquireLock(request) else { return nil }
+        let followed = try await coordinator.followLease(lease, isLinked: true)
+        for await loss in followed.losses {
+            // Stop the work: another may have the lock.
+            return loss
+        }
+        // The stream has ended without a loss: the lease was released.
+        // end
+        return nil
+    }
+
+    static func serve(_ coordinator: Coordinator, logger: Logger) async throws {
+        // snippet: group
+        let group = ServiceGroup(
+            services: [coordinator, Sweeper(coordinator: coordinator)],
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        try await group.run()
+        // end
+    }
+
+    static func near(_ coordinator: Coordinator) async throws -> Int {
+        // snippet: near
+        let name = try ResourceName("orders")
+        let rounds = Task(executorPreference: coordinator.taskExecutor) {
+            var count = 0
+            while count < 100, let lease = try await coordinator.acquireLock(LockRequest(name: name, ttl: 5_000)) {
+                count += 1
+                _ = try await coordinator.releaseLock(name, token: lease.token)
+            }
+            return count
+        }
+        // end
+        return try await rounds.value
+    }
+}

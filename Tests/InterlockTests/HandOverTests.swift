@@ -1,0 +1,338 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import Testing
+
+@Suite("Handing a lock over across the fleet", .timeLimit(.minutes(3)))
+struct HandOverTests {
+    // MARK: Turns
+
+    /// How a lock becomes free without anybody's release.
+    static let ends = [["DEL", lockKey], ["PEXPIRE", lockKey, "20"]]
+
+    @Test("a newcomer who does not wait never passes those who do, however the lock became free", arguments: ends)
+    func noBarging(end: [String]) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (newcomer, sidecar) = (fleet.sidecars[0], fleet.sidecars[1])
+            for _ in 0..<20 {
+                _ = try #require(try await newcomer.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
+                let isServed = NIOLockedValueBox(false)
+                let waiter = Task {
+                    let lease = try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
+                    isServed.withLockedValue { $0 = true }
+                    return lease
+                }
+                try await Self.untilTicketsStand(1, in: fleet)
+                _ = try await fleet.redis.send(AnyCommand(end))
+                var passes = 0
+                try await eventually("the waiter is served") {
+                    let lease = try await newcomer.acquireLock(try LockRequest("orders"))
+                    if lease != nil { passes += 1 }
+                    return isServed.withLockedValue { $0 }
+                }
+                #expect(passes == 0)
+                let lease = try #require(try await waiter.value)
+                let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
+                #expect(isReleased)
+            }
+        }
+    }
+
+    @Test("two sidecars with many waiters take turns, each of so many grants at most")
+    func turns() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let waiters = 20
+            let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
+            var grants: [(sidecar: Int, fence: Int64)] = []
+            try await withThrowingTaskGroup(of: (Int, Int64).self) { group in
+                for waiter in 0..<(2 * waiters) {
+                    let home = waiter % 2
+                    let sidecar = fleet.sidecars[home]
+                    group.addTask {
+                        let wish = try LockRequest("orders", ttl: 600_000, wait: 60_000)
+                        let lease = try #require(try await sidecar.acquireLock(wish))
+                        _ = try await sidecar.releaseLock(name, token: lease.token)
+                        return (home, lease.fence)
+                    }
+                }
+                try await Self.untilWaiting(2 * waiters, in: fleet)
+                try await Self.untilTicketsStand(2, in: fleet)
+                _ = try await fleet.sidecars[0].releaseLock(name, token: first.token)
+                for try await (sidecar, fence) in group { grants.append((sidecar, fence)) }
+            }
+
+            grants.sort { $0.fence < $1.fence }
+            #expect(grants.count == 2 * waiters)
+            var stillWaiting = [waiters, waiters]
+            var run = 0
+            var last: Int?
+            for (sidecar, _) in grants {
+                run = sidecar == last ? run + 1 : 1
+                last = sidecar
+                stillWaiting[sidecar] -= 1
+                // The last of a queue that is alone has nobody to hand over to.
+                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTurn) }
+            }
+        }
+    }
+
+    // MARK: Hand-overs
+
+    @Test("a release through any sidecar hands over to the waiter at another", arguments: [0, 1, 2])
+    func releasedElsewhere(releaser: Int) async throws {
+        try await Fleet.run(of: 3) { fleet in
+            let name = try ResourceName("orders")
+            let clock = ContinuousClock()
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
+            async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
+            try await Self.untilTicketsStand(1, in: fleet)
+            let released = clock.now
+            let isReleased = try await fleet.sidecars[releaser].releaseLock(name, token: lease.token)
+            #expect(isReleased)
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+            // Well before the recheck that makes up for lost messages.
+            #expect(clock.now - released < .seconds(3))
+        }
+    }
+
+    @Test("a waiter who leaves at the very moment of its turn does not hold up those behind it")
+    func leavesAtItsTurn() async throws {
+        try await Fleet.run(of: 3) { fleet in
+            let name = try ResourceName("orders")
+            let clock = ContinuousClock()
+            let (holder, home) = (fleet.sidecars[0], fleet.sidecars[1])
+            for round in 0..<50 {
+                let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
+                let leaver = Task { try await home.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
+                try await Self.untilTicketsStand(1, in: fleet)
+                // Behind it in the same sidecar, or at another.
+                let other = fleet.sidecars[1 + round % 2]
+                let next = Task { try await other.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
+                try await Self.untilWaiting(2, in: fleet)
+
+                let released = clock.now
+                async let isReleased = holder.releaseLock(name, token: held.token)
+                for _ in 0..<(round % 10) { await Task.yield() }
+                leaver.cancel()
+                let wasHeld = try await isReleased
+                #expect(wasHeld)
+                if let won = try? await leaver.value { _ = try await home.releaseLock(name, token: won.token) }
+                let granted = try #require(try await next.value)
+                #expect(clock.now - released < .seconds(3))
+                _ = try await other.releaseLock(name, token: granted.token)
+            }
+            try await Self.untilNothingIsLeft(in: fleet)
+        }
+    }
+
+    @Test("a hand-over between sidecars costs three commands at most")
+    func commands() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let clock = ContinuousClock()
+            // Whoever has run the scripts once has told Redis their text.
+            for sidecar in fleet.sidecars {
+                let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 20_000)))
+                _ = try await sidecar.releaseLock(name, token: lease.token)
+            }
+            let began = clock.now
+            let before = await Self.commandsSent(by: fleet)
+            let cycles = 200
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for sidecar in fleet.sidecars {
+                    group.addTask {
+                        for _ in 0..<cycles {
+                            let wish = try LockRequest("orders", ttl: 600_000, wait: 60_000)
+                            let lease = try #require(try await sidecar.acquireLock(wish))
+                            _ = try await sidecar.releaseLock(name, token: lease.token)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let spent = await Self.commandsSent(by: fleet) - before
+            print("\(spent) commands for \(2 * cycles) hand-overs in \(clock.now - began)")
+            #expect(spent <= Int64(3 * 2 * cycles) + Self.upkeep(since: began))
+        }
+    }
+
+    @Test("under load there is one holder at a time, fences rise, and nothing is left, though callers leave and lose patience")
+    func stress() async throws {
+        try await Fleet.run(of: 3) { fleet in
+            let name = try ResourceName("orders")
+            let holders = HolderCount()
+            // What the lock guards: read, and written a moment later.
+            let guarded = NIOLockedValueBox(0)
+            let entries = NIOLockedValueBox(0)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for caller in 0..<48 {
+                    let sidecar = fleet.sidecars[caller % 3]
+                    let other = fleet.sidecars[(caller + 1) % 3]
+                    group.addTask {
+                        for cycle in 0..<40 {
+                            let manner = (caller * 31 + cycle * 17) % 10
+                            guard let lease = try await Self.acquire(in: manner, through: sidecar) else { continue }
+                            holders.enter(fence: lease.fence)
+                            entries.withLockedValue { $0 += 1 }
+                            let seen = guarded.withLockedValue { $0 }
+                            await Task.yield()
+                            guarded.withLockedValue { $0 = seen + 1 }
+                            holders.leave()
+                            let releaser = cycle % 5 == 0 ? other : sidecar
+                            let isReleased = try await releaser.releaseLock(name, token: lease.token)
+                            #expect(isReleased)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(holders.most == 1)
+            #expect(holders.fencesRose)
+            let (entered, counted) = (entries.withLockedValue { $0 }, guarded.withLockedValue { $0 })
+            #expect(entered == counted)
+            print("\(entered) of 1920 callers came in")
+            try await Self.untilNothingIsLeft(in: fleet)
+        }
+    }
+
+    // MARK: Ends that nobody announced
+
+    @Test("the first in line notices within moments that a lock which had a minute to go is gone", arguments: ends)
+    func unannouncedEnd(end: [String]) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let clock = ContinuousClock()
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
+            async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 50_000))
+            try await Self.untilTicketsStand(1, in: fleet)
+            let gone = clock.now
+            _ = try await fleet.redis.send(AnyCommand(end))
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+            #expect(clock.now - gone < .seconds(2))
+        }
+    }
+
+    @Test("a sidecar that was stopped when its turn came holds the others up for its claim window, and no longer")
+    func stoppedSidecar() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let clock = ContinuousClock()
+            let stopped = StoppedSidecar(fleet.server.configuration, id: "deadbeef0000")
+            await stopped.start()
+            try await eventually("it listens") {
+                try await fleet.cli("PUBSUB", "NUMSUB", "interlock:wake:deadbeef0000").array?.last?.integer == 1
+            }
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
+            let ticket = "deadbeef0000/0123456789abcdef0123456789abcdef"
+            // Before all others.
+            try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
+            async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
+            try await Self.untilTicketsStand(2, in: fleet)
+            let released = clock.now
+            let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
+            #expect(isReleased)
+            let granted = try #require(try await next)
+            #expect(granted.fence > lease.fence)
+            // It had its turn.
+            #expect(clock.now - released >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
+            #expect(clock.now - released < .seconds(3))
+            try await Self.untilTicketsStand(0, in: fleet)
+            try await stopped.close()
+        }
+    }
+}
+
+extension HandOverTests {
+    private static let lockKey = "interlock:lock:{orders}"
+    private static let queueKey = "interlock:queue:{orders}"
+
+    /// As callers are: most wait until they have it, some do not, or not for long, and some leave.
+    private static func acquire(in manner: Int, through sidecar: Coordinator) async throws -> Lease? {
+        switch manner {
+        case 0:
+            return try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000))
+        case 1, 2:
+            return try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: Int64(5 * manner)))
+        case 3, 4:
+            let caller = Task { try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
+            for _ in 0..<(10 * manner) { await Task.yield() }
+            caller.cancel()
+            do {
+                return try await caller.value
+            } catch let error as InterlockError where error.code == .cancelled {
+                return nil
+            }
+        default:
+            let lease = try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
+            #expect(lease != nil)
+            return lease
+        }
+    }
+
+    private static func waiting(in fleet: Fleet) async -> Int {
+        var count = 0
+        for sidecar in fleet.sidecars { count += await sidecar.status.locksWaiting }
+        return count
+    }
+
+    private static func untilWaiting(_ count: Int, in fleet: Fleet) async throws {
+        try await eventually("\(count) wait") { await waiting(in: fleet) == count }
+    }
+
+    private static func untilTicketsStand(_ count: Int64, in fleet: Fleet) async throws {
+        try await eventually("\(count) tickets stand in the queue") {
+            try await fleet.cli("ZCARD", queueKey).integer == count
+        }
+    }
+
+    private static func untilNothingIsLeft(in fleet: Fleet) async throws {
+        try await eventually(within: .seconds(5), "nobody holds it or waits for it") {
+            try await fleet.cli("EXISTS", lockKey, queueKey).integer == 0
+        }
+    }
+
+    private static func commandsSent(by fleet: Fleet) async -> Int64 {
+        var count: Int64 = 0
+        for sidecar in fleet.sidecars { count += await sidecar.status.redisCommands }
+        return count
+    }
+
+    /// The most that two sidecars send beside their hand-overs: signs of life and rereads every five seconds, and looks at a
+    /// lock that was long in one hand, for each of which so much time has passed.
+    private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
+        let elapsed = ContinuousClock.now - start
+        let rounds = Int64(elapsed / Duration.seconds(5)) + 2
+        let looks = Int64(elapsed / Duration.milliseconds(LockQueue.lookMilliseconds)) + 1
+        return 8 * rounds + looks
+    }
+}
+
+/// Listens to what a sidecar is told and never does anything about it, as if its process had been stopped.
+private actor StoppedSidecar {
+    private nonisolated let eventLoop: any EventLoop
+    private let subscriber: RedisSubscriber
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
+
+    init(_ configuration: RedisConfiguration, id: String) {
+        eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        subscriber = RedisSubscriber(
+            configuration: configuration, channels: ["interlock:wake:\(id)"], eventLoop: eventLoop,
+            logger: Logger(label: "test"))
+    }
+
+    func start() {
+        subscriber.start()
+    }
+
+    func close() async throws {
+        try await subscriber.close().get()
+    }
+}

@@ -1,0 +1,151 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Leases that replicas must have before they are handed out", .timeLimit(.minutes(2)))
+struct ReplicaWaitTests {
+    @Test(
+        "without enough replicas nobody gets the lock, is told why, and nothing is left of it",
+        arguments: [LockMode.exclusive, .shared])
+    func withoutReplica(mode: LockMode) async throws {
+        try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
+            try await Self.untilLocksAreServed(by: fleet)
+            var request = try LockRequest("orders", ttl: 600_000)
+            request.mode = mode
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(request) }
+            #expect(code == .unreplicated)
+            try await Self.untilFree(in: fleet)
+        }
+    }
+
+    @Test("a waiter whose turn comes without enough replicas is told why, and the lock goes on to the next")
+    func waiterWithoutReplica() async throws {
+        try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
+            try await Self.untilLocksAreServed(by: fleet)
+            try await fleet.cli("SET", Self.key, "other", "PX", "60000")
+            let sidecar = fleet.sidecars[0]
+            let waiters = (0..<2).map { _ in
+                Task { try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
+            }
+            try await eventually("both wait") { await sidecar.status.locksWaiting == 2 }
+            try await fleet.cli("DEL", Self.key)
+            for waiter in waiters {
+                let code = await Self.code { _ = try await waiter.value }
+                #expect(code == .unreplicated)
+            }
+            try await Self.untilFree(in: fleet)
+        }
+    }
+
+    @Test("with a replica the lock is granted, and stands there when the answer comes", arguments: [LockMode.exclusive, .shared])
+    func withReplica(mode: LockMode) async throws {
+        try await Self.withReplica { fleet, replica, _ in
+            for number in 0..<20 {
+                var request = try LockRequest("job-\(number)", ttl: 600_000)
+                request.mode = mode
+                _ = try #require(try await fleet.sidecars[0].acquireLock(request))
+                let replicated = try await replica.send(AnyCommand(["GET", "interlock:lock:{job-\(number)}"])).text
+                let token = try #require(try await fleet.cli("GET", "interlock:lock:{job-\(number)}").text)
+                #expect(replicated == token)
+            }
+        }
+    }
+
+    @Test("so does one that a release hands over")
+    func handedOver() async throws {
+        try await Self.withReplica { fleet, replica, _ in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
+            async let next = sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
+            try await eventually("somebody waits") { await sidecar.status.locksWaiting == 1 }
+            let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
+            #expect(isReleased)
+            let granted = try #require(try await next)
+            let replicated = try await replica.send(AnyCommand(["GET", Self.key])).text
+            #expect(replicated == granted.token)
+        }
+    }
+
+    @Test("when the replica stands still nobody gets the lock; when it goes on, everybody may")
+    func replicaStandsStill() async throws {
+        try await Self.withReplica { fleet, _, server in
+            await server.pause()
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) }
+            #expect(code == .unreplicated)
+            await server.resume()
+            try await Self.untilFree(in: fleet)
+            try await eventually("it is granted") {
+                do {
+                    return try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) != nil
+                } catch let error as InterlockError where error.code == .unreplicated {
+                    // The replica is catching up.
+                    return false
+                }
+            }
+        }
+    }
+}
+
+extension ReplicaWaitTests {
+    private static let key = "interlock:lock:{orders}"
+
+    /// A sidecar whose Redis has one replica, in step with it; a client of the replica, and the replica.
+    private static func withReplica(_ body: (Fleet, RedisClient, RedisServer) async throws -> Void) async throws {
+        try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
+            try await RedisServer.withServer { server in
+                let replica = RedisClient(configuration: server.configuration)
+                try await replica.connect()
+                let port = try #require(fleet.server.port)
+                // Otherwise the first synchronisation waits for further replicas.
+                try await fleet.cli("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+                _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
+                try await eventually("the replica is in step") {
+                    // While it loads what it was sent it answers nothing else.
+                    guard let own = try? await replica.send(Info(section: "replication")) else { return false }
+                    let report = try await fleet.redis.send(Info(section: "replication"))
+                    return own["master_link_status"] == "up" && report["slave0"]?.contains("state=online") ?? false
+                }
+                try await untilLocksAreServed(by: fleet)
+                let outcome: Result<Void, any Error>
+                do {
+                    try await body(fleet, replica, server)
+                    outcome = .success(())
+                } catch {
+                    outcome = .failure(error)
+                }
+                await replica.close()
+                try outcome.get()
+            }
+        }
+    }
+
+    /// Locks that wait for replicas have a connection of their own, which may be up a little later than the others.
+    private static func untilLocksAreServed(by fleet: Fleet) async throws {
+        let name = try ResourceName("nobody-has-it")
+        try await eventually("locks are served") {
+            do {
+                return try await fleet.sidecars[0].renewLock(name, token: "nobody", ttl: 1000) == nil
+            } catch let error as InterlockError where error.code == .unavailable {
+                return false
+            }
+        }
+    }
+
+    private static func untilFree(in fleet: Fleet) async throws {
+        try await eventually("the lock is free, and nobody waits for it") {
+            try await fleet.cli("EXISTS", key, "interlock:queue:{orders}", "interlock:holders:{orders}").integer == 0
+        }
+    }
+
+    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    private static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
+        do {
+            try await call()
+            return nil
+        } catch {
+            return (error as? InterlockError)?.code
+        }
+    }
+}

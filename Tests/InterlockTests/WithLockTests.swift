@@ -1,0 +1,307 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import NIOConcurrencyHelpers
+import Testing
+
+@Suite("A body that runs while a lock is held", .timeLimit(.minutes(2)))
+struct WithLockTests {
+    private struct Failure: Error, Equatable {}
+
+    // MARK: What comes of it
+
+    @Test("the lock is held while the body runs, its result is handed on, and the lock is free when it comes")
+    func result() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let other = fleet.sidecars[1]
+            let redis = fleet.redis
+            let fence = try await fleet.sidecars[0].locks.withLock("orders") { lease in
+                let token = try await redis.send(AnyCommand(["GET", Self.key])).text
+                #expect(token == lease.token)
+                let refused = try await other.acquireLock(try LockRequest("orders"))
+                #expect(refused == nil)
+                return lease.fence
+            }
+            let next = try #require(try await other.acquireLock(try LockRequest("orders")))
+            #expect(next.fence > fence)
+        }
+    }
+
+    @Test("what the body throws is thrown, and the lock is free")
+    func thrown() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            await #expect(throws: Failure()) {
+                try await sidecar.locks.withLock("orders") { _ -> Void in throw Failure() }
+            }
+            try await Self.expectFree(in: fleet)
+        }
+    }
+
+    @Test("a lock that another has is held when nobody waits, and timed out when the wait is over")
+    func heldAndTimedOut() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let locks = fleet.sidecars[0].locks
+            let runs = NIOLockedValueBox(0)
+            let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            let held = await Self.code {
+                try await locks.withLock("orders") { _ in runs.withLockedValue { $0 += 1 } }
+            }
+            #expect(held == .held)
+            let timedOut = await Self.code {
+                try await locks.withLock("orders", wait: .milliseconds(100)) { _ in runs.withLockedValue { $0 += 1 } }
+            }
+            #expect(timedOut == .timedOut)
+            let count = runs.withLockedValue { $0 }
+            #expect(count == 0)
+            let token = try await fleet.cli("GET", Self.key).text
+            #expect(token == lease.token)
+        }
+    }
+
+    @Test("whoever waits has the lock after its release")
+    func waits() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            let locks = fleet.sidecars[0].locks
+            let caller = Task { try await locks.withLock("orders", wait: .seconds(60)) { $0.fence } }
+            try await Self.untilSomebodyWaits(in: fleet)
+            let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
+            #expect(isReleased)
+            let fence = try await caller.value
+            #expect(fence > lease.fence)
+        }
+    }
+
+    @Test("a wish that no sidecar would grant is invalid")
+    func invalid() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            let name = await Self.code { try await locks.withLock("two words") { _ in } }
+            #expect(name == .invalid)
+            let ttl = await Self.code { try await locks.withLock("orders", ttl: .zero) { _ in } }
+            #expect(ttl == .invalid)
+            let wait = await Self.code { try await locks.withLock("orders", wait: .seconds(-1)) { _ in } }
+            #expect(wait == .invalid)
+            let places = await Self.code { try await locks.withLock("orders", mode: .permits(0)) { _ in } }
+            #expect(places == .invalid)
+            try await Self.expectFree(in: fleet)
+        }
+    }
+
+    @Test("without Redis it is unavailable, and never held")
+    func unavailable() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            await fleet.server.kill()
+            let code = await Self.code { try await locks.withLock("orders") { _ in } }
+            #expect(code == .unavailable)
+        }
+    }
+
+    // MARK: Cancellation
+
+    @Test("whoever is cancelled while waiting is told so, and its body never runs")
+    func cancelledWhileWaiting() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let locks = fleet.sidecars[0].locks
+            let runs = NIOLockedValueBox(0)
+            let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            let caller = Task {
+                try await locks.withLock("orders", wait: .seconds(60)) { _ in runs.withLockedValue { $0 += 1 } }
+            }
+            try await Self.untilSomebodyWaits(in: fleet)
+            caller.cancel()
+            let code = await Self.code { try await caller.value }
+            #expect(code == .cancelled)
+            let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
+            #expect(isReleased)
+            try await eventually("the lock stays free") { try await fleet.cli("EXISTS", Self.key).integer == 0 }
+            let count = runs.withLockedValue { $0 }
+            #expect(count == 0)
+        }
+    }
+
+    @Test("a caller who is cancelled cancels the body, and the lock is free when the body has ended")
+    func cancelledBody() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            let caller = Task { try await locks.withLock("orders") { _ in try await Self.untilCancelled() } }
+            try await Self.untilHeld(in: fleet)
+            caller.cancel()
+            await #expect(throws: CancellationError.self) { try await caller.value }
+            try await Self.expectFree(in: fleet)
+        }
+    }
+
+    @Test("a body that goes on although it is cancelled keeps the lock until it has ended, and its result counts")
+    func stubbornBody() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            let redis = fleet.redis
+            let caller = Task {
+                try await locks.withLock("orders") { _ in
+                    // It cleans up, say.
+                    try? await Self.untilCancelled()
+                    return try await redis.send(AnyCommand(["EXISTS", Self.key])).integer
+                }
+            }
+            try await Self.untilHeld(in: fleet)
+            caller.cancel()
+            let wasHeld = try await caller.value
+            #expect(wasHeld == 1)
+            try await Self.expectFree(in: fleet)
+        }
+    }
+
+    // MARK: The lease
+
+    @Test("the lease is extended for as long as the body runs")
+    func extended() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let other = fleet.sidecars[1]
+            try await fleet.sidecars[0].locks.withLock("orders", ttl: .milliseconds(600)) { _ in
+                let began = ContinuousClock.now
+                try await eventually("three lengths have passed") {
+                    let refused = try await other.acquireLock(try LockRequest("orders"))
+                    #expect(refused == nil)
+                    return ContinuousClock.now - began >= .milliseconds(3 * 600)
+                }
+            }
+            try await Self.expectFree(in: fleet)
+        }
+    }
+
+    @Test("when an operator breaks the lock the body is cancelled, and that is what is told")
+    func broken() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let wasCancelled = NIOLockedValueBox(false)
+            let locks = fleet.sidecars[0].locks
+            let caller = Task {
+                try await locks.withLock("orders", ttl: .seconds(600)) { _ in
+                    do {
+                        try await Self.untilCancelled()
+                    } catch {
+                        wasCancelled.withLockedValue { $0 = true }
+                        throw error
+                    }
+                }
+            }
+            try await Self.untilHeld(in: fleet)
+            let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
+            #expect(isBroken)
+            let code = await Self.code { try await caller.value }
+            #expect(code == .lost(.broken))
+            let isCancelled = wasCancelled.withLockedValue { $0 }
+            #expect(isCancelled)
+        }
+    }
+
+    @Test("a loss is told also of a body that went on to its end; the next holder is left alone")
+    func lostAndIgnored() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let other = fleet.sidecars[1]
+            let locks = fleet.sidecars[0].locks
+            let redis = fleet.redis
+            let caller = Task {
+                try await locks.withLock("orders", ttl: .seconds(600)) { _ in
+                    try? await Self.untilCancelled()
+                    return 42
+                }
+            }
+            try await Self.untilHeld(in: fleet)
+            _ = try await redis.send(AnyCommand(["SET", Self.key, "other", "PX", "600000"]))
+            let code = await Self.code { _ = try await caller.value }
+            #expect(code == .lost(.taken))
+            let token = try await fleet.cli("GET", Self.key).text
+            #expect(token == "other")
+            let refused = try await other.acquireLock(try LockRequest("orders"))
+            #expect(refused == nil)
+        }
+    }
+
+    @Test("readers' bodies run together")
+    func shared() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let inside = NIOLockedValueBox(0)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for sidecar in fleet.sidecars {
+                    group.addTask {
+                        try await sidecar.locks.withLock("orders", wait: .seconds(60), mode: .shared) { _ in
+                            inside.withLockedValue { $0 += 1 }
+                            // Neither leaves before the other has come.
+                            try await eventually("both are inside") { inside.withLockedValue { $0 } == 2 }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test("bodies exclude each other, also across sidecars")
+    func mutualExclusion() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let holders = HolderCount()
+            let runs = NIOLockedValueBox(0)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for caller in 0..<16 {
+                    let locks = fleet.sidecars[caller % 2].locks
+                    group.addTask {
+                        for _ in 0..<20 {
+                            try await locks.withLock("orders", wait: .seconds(60)) { lease in
+                                holders.enter(fence: lease.fence)
+                                await Task.yield()
+                                runs.withLockedValue { $0 += 1 }
+                                holders.leave()
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(holders.most == 1)
+            #expect(holders.fencesRose)
+            let count = runs.withLockedValue { $0 }
+            #expect(count == 16 * 20)
+            try await Self.expectFree(in: fleet)
+        }
+    }
+}
+
+extension WithLockTests {
+    private static let key = "interlock:lock:{orders}"
+
+    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    private static func code(of call: () async throws -> Void) async -> LockError.Code? {
+        do {
+            try await call()
+            return nil
+        } catch {
+            return (error as? LockError)?.code
+        }
+    }
+
+    /// Runs until its task is cancelled.
+    private static func untilCancelled() async throws {
+        let (endless, never) = AsyncStream.makeStream(of: Void.self)
+        for await _ in endless {}
+        never.finish()
+        try Task.checkCancellation()
+    }
+
+    private static func untilHeld(in fleet: Fleet) async throws {
+        try await eventually("the body's lock is held") { try await fleet.cli("EXISTS", key).integer == 1 }
+    }
+
+    private static func untilSomebodyWaits(in fleet: Fleet) async throws {
+        try await eventually("somebody waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
+    }
+
+    /// It is free without any wait: who runs a body goes on when the lock is released.
+    private static func expectFree(in fleet: Fleet) async throws {
+        let keys = try await fleet.cli("EXISTS", key).integer
+        #expect(keys == 0)
+    }
+}
