@@ -129,7 +129,10 @@ let package = Package(
         ),
         .testTarget(
             name: "InterlockTests",
-            dependencies: ["Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, logging],
+            dependencies: [
+                "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, logging, lifecycle,
+                unixSignals,
+            ],
             swiftSettings: houseRules
         ),
         .testTarget(

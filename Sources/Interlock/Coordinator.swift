@@ -111,7 +111,10 @@ public actor Coordinator: Service {
         subscriber.onDown = { [unowned self] _ in watch.tell(nil) }
         watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
         if lockPipeline !== runtime.pipeline {
-            lockPipeline.onUp = { [unowned self] in calls.locks.redisIsBack() }
+            lockPipeline.onUp = { [unowned self] in
+                calls.locks.redisIsBack()
+                if isRedisUp { readinessIsDecided() }
+            }
             lockPipeline.start()
         }
         runtime.pipeline.start()
@@ -172,11 +175,13 @@ public actor Coordinator: Service {
     }
 
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
-    public var isReady: Bool { runtime.pipeline.isUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true }
+    public var isReady: Bool { isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true }
+
+    private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
 
     /// Waits until Redis is connected; returns as well when the coordinator is stopped first.
     public func untilReady() async {
-        guard !runtime.pipeline.isUp, !calls.isGoingDown else { return }
+        guard !isRedisUp, !calls.isGoingDown else { return }
         await withCheckedContinuation { awaitingReadiness.append($0) }
     }
 
@@ -217,7 +222,7 @@ public actor Coordinator: Service {
         reread()
         calls.breakers.flushOutcomes(of: Array(services.values))
         for service in services.values { calls.limits.reconsider(service) }
-        readinessIsDecided()
+        if isRedisUp { readinessIsDecided() }
     }
 
     private func redisIsDown(_ error: RedisError) {

@@ -13,7 +13,7 @@ final class JointAcquisition {
     private let startedAt: Instant
     /// In the order in which they are taken.
     private let names: [ResourceName]
-    private var taken: [(lease: Lease, deadline: Instant)] = []
+    private var taken: [Lease] = []
     private var underWay: LockQueue.WaiterID?
     private var isOver = false
     /// Called once, when there is nothing more to be cancelled.
@@ -74,7 +74,7 @@ final class JointAcquisition {
         guard !isOver else { return false }
         switch answer {
         case .granted(let lease):
-            taken.append((lease, time.now().advanced(byMilliseconds: lease.validMilliseconds)))
+            taken.append(lease)
             takeNext()
         case .held:
             end(.held)
@@ -87,9 +87,8 @@ final class JointAcquisition {
     private func finish() {
         let now = time.now()
         var leases: [ExactText: Lease] = [:]
-        for (lease, deadline) in taken {
-            var lease = lease
-            lease.validMilliseconds = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+        for var lease in taken {
+            lease.validMilliseconds = (lease.deadline.nanoseconds - now.nanoseconds) / 1_000_000
             guard lease.validMilliseconds > 0 else {
                 return end(
                     .failed(
@@ -115,6 +114,6 @@ final class JointAcquisition {
     private func giveBack() {
         defer { taken = [] }
         guard request.template.owner == nil else { return }
-        for (lease, _) in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttl) }
+        for lease in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttl) }
     }
 }

@@ -126,9 +126,8 @@ final class LeaseKeeper {
             entry = known
             entry.add(follower)
         } else {
-            let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
             let held = HeldLease(
-                ttl: lease.ttl, deadline: deadline, isExtended: isLinked, ceilingMilliseconds: ceilingMilliseconds, now: now)
+                ttl: lease.ttl, deadline: lease.deadline, isExtended: isLinked, ceilingMilliseconds: ceilingMilliseconds, now: now)
             entry = Entry(lease, held: held, follower: follower)
             insert(entry)
         }

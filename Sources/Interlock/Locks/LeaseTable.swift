@@ -30,13 +30,12 @@ struct LeaseTable {
 
     mutating func granted(_ lease: Lease, label: String?, now: Instant) {
         for _ in 0..<2 { dropLapsed(now: now) }
-        let deadline = now.advanced(byMilliseconds: lease.validMilliseconds)
         let key = Key(name: lease.name, token: lease.token)
         if let known = entries[key] {
             // An owner who asks again need not say its label again.
-            entries[key] = Entry(deadline: deadline, label: label ?? known.label)
+            entries[key] = Entry(deadline: lease.deadline, label: label ?? known.label)
         } else if entries.count < Self.capacity, order.count < 2 * Self.capacity {
-            entries[key] = Entry(deadline: deadline, label: label)
+            entries[key] = Entry(deadline: lease.deadline, label: label)
             order.append(key)
         }
     }

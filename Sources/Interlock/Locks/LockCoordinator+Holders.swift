@@ -62,6 +62,8 @@ extension LockCoordinator {
             case .success(let isReleased):
                 (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
                 leases.ended(name.text, token: token)
+                // A client may release in the same breath as it acquires: then the lease is followed only after that began.
+                if isReleased { keeper.released(name.text, token: token) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):
                 completion(.failed(InterlockError(error)))

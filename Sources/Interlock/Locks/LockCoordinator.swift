@@ -138,6 +138,7 @@ final class LockCoordinator {
         let now = runtime.time.now()
         let request = waiter.request
         let valid = LeaseValidity.remaining(ttl: request.ttl, sentAt: sentAt, now: now)
+        let deadline = LeaseValidity.deadline(ttl: request.ttl, sentAt: sentAt)
         guard valid > 0 else {
             return fail(
                 waiter,
@@ -146,12 +147,12 @@ final class LockCoordinator {
         }
         let lease = Lease(
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid, ttl: request.ttl,
-            group: grant.group, isOwners: request.owner != nil)
+            deadline: deadline, group: grant.group, isOwners: request.owner != nil)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
         leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
         if lease.isOwners {
             // It may be followed already, for an earlier call of the same owner.
-            keeper.moved(lease.name, token: lease.token, to: now.advanced(byMilliseconds: valid))
+            keeper.moved(lease.name, token: lease.token, to: deadline)
         }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token)

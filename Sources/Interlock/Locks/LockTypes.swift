@@ -38,6 +38,8 @@ public struct Lease: Hashable, Sendable {
     public var validMilliseconds: Int64
     /// Its length in milliseconds, as it was asked for.
     public var ttl: Int64
+    /// When it is over for its holder.
+    var deadline: Instant
     /// What the lock's key holds while several hold the lock; `nil`: the token.
     var group: String?
     /// Its owner chose the token.

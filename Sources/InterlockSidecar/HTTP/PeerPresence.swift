@@ -62,6 +62,10 @@ final class PeerPresenceHandler: ChannelInboundHandler, RemovableChannelHandler 
 
     private let presence = PeerPresence()
 
+    func handlerAdded(context: ChannelHandlerContext) {
+        PeerLiveness.watch(context.channel)
+    }
+
     func channelInactive(context: ChannelHandlerContext) {
         presence.leave()
         context.fireChannelInactive()

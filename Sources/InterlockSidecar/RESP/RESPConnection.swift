@@ -302,6 +302,7 @@ extension RESPConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         completions = RESPCompletions(connection: self)
+        PeerLiveness.watch(context.channel)
         door.connected(self)
     }
 

@@ -140,11 +140,11 @@ final class QuorumLocks {
 
     /// Hands the lease out. `false`: the caller has left, and the lease is nobody's.
     private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter) -> Bool {
+        let now = runtime.time.now()
         let lease = Lease(
             name: waiter.request.name.text, token: waiter.token, fence: fence, validMilliseconds: valid,
-            ttl: waiter.request.ttl)
+            ttl: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
         guard waiter.completion(.granted(lease)) else { return false }
-        let now = runtime.time.now()
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
         leases.granted(lease, label: waiter.request.owner == nil ? nil : waiter.request.label, now: now)
