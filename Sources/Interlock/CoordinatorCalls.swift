@@ -114,7 +114,9 @@ public final class CoordinatorCalls {
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
         guard !locks.keeper.isFull else { return .failure(.tooManyFollowed) }
-        return .success(LeaseFollower(id: locks.keeper.follow(
+        return .success(
+            LeaseFollower(
+                id: locks.keeper.follow(
                     lease, isLinked: isLinked, client: client.map { ObjectIdentifier($0) }, onEnd: onEnd)))
     }
 

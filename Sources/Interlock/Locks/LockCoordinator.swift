@@ -15,14 +15,14 @@ final class LockCoordinator {
     let watch: KeyWatch
     let keeper: LeaseKeeper
     private var queues: [ExactText: LocalQueue] = [:]
-    private var waiters: [WaiterID: LockWaiter] = [:]
+    private(set) var waiters: [WaiterID: LockWaiter] = [:]
     /// Those who try once before they wait.
     private var trying: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
-    private var leftovers: [(name: String, token: String, until: Instant)] = []
-    private static let leftoverCapacity = 10_000
+    var leftovers: [(name: String, token: String, until: Instant)] = []
+    static let leftoverCapacity = 10_000
 
     init(runtime: CoordinatorRuntime, settings: LockSettings, pipeline: RedisPipeline, watch: KeyWatch) {
         self.runtime = runtime
@@ -40,7 +40,7 @@ final class LockCoordinator {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
-    private func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
+    func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
 
     // MARK: Acquire
 
@@ -116,7 +116,7 @@ final class LockCoordinator {
     // MARK: Handing out
 
     /// Hands a lease out as soon as so many replicas have it as are asked for.
-    private func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
+    func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
         let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
         pipeline.send(wait, timeout: .milliseconds(2 * runtime.timeoutMilliseconds)) { [self] result in
@@ -210,7 +210,7 @@ final class LockCoordinator {
     }
 
     /// A waiter's turn has come: it waits no more. `false`: it has left, or has the lock already.
-    private func serve(_ waiter: LockWaiter) -> Bool {
+    func serve(_ waiter: LockWaiter) -> Bool {
         guard waiter.standing == .waiting else { return false }
         waiter.standing = .served
         waiter.timeout?.cancel()
@@ -218,7 +218,7 @@ final class LockCoordinator {
         return true
     }
 
-    private func perform(_ action: LockQueue.Action, on queue: LocalQueue) {
+    func perform(_ action: LockQueue.Action, on queue: LocalQueue) {
         switch action {
         case .none:
             break
@@ -310,13 +310,13 @@ final class LockCoordinator {
     }
 
     /// A retry may stand behind its own first call: what that one got is its too.
-    private func wakeSameOwner(as waiter: LockWaiter, in queue: LocalQueue) {
+    func wakeSameOwner(as waiter: LockWaiter, in queue: LocalQueue) {
         guard waiter.request.owner != nil, let head = queue.decisions.head, waiters[head]?.token == waiter.token else { return }
         perform(queue.decisions.wake(), on: queue)
     }
 
     /// Nobody knows whether it was granted the lock: should it leave before that is known, it gives it back.
-    private func doubt(_ waiter: LockWaiter) {
+    func doubt(_ waiter: LockWaiter) {
         if waiter.standing == .left { giveBack(waiter) } else { waiter.mayHold = true }
     }
 
@@ -384,120 +384,5 @@ final class LockCoordinator {
             fail(waiter, InterlockError(error))
             if waiter.mayHold { remember(waiter) }
         }
-    }
-
-    // MARK: Passing on
-
-    /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
-    func passOn(_ name: String, token: String, then done: @escaping (Result<Bool, RedisError>) -> Void) {
-        let queue = queue(name)
-        let succession = queue.flatMap { beginSuccession(in: $0, of: token) }
-        let sentAt = runtime.time.now()
-        let script = ReleaseScript(
-            keys: keys(name), token: token, sidecar: runtime.id,
-            successor: succession.flatMap { succession in
-                queue.map { queue in
-                    ReleaseScript.Successor(
-                        token: succession.waiter.token, ttl: succession.waiter.request.ttl,
-                        goesOn: succession.decision.goesOn,
-                        ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
-                }
-            })
-        pipeline.run(script) { [self] result in
-            // The next holder first: others wait for it in turn.
-            if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
-            switch result {
-            case .success(.perhapsInGroup):
-                pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
-            case .success(.lost): done(.success(false))
-            case .success(.passedOn): done(.success(true))
-            case .success(.released):
-                done(.success(true))
-                // Whoever came while the release was under way.
-                if succession == nil { wake(name) }
-            case .failure(let error): done(.failure(error))
-            }
-        }
-    }
-
-    private struct SuccessionUnderWay {
-        var decision: LockQueue.Succession
-        var waiter: LockWaiter
-    }
-
-    /// The next who waits here, should it want the lock for itself alone: groups are joined by their own script.
-    private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionUnderWay? {
-        guard let head = queue.decisions.head, let waiter = waiters[head], waiter.request.mode == .exclusive,
-            var decision = queue.decisions.beginRelease()
-        else { return nil }
-        // Who was not served from this queue has none of its turns.
-        if queue.holder != token { decision.goesOn = false }
-        return SuccessionUnderWay(decision: decision, waiter: waiter)
-    }
-
-    private func passed(
-        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: SuccessionUnderWay,
-        sentAt: Instant
-    ) {
-        let now = runtime.time.now()
-        let waiter = succession.waiter
-        switch result {
-        case .success(.passedOn(let fence, let beginsTurn)):
-            let next = queue.decisions.passedOn(
-                succession.decision, beginsTurn: beginsTurn, ttl: waiter.request.ttl, now: now)
-            queue.holder = waiter.token
-            if serve(waiter) {
-                hand(AcquireScript.Grant(fence: fence), to: waiter, sentAt: sentAt)
-            } else if waiter.standing == .left {
-                giveBack(waiter)
-            }
-            perform(next, on: queue)
-            wakeSameOwner(as: waiter, in: queue)
-        case .success(.released(let isFirst)):
-            perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
-        case .success(.lost), .success(.perhapsInGroup), .failure:
-            if case .failure(let error) = result, error.isOutcomeUnknown { doubt(waiter) }
-            perform(queue.decisions.releaseFailed(), on: queue)
-        }
-    }
-
-    /// Passes on what was granted to somebody who is no longer there. With an owner of its own choosing nothing is given
-    /// back behind the client's back: a retry may already hold that very lease.
-    private func giveBack(_ waiter: LockWaiter) {
-        guard waiter.request.owner == nil else { return }
-        release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl)
-    }
-
-    /// Ends a lease of `ttl` milliseconds that nobody wants any more, now or as soon as Redis is back.
-    func release(_ name: String, token: String, ttl: Int64) {
-        let until = runtime.time.now().advanced(byMilliseconds: ttl)
-        passOn(name, token: token) { [self] result in
-            if case .failure = result { remember(name, token: token, until: until) }
-        }
-    }
-
-    private func remember(_ waiter: LockWaiter) {
-        guard waiter.request.owner == nil else { return }
-        let until = runtime.time.now().advanced(byMilliseconds: waiter.request.ttl)
-        remember(waiter.request.name.text, token: waiter.token, until: until)
-    }
-
-    private func remember(_ name: String, token: String, until: Instant) {
-        guard leftovers.count < Self.leftoverCapacity else { return }
-        leftovers.append((name, token, until))
-    }
-
-    /// Redis is back: what unanswered calls may have left behind is freed, and every waiter tries again.
-    func redisIsBack() {
-        let now = runtime.time.now()
-        let pending = leftovers.filter { $0.until > now }
-        leftovers = []
-        for (name, token, until) in pending {
-            passOn(name, token: token) { [self] result in
-                if case .failure = result { remember(name, token: token, until: until) }
-            }
-        }
-        wakeAll()
-        keeper.redisIsBack()
     }
 }
