@@ -23,7 +23,7 @@ struct RunTests {
 
     // MARK: The command
 
-    @Test("the command's exit code is run's, and it knows lock, token and fence")
+    @Test("9. exit codes lie: here the command's is run's, and it knows lock, token and fence")
     func environment() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
@@ -49,7 +49,7 @@ struct RunTests {
         }
     }
 
-    @Test("a signal that ends the command becomes 128 and its number")
+    @Test("9. exit codes lie: here a signal that ends the command becomes 128 and its number")
     func signalCode() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--", "sh", "-c", "kill -KILL $$")
@@ -148,7 +148,7 @@ struct RunTests {
 
     // MARK: Loss
 
-    @Test("when the lock is broken, the command is asked to end, and run exits with 74")
+    @Test("9. a command outlives its lock: here it is asked to end when the lock is broken, and run exits with 74")
     func broken() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
@@ -172,7 +172,7 @@ struct RunTests {
         }
     }
 
-    @Test("strictly, no command outlives its lease when the sidecar is killed")
+    @Test("9. a command outlives its lock: strictly it never does, not even when the sidecar is killed")
     func sidecarKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s", "--strict"], Self.trapping("TERM", ""), sidecar)
@@ -186,7 +186,7 @@ struct RunTests {
         }
     }
 
-    @Test("when run is killed, so is the command, and the lease lapses")
+    @Test("9. a command outlives its lock: here it is killed with run, and the lease lapses")
     func runKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.patient, sidecar)
