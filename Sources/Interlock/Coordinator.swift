@@ -97,10 +97,12 @@ public actor Coordinator: Service {
         guard !isStarted else { return }
         isStarted = true
         let floor = configuration.fleetSize
-        calls.limits.sidecars = { [calls] in max(floor, calls.fleet.members.count) }
-        runtime.pipeline.onUp = { [unowned self] in redisIsUp() }
-        runtime.pipeline.onDown = { [unowned self] in redisIsDown($0) }
-        runtime.pipeline.onRoundTrip = { [runtime] in runtime.metrics.roundTripTime.recordNanoseconds($0.nanoseconds) }
+        calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.members.count) }
+        runtime.pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.redisIsUp() } }
+        runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
+        runtime.pipeline.onRoundTrip = { [metrics = runtime.metrics] in
+            metrics.roundTripTime.recordNanoseconds($0.nanoseconds)
+        }
         subscriber.onMessage = { [unowned self] in receive($1, on: $0) }
         subscriber.onInvalidated = { [unowned self] keys in
             guard let keys else { return calls.locks.keyChanged(nil) }

@@ -106,6 +106,15 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) != .attempt(1))
     }
 
+    @Test("a wake-up that comes before the grant that caused it is the next one's")
+    func wokenBeforeGranted() {
+        var queue = queue(of: 2)
+        _ = queue.wake()
+        _ = queue.beginAttempt()
+        #expect(queue.wake() == .none)
+        #expect(queue.granted(1, ttl: 30_000, now: start) == .attempt(2))
+    }
+
     @Test("who is granted by an attempt leaves; those behind it have a ticket, or the next one places it")
     func grantedByAttempt() {
         var queue = LockQueue()

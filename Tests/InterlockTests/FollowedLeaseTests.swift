@@ -225,6 +225,23 @@ struct FollowedLeaseTests {
         }
     }
 
+    @Test("2. the holder is told when its lease among several is over, although the others' goes on")
+    func lapsedAmongSeveral() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            var long = try LockRequest("orders", ttl: 600_000)
+            long.mode = .shared
+            let others = try #require(try await sidecar.acquireLock(long))
+            var brief = try LockRequest("orders", ttl: 300)
+            brief.mode = .shared
+            let (_, followed) = try await Self.follow(brief, through: sidecar, isLinked: false)
+            let loss = await Self.loss(of: followed)
+            #expect(loss == .expired)
+            let valid = try await sidecar.renewLock(try ResourceName("orders"), token: others.token, ttl: 600_000)
+            #expect(valid != nil)
+        }
+    }
+
     @Test("2. the holder is told when its sidecar goes down and no longer extends the lease, which stays its own for a while")
     func shutdown() async throws {
         try await Fleet.run { fleet in

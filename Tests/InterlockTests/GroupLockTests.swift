@@ -127,6 +127,34 @@ struct GroupLockTests {
         }
     }
 
+    @Test("a writer that gives up lets the readers in who waited behind it, here and at another sidecar", arguments: [0, 1])
+    func writerGivesUp(home: Int) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let reader = try #require(try await fleet.sidecars[0].acquireLock(try Self.wish(.shared)))
+            let writer = Task { try await fleet.sidecars[0].acquireLock(try Self.wish(.exclusive, wait: 60_000)) }
+            try await eventually("the writer waits") {
+                try await fleet.sidecars[1].inspectLock(name)?.waiters == 1
+            }
+            let sidecar = fleet.sidecars[home]
+            let next = Task { try await sidecar.acquireLock(try Self.wish(.shared, wait: 60_000)) }
+            try await eventually("the reader waits behind it") {
+                let waiting = await sidecar.status.locksWaiting
+                let waiters = try await fleet.sidecars[1].inspectLock(name)?.waiters
+                return waiting == (home == 0 ? 2 : 1) && waiters == (home == 0 ? 1 : 2)
+            }
+            let clock = ContinuousClock()
+            let start = clock.now
+            writer.cancel()
+            let lease = try await next.value
+            #expect(lease != nil)
+            // Well before the recheck that makes up for lost messages.
+            #expect(clock.now - start < .seconds(3))
+            let isReleased = try await fleet.sidecars[0].releaseLock(name, token: reader.token)
+            #expect(isReleased)
+        }
+    }
+
     // MARK: Semaphores
 
     @Test("three hold a semaphore of three; the next in line has the place of the first who releases", arguments: [0, 1, 2])

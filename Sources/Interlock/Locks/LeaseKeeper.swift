@@ -220,18 +220,17 @@ final class LeaseKeeper {
 
     /// An operator took the lock.
     func broken(_ name: String) {
-        for entry in entries(of: name) {
-            entry.isBroken = true
-            check(entry)
-        }
+        let entries = entries(of: name)
+        for entry in entries { entry.isBroken = true }
+        check(entries)
     }
 
     func changed(_ name: String) {
-        for entry in entries(of: name) { check(entry) }
+        check(entries(of: name))
     }
 
     func anythingChanged() {
-        for entry in all { check(entry) }
+        for name in leases.keys { check(entries(of: name.text)) }
     }
 
     /// What went unanswered is tried at once.
@@ -255,7 +254,7 @@ final class LeaseKeeper {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
         }
-        if !entry.isWatched {
+        if !entry.isWatched, watch.isUp {
             instant = min(instant, now.advanced(byMilliseconds: Self.watchAfterMilliseconds))
         }
         entry.next = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
@@ -271,7 +270,7 @@ final class LeaseKeeper {
             let soon = now.advanced(byMilliseconds: Self.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
-        if !entry.isWatched { check(entry) }
+        if !entry.isWatched, watch.isUp { check(entry) }
         plan(entry, now: now)
     }
 
@@ -299,20 +298,28 @@ final class LeaseKeeper {
         plan(entry, now: now)
     }
 
-    /// Looks whether the lease still stands; Redis tells of the next change.
     private func check(_ entry: Entry) {
-        entry.isWatched = true
-        watch.value(of: runtime.keys.lock(entry.name)) { [self] result in
-            guard stands(entry) else { return }
-            switch result {
-            case .success(let value?) where holds(entry, value):
-                entry.isBroken = false
-            case .success(let value):
-                let isOver = entry.lease.step(now: runtime.time.now()) == .over
-                end(entry, entry.isBroken ? .broken : value != nil ? .taken : isOver ? .expired : .deleted)
-            // The next look, or the deadline, will tell.
-            case .failure: entry.isWatched = false
-            }
+        check([entry])
+    }
+
+    /// Looks, once for all leases of a lock, whether they still stand; Redis tells of the next change.
+    private func check(_ entries: [Entry]) {
+        guard let name = entries.first?.name else { return }
+        for entry in entries { entry.isWatched = true }
+        watch.value(of: runtime.keys.lock(name)) { [self] result in
+            for entry in entries where stands(entry) { checked(entry, result) }
+        }
+    }
+
+    private func checked(_ entry: Entry, _ result: Result<String?, RedisError>) {
+        switch result {
+        case .success(let value?) where holds(entry, value):
+            entry.isBroken = false
+        case .success(let value):
+            let isOver = entry.lease.step(now: runtime.time.now()) == .over
+            end(entry, entry.isBroken ? .broken : value != nil ? .taken : isOver ? .expired : .deleted)
+        // The deadline will tell, or the look when the watching connection is back.
+        case .failure: entry.isWatched = false
         }
     }
 
@@ -320,9 +327,10 @@ final class LeaseKeeper {
         ExactText(value) == ExactText(entry.group ?? entry.token)
     }
 
-    /// Its time is over, as far as is known here. Its holder may have extended it through another sidecar.
+    /// Its time is over, as far as is known here. Its holder may have extended it through another sidecar; of a lease among
+    /// several, the lock's key does not tell.
     private func expire(_ entry: Entry) {
-        guard !entry.lease.isExtended, !entry.isBeingAsked else { return end(entry, .expired) }
+        guard !entry.lease.isExtended, entry.group == nil, !entry.isBeingAsked else { return end(entry, .expired) }
         entry.isBeingAsked = true
         let key = runtime.keys.lock(entry.name)
         let sentAt = runtime.time.now()
@@ -333,7 +341,8 @@ final class LeaseKeeper {
                 guard stands(entry) else { return }
                 entry.isBeingAsked = false
                 let now = runtime.time.now()
-                if case .success(.lasts(let ttl?)) = result {
+                // What is left of a lease that nobody extended is what was taken off for drift.
+                if case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) {
                     entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
                 }
                 guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }

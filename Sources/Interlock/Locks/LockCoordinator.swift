@@ -205,7 +205,14 @@ final class LockCoordinator {
     private func leave(_ waiter: LockWaiter) {
         waiter.standing = .left
         waiter.timeout?.cancel()
-        if let queue = queue(waiter.request.name.text) { perform(queue.decisions.remove(waiter.id).next, on: queue) }
+        if let queue = queue(waiter.request.name.text) {
+            let wasHead = queue.decisions.head == waiter.id
+            perform(queue.decisions.remove(waiter.id).next, on: queue)
+            // A reader may have waited behind this writer only.
+            if wasHead, waiter.request.mode == .exclusive, headMode(of: queue) == .shared {
+                perform(queue.decisions.wake(), on: queue)
+            }
+        }
         if waiter.mayHold { giveBack(waiter) }
     }
 

@@ -8,7 +8,10 @@
 -- Guarantees that a ticket without waiters holds nobody up.
 
 local queue = open_queue(ARGV[2], ARGV[3])
-if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then queue.tell_first() end
+if redis.call('ZREM', KEYS[3], ARGV[1]) == 1 then
+  -- Readers may have waited behind a writer only, and for nothing else.
+  if group_places(redis.call('GET', KEYS[1])) == 0 then fill_places(queue) else queue.tell_first() end
+end
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if redis.call('EXISTS', KEYS[3]) == 1 then queue.hand_over() end
@@ -16,4 +19,8 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 if redis.call('ZREM', KEYS[4], ARGV[1]) == 0 then return 0 end
 fill_places(queue)
+-- A group that nobody is in any more holds nothing.
+if group_places(redis.call('GET', KEYS[1])) and redis.call('ZCARD', KEYS[4]) == 1 then
+  redis.call('DEL', KEYS[1], KEYS[4], KEYS[5])
+end
 return 1

@@ -128,17 +128,20 @@ public struct LockQueue: Sendable {
 
     /// An attempt's script granted the lock to `id`: the turn begins. The next rests until the lease is over at the latest.
     public mutating func granted(_ id: WaiterID, ttl: Int64, now: Instant) -> Action {
-        endAttempt(id)
+        let isWoken = endAttempt(id)
         waiters.removeAll { $0.id == id }
         served = 1
         hasTicket = !isTicketLeaving
+        // What woke it may have been meant for the next, by the very script that granted this one.
+        if isWoken, let head = waiters.first { return attempt(head.id) }
         return settle(orRestFor: ttl, isFirst: true, now: now)
     }
 
     /// An attempt was answered whose waiter had the lock already, from a release through this sidecar.
     public mutating func overtaken(_ id: WaiterID, now: Instant) -> Action {
-        endAttempt(id)
+        let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
+        if isWoken, let head = waiters.first { return attempt(head.id) }
         return settle(orRestFor: .some(nil), isFirst: true, now: now)
     }
 

@@ -23,7 +23,7 @@ struct Candidacy: Equatable, Sendable {
     /// Of the lease that is asked for, in milliseconds.
     private let ttl: Int64
     private let isLeading: Bool
-    private var hasConnected = false
+    private(set) var hasConnected = false
     /// How often the sidecar or its Redis was away since the last answer.
     private(set) var failures = 0
     /// When to tell people that the lock is waited for.

@@ -69,14 +69,26 @@ struct RunSession {
                 if case .stopped = term { _ = await release(token) }
                 return term
             } catch let failure as Failure where failure.exitCode == .unavailable {
-                guard let next = candidacy.failed(now: clock.now()) else { throw failure }
+                guard let next = candidacy.failed(now: clock.now()) else {
+                    await forsake(token, of: candidacy)
+                    throw failure
+                }
                 if candidacy.failures == 1 { Terminal.tell("interlock: \(failure); it is tried again") }
-                if let signal = await endingSignal(until: next) { return .stopped(by: signal) }
+                if let signal = await endingSignal(until: next) {
+                    await forsake(token, of: candidacy)
+                    return .stopped(by: signal)
+                }
             } catch let failure as Failure where failure.exitCode == .refused {
+                await forsake(token, of: candidacy)
                 // The code that others have for this could be the command's own.
                 throw Failure(failure.description, exitCode: .unavailable)
             }
         }
+    }
+
+    /// Gives back what a request may have been granted that was not answered so.
+    private func forsake(_ token: String, of candidacy: Candidacy) async {
+        if candidacy.hasConnected { _ = await release(token) }
     }
 
     private func term(
