@@ -2,7 +2,6 @@ internal import CoreMetrics
 internal import Hiredis
 internal import InterlockCore
 internal import Logging
-internal import NIOCore
 
 /// Locks: carries out what the queues decide, and what callers ask. Confined to the coordinator's event loop.
 final class LockCoordinator {
@@ -52,10 +51,9 @@ final class LockCoordinator {
             completion(.failed(wrong))
             return id
         }
-        let token =
-            request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
         let waiter = LockWaiter(
-            id: id, request: request, token: token, completion: completion, startedAt: runtime.time.now())
+            id: id, request: request, token: runtime.token(for: request), completion: completion,
+            startedAt: runtime.time.now())
         let othersWait = queue(request.name.text) != nil
         switch (othersWait, request.wait > 0, request.owner != nil) {
         case (false, false, _):
@@ -118,8 +116,10 @@ final class LockCoordinator {
     /// Hands a lease out as soon as so many replicas have it as are asked for.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
-        pipeline.send(wait, timeout: .milliseconds(2 * runtime.timeoutMilliseconds)) { [self] result in
+        // It holds up the connection: what is sent behind it must still be answered in time.
+        let patience = max(1, runtime.timeoutMilliseconds / 2)
+        let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: patience)
+        pipeline.send(wait) { [self] result in
             switch result {
             case .success(let count) where count >= settings.waitReplicas:
                 handOut(grant, to: waiter, sentAt: sentAt)

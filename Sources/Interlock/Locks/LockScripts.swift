@@ -13,7 +13,11 @@ private enum LockScriptSources {
     static let shareRenew = RedisScript(name: "share-renew.lua", source: groups(PackageResources.share_renew_lua))
     static let shareRelease = RedisScript(name: "share-release.lua", source: groups(PackageResources.share_release_lua))
 
-    private static func locks(_ script: [UInt8]) -> [UInt8] { PackageResources.locks_lua + script }
+    /// What scripts and decisions must agree on.
+    private static let constants = Array(
+        "local claim_window, most_places = \(LockQueue.claimWindowMilliseconds), \(LockMode.places.upperBound)\n".utf8)
+
+    private static func locks(_ script: [UInt8]) -> [UInt8] { constants + PackageResources.locks_lua + script }
     private static func groups(_ script: [UInt8]) -> [UInt8] { locks(PackageResources.groups_lua + script) }
 }
 

@@ -32,6 +32,13 @@ final class LockWaiter {
     }
 }
 
+extension CoordinatorRuntime {
+    /// The token that its owner chose, or one that nobody has ever had.
+    func token(for request: LockRequest) -> String {
+        request.owner ?? OwnerToken.make(label: request.label ?? host, random: entropy.drawPair())
+    }
+}
+
 /// The waiters for one lock in this sidecar, with their ticket for Redis.
 final class LocalQueue {
     let name: String

@@ -5,8 +5,6 @@
 -- group's name with its number of places, 0 meaning any number: a group that is not in its own set is a stale one. The
 -- grants are a hash with each token's fence.
 
-local most_places = 1000000
-
 local function milliseconds()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)

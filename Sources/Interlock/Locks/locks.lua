@@ -8,8 +8,8 @@
 --
 -- Functions are made anew at every call of a script, and an uncontended lock feels each: what only the contended ones
 -- need is made by `open_queue`.
-
-local claim_window = 300
+--
+-- Before it stand two constants: `claim_window` in ms, and `most_places` that a semaphore may have.
 
 -- The next fence, higher than every one before it; or nil and the error. No counter is immortal: Redis' clock alone keeps
 -- fences rising when theirs has lapsed after a day.

@@ -11,7 +11,7 @@ public struct LockQueue: Sendable {
 
     /// The most waiters that one turn serves while other sidecars wait.
     public static let longestTurn = 8
-    /// For how long a sidecar whose turn has come keeps it without claiming it; as the scripts have it.
+    /// For how long a sidecar whose turn has come keeps it without claiming it.
     public static let claimWindowMilliseconds: Int64 = 300
     /// The longest that lost messages can cost.
     public static let recheckMilliseconds: Int64 = 5000

@@ -79,12 +79,10 @@ final class QuorumLocks {
             completion(.failed(wrong))
             return id
         }
-        let token =
-            request.owner ?? OwnerToken.make(label: request.label ?? runtime.host, random: runtime.entropy.drawPair())
         let now = runtime.time.now()
         let wait = min(request.wait, settings.maximumWait.wholeMilliseconds)
         let waiter = Waiter(
-            request: request, token: token, completion: completion, startedAt: now,
+            request: request, token: runtime.token(for: request), completion: completion, startedAt: now,
             deadline: now.advanced(byMilliseconds: wait))
         let othersWait = lines[ExactText(request.name.text)] != nil
         switch (othersWait, wait > 0, request.owner != nil) {
