@@ -170,6 +170,7 @@ public actor Coordinator: Service {
         for (name, service) in services where next[name] == nil {
             calls.limits.failWaiting(service, InterlockError(.unknownService, "the service \(name) is no longer configured"))
             calls.breakers.forget(service)
+            calls.permits.removeAll(of: service)
         }
         calls.services = next
         for service in services.values { calls.limits.reconsider(service) }
@@ -205,7 +206,7 @@ public actor Coordinator: Service {
         metrics.commands.record(runtime.pipeline.commandsSent)
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
-        metrics.permitsUnderWay.record(calls.breakers.permitsUnderWay)
+        metrics.permitsUnderWay.record(calls.permits.underWay)
         for service in services.values {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))

@@ -28,6 +28,7 @@ public final class CoordinatorCalls {
     private let provider: any LockProvider
     let limits: RateLimitCoordinator
     let breakers: BreakerCoordinator
+    let permits: PermitCoordinator
     let fleet: FleetCoordinator
     let feed = EventFeed()
     private var joint: [UInt64: JointAcquisition] = [:]
@@ -55,6 +56,7 @@ public final class CoordinatorCalls {
         provider = quorum ?? locks
         limits = RateLimitCoordinator(runtime: runtime)
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
+        permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
         fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
         for definition in configuration.services {
             services[definition.name] = GuardedService(definition: definition)
@@ -68,7 +70,7 @@ public final class CoordinatorCalls {
             isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
-            locksWaiting: provider.waiting, services: services.count, permitsUnderWay: breakers.permitsUnderWay,
+            locksWaiting: provider.waiting, services: services.count, permitsUnderWay: permits.underWay,
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 
@@ -209,7 +211,7 @@ public final class CoordinatorCalls {
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
-        let id = breakers.acquirePermit(
+        let id = permits.acquire(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion)
         return wait > 0 ? id.map { .limit(service: reference.service.name, $0) } : nil
     }
@@ -223,7 +225,7 @@ public final class CoordinatorCalls {
             completion(.failure(unknownService(name)))
             return
         }
-        breakers.report(service, permit: permit, report, completion: completion)
+        permits.report(service, permit: permit, report, completion: completion)
     }
 
     /// A service's breaker as this sidecar sees it. No Redis.

@@ -100,7 +100,7 @@ struct ConfigurationDefaultsTests {
                 failureRate: 0.125,
                 slowCall: .seconds(2),
                 slowRate: 0.9,
-                window: .seconds(60),
+                window: .time(.seconds(60)),
                 minimumCalls: 2,
                 openFor: .seconds(7) ... .seconds(7),
                 halfOpenPermits: 4

@@ -3,26 +3,16 @@ internal import Hiredis
 internal import InterlockCore
 internal import Logging
 
-/// Breakers and permits: keeps each service's copy up to date, asks Redis for changes, and counts outcomes. Confined to
-/// the coordinator's event loop.
+/// Breakers: keeps each service's copy up to date, asks Redis for changes, and counts outcomes. Confined to the
+/// coordinator's event loop.
 final class BreakerCoordinator {
     private let runtime: CoordinatorRuntime
-    private let limits: RateLimitCoordinator
-    private var permits = PermitTable()
 
     init(runtime: CoordinatorRuntime, limits: RateLimitCoordinator) {
         self.runtime = runtime
-        self.limits = limits
         limits.onLimited = { [unowned self] in limitReached($0) }
         limits.onTaken = { [unowned self] in limitHasRoom($0) }
-        limits.onPermitDecided = { [unowned self] in decided($0, $1, $2) }
-        limits.onPermitFailed = { [unowned self] service, wish, error in
-            returnTrial(wish.trial, service, generation: wish.generation)
-            wish.completion(.failed(error))
-        }
     }
-
-    var permitsUnderWay: Int { permits.count }
 
     func status(of service: GuardedService) -> BreakerStatus {
         BreakerStatus(
@@ -30,121 +20,39 @@ final class BreakerCoordinator {
             fleet: service.breaker.snapshot)
     }
 
-    // MARK: Permits
+    // MARK: Trials
 
-    /// Asks breaker and limits in one step. Returns an ID by which a wait for the limit can be given up.
-    func acquirePermit(
-        _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
-        completion: Completion<PermitAnswer>
-    ) -> Int? {
-        switch service.breaker.admission(now: now) {
-        case .refuse(let retryAfter):
-            refuse(service, completion, .open, retryAfter: retryAfter, now: now)
-            return nil
-        case .allow:
-            let wish = GuardedService.PermitWish(
-                completion: completion, trial: nil, generation: service.breaker.snapshot.generation)
-            return askLimits(service, wish, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: now)
-        case .askForTrial:
-            askForTrial(service, completion) { [self] wish in
-                _ = askLimits(
-                    service, wish, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: runtime.time.now())
-            }
-            return nil
-        }
+    /// What Redis said of the wish for a trial permit.
+    enum TrialAnswer {
+        /// The call may be made: as this trial, or, when the breaker has closed meanwhile or Redis is away, as any other.
+        case allowed(PermitID?)
+        /// `retryAfter` is in milliseconds.
+        case refused(retryAfter: Int64)
+        case failed(RedisError)
     }
 
-    private func askLimits(
-        _ service: GuardedService, _ wish: GuardedService.PermitWish, cost: Int64, subject: String?,
-        waitMilliseconds: Int64, now: Instant
-    ) -> Int? {
-        let isLimited = service.definition.limits.contains { !$0.isPerSubject || subject != nil }
-        guard isLimited else {
-            _ = grant(service, wish, now: now)
-            return nil
-        }
-        return limits.ask(
-            service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: now, caller: .permit(wish))
-    }
-
-    /// `true`: what was taken from the limits has found its caller.
-    private func decided(
-        _ service: GuardedService, _ wish: GuardedService.PermitWish, _ answer: LimitAnswer
-    ) -> Bool {
-        let now = runtime.time.now()
-        if let retryAfter = answer.retryAfter {
-            returnTrial(wish.trial, service, generation: wish.generation)
-            refuse(service, wish.completion, .limited, retryAfter: retryAfter, now: now)
-            return true
-        }
-        var wish = wish
-        if wish.trial == nil {
-            // The breaker may have opened while the call waited for its turn.
-            if case .refuse(let retryAfter) = service.breaker.admission(now: now) {
-                refuse(service, wish.completion, .open, retryAfter: retryAfter, now: now)
-                return false
-            }
-            wish.generation = service.breaker.snapshot.generation
-        }
-        return grant(service, wish, now: now)
-    }
-
-    private func grant(_ service: GuardedService, _ wish: GuardedService.PermitWish, now: Instant) -> Bool {
-        let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
-        let permit = PermitTable.Permit(
-            service: service, generation: wish.generation, isTrial: wish.trial != nil,
-            expiresAt: now.advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds))
-        guard permits.insert(permit, id: id, now: now) else {
-            returnTrial(wish.trial, service, generation: wish.generation)
-            refuse(service, wish.completion, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
-            return false
-        }
-        guard wish.completion(.granted(id, state: service.breaker.actingState(now: now))) else {
-            _ = permits.remove(id, now: now)
-            returnTrial(wish.trial, service, generation: wish.generation)
-            return false
-        }
-        service.metrics.permitsGranted.increment()
-        return true
-    }
-
-    private func refuse(
-        _ service: GuardedService, _ completion: Completion<PermitAnswer>, _ reason: PermitAnswer.Reason,
-        retryAfter: Int64, now: Instant
-    ) {
-        service.metrics.permitsRefused.increment()
-        completion(.refused(reason, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
-    }
-
-    private func askForTrial(
-        _ service: GuardedService, _ completion: Completion<PermitAnswer>,
-        then proceed: @escaping (GuardedService.PermitWish) -> Void
-    ) {
-        let id = PermitID(runtime.entropy.drawPair())
+    /// Asks for one of the fleet's trial permits.
+    func askForTrial(_ service: GuardedService, id: PermitID, completion: @escaping (TrialAnswer) -> Void) {
         let lifetime = service.definition.permitLifetime.wholeMilliseconds
         run(.trial(id: id.description, lifetime: lifetime), on: service) { [self] result in
             let now = runtime.time.now()
             switch result {
             case .success(let isGranted):
                 let state = service.breaker.snapshot.state
-                if isGranted {
-                    let generation = service.breaker.snapshot.generation
-                    return proceed(.init(completion: completion, trial: state == .halfOpen ? id : nil, generation: generation))
-                }
+                guard !isGranted else { return completion(.allowed(state == .halfOpen ? id : nil)) }
                 if state == .halfOpen {
                     service.breaker.trialsAreTaken(now: now, forMilliseconds: Self.trialRetryMilliseconds)
                 }
-                if case .refuse(let retryAfter) = service.breaker.admission(now: now) {
-                    return refuse(service, completion, .open, retryAfter: retryAfter, now: now)
+                guard case .refuse(let retryAfter) = service.breaker.admission(now: now) else {
+                    return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
                 }
-                refuse(service, completion, .open, retryAfter: Self.trialRetryMilliseconds, now: now)
+                completion(.refused(retryAfter: retryAfter))
             case .failure(let error):
                 guard error.isUnavailability, service.definition.whenRedisIsDown != .deny else {
-                    completion(.failed(InterlockError(error)))
-                    return
+                    return completion(.failed(error))
                 }
                 // Alone, and the open time is over: what may be called is found out by calling.
-                proceed(.init(completion: completion, trial: nil, generation: service.breaker.snapshot.generation))
+                completion(.allowed(nil))
             }
         }
     }
@@ -152,7 +60,8 @@ final class BreakerCoordinator {
     /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
     private static let trialRetryMilliseconds: Int64 = 100
 
-    private func returnTrial(_ trial: PermitID?, _ service: GuardedService, generation: Int64) {
+    /// Frees the place of a trial that was not made.
+    func returnTrial(_ trial: PermitID?, _ service: GuardedService, generation: Int64) {
         guard let trial else { return }
         run(
             .trialOutcome(id: trial.description, .ignore, expect: generation, retryAfter: nil), on: service
@@ -161,21 +70,12 @@ final class BreakerCoordinator {
 
     // MARK: Outcomes
 
-    /// Takes the outcome of a call; answers with the breaker's state after it.
-    func report(
-        _ service: GuardedService, permit id: PermitID, _ report: OutcomeReport,
+    /// Counts the outcome of a permitted call; answers with the breaker's state after it.
+    func record(
+        _ report: OutcomeReport, of permit: PermitTable.Permit, id: PermitID, now: Instant,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
-        let now = runtime.time.now()
-        guard let permit = permits.remove(id, now: now), permit.service === service else {
-            completion(
-                .failure(
-                    InterlockError(
-                        .invalid,
-                        "no such permit of \(service.name): it is unknown, was reported before, or is older than permit_ttl")))
-            return
-        }
-        service.metrics.record(report.outcome)
+        let service = permit.service
         if report.outcome == .error, let retryAfter = report.retryAfterMilliseconds {
             let until = now.advanced(byMilliseconds: retryAfter)
             service.upstreamRetryAt = max(service.upstreamRetryAt ?? until, until)
@@ -285,7 +185,6 @@ final class BreakerCoordinator {
 
     func forget(_ service: GuardedService) {
         service.reopening?.cancel()
-        permits.removeAll(of: service)
     }
 
     private func run(

@@ -85,7 +85,7 @@ struct BreakerScript: ScriptCommand {
             add("calls", "\(sums.calls)")
             add("failures", "\(sums.failures)")
             add("slow", "\(sums.slow)")
-            add("window", "\(settings.window.wholeMilliseconds)")
+            if case .time(let window) = settings.window { add("window", "\(window.wholeMilliseconds)") }
             add("minimum", "\(settings.minimumCalls)")
             add("failure_rate", "\(settings.failureRate)")
             if settings.slowCall != nil { add("slow_rate", "\(settings.slowRate)") }

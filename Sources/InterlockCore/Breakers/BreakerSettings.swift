@@ -1,35 +1,69 @@
 /// When a service's breaker trips by reported outcomes, and how it comes back.
 public struct BreakerSettings: Hashable, Sendable {
+    /// Over which calls the rates are judged, shared by the fleet.
+    public enum Window: Hashable, Sendable {
+        /// Those of the last so much time.
+        case time(Duration)
+        /// The last so many, to within a tenth.
+        case calls(Int)
+    }
+
+    /// The longest that an upstream's `Retry-After` can keep a breaker open.
+    public static let longestRetryAfter = Duration.seconds(3600)
+
     /// The share of failed calls in the window, 0…1, from which the breaker trips.
     public var failureRate: Double
     /// From which duration a call counts as slow; `nil`: calls are not judged by their duration.
     public var slowCall: Duration?
     /// The share of slow calls in the window, 0…1, from which the breaker trips.
     public var slowRate: Double
-    /// The time over which outcomes are judged, shared by the fleet.
-    public var window: Duration
+    public var window: Window
     /// The rates are not judged before the window holds so many calls.
     public var minimumCalls: Int
+    /// So many failures in a row, as the fleet reports them, trip the breaker whatever the rates are; `nil`: they do not.
+    public var consecutiveFailures: Int?
+    /// So many different sidecars must find the service bad before it trips for all; one that alone does trips for itself.
+    public var reporters: Int
     /// Open time: starts at the lower bound, doubles with each failed trial, ends at the upper one.
     public var openFor: ClosedRange<Duration>
     /// How many trial calls the whole fleet may have under way in half-open; so many successes close the breaker.
     public var halfOpenPermits: Int
+    /// Statuses that are failures, whatever else was reported.
+    public var failureStatuses: StatusSet
+    /// Statuses that say nothing of the service's health.
+    public var ignoredStatuses: StatusSet
+    /// A 429 or 503 with `Retry-After` opens the breaker at once, for that long.
+    public var honoursRetryAfter: Bool
+    /// Outcomes are counted and shown, and nothing trips by them.
+    public var isMetricsOnly: Bool
 
     public init(
         failureRate: Double = 0.5,
         slowCall: Duration? = nil,
         slowRate: Double = 0.8,
-        window: Duration = .seconds(10),
+        window: Window = .time(.seconds(10)),
         minimumCalls: Int = 20,
+        consecutiveFailures: Int? = nil,
+        reporters: Int = 1,
         openFor: ClosedRange<Duration> = .seconds(5) ... .seconds(60),
-        halfOpenPermits: Int = 3
+        halfOpenPermits: Int = 3,
+        failureStatuses: StatusSet = StatusSet(500...599),
+        ignoredStatuses: StatusSet = StatusSet(),
+        honoursRetryAfter: Bool = true,
+        isMetricsOnly: Bool = false
     ) {
         self.failureRate = failureRate
         self.slowCall = slowCall
         self.slowRate = slowRate
         self.window = window
         self.minimumCalls = minimumCalls
+        self.consecutiveFailures = consecutiveFailures
+        self.reporters = reporters
         self.openFor = openFor
         self.halfOpenPermits = halfOpenPermits
+        self.failureStatuses = failureStatuses
+        self.ignoredStatuses = ignoredStatuses
+        self.honoursRetryAfter = honoursRetryAfter
+        self.isMetricsOnly = isMetricsOnly
     }
 }

@@ -1,59 +1,53 @@
+/// How a limit counts.
+public enum LimitAlgorithm: Hashable, Sendable {
+    /// A counter that its first call sets up and that is gone a window later. Cheapest; across an edge between two windows
+    /// up to twice the limit can pass.
+    case fixed
+    /// A log of what was granted: in no window of that length, wherever it begins, more than the limit.
+    case sliding
+    /// Evenly spaced calls, with `burst` of them ahead of their time: the generic cell rate algorithm of ITU-T I.371, as
+    /// redis-cell keeps it. In no window more than the limit and the burst.
+    case gcra(burst: Int64)
+}
+
 /// One limit of a service: at most `limit` calls (or cost) in each window.
 public struct LimitDefinition: Hashable, Sendable {
-    /// The part of the counter's key that names this limit; unique within the service. By default its window: `1s`.
+    /// The most that a `sliding` limit may allow in its window: each grant is remembered for as long.
+    public static let largestSlidingLimit: Int64 = 10_000
+    /// The most of a `gcra` limit and of its burst: beyond, its arithmetic would not be exact.
+    public static let largestSmoothLimit: Int64 = 1_000_000_000
+    public static let largestBurst: Int64 = 1_000_000
+
+    /// The part of the counter's key that names this limit; unique within the service. By default its window: `1s`. It has
+    /// neither a colon nor a tilde, so that no limit's key can be another's key with a subject or a suffix.
     public var name: String
     /// The most that is granted in one window, 1 or more.
     public var limit: Int64
     /// The window's length.
     public var window: Duration
+    public var algorithm: LimitAlgorithm
     /// Whether each subject has a count of its own; such a limit binds only calls that name a subject.
     public var isPerSubject: Bool
+    /// It counts and reports what it would refuse, and refuses nobody.
+    public var isShadow: Bool
 
-    public init(name: String, limit: Int64, window: Duration, isPerSubject: Bool = false) {
+    public init(
+        name: String, limit: Int64, window: Duration, algorithm: LimitAlgorithm = .fixed, isPerSubject: Bool = false,
+        isShadow: Bool = false
+    ) {
         self.name = name
         self.limit = limit
         self.window = window
+        self.algorithm = algorithm
         self.isPerSubject = isPerSubject
+        self.isShadow = isShadow
     }
 
     /// The window's length in milliseconds.
     public var windowMilliseconds: Int64 { window.wholeMilliseconds }
-}
 
-/// What a service does when a limit is reached, besides refusing the call.
-public struct LimitPolicy: Hashable, Sendable {
-    public enum Action: String, CaseIterable, Sendable {
-        /// A guarded proxy call waits for its turn; a call by `TAKE` or `PERMIT` is refused at once unless it said `WAIT`.
-        case wait
-        /// The call is refused.
-        case deny
-        /// The call is refused and the breaker opens for the pause.
-        case trip
+    /// What can be granted at one instant when nothing was granted for long; a higher cost can never be granted.
+    public var capacity: Int64 {
+        if case .gcra(let burst) = algorithm { burst + 1 } else { limit }
     }
-
-    public var action: Action
-    /// For how long a trip by the limit opens the breaker: a random time between these two.
-    public var pause: ClosedRange<Duration>
-    /// The most calls that may wait for a turn in this sidecar, for this service.
-    public var maximumWaiting: Int
-
-    public init(
-        action: Action = .deny,
-        pause: ClosedRange<Duration> = .seconds(2) ... .seconds(3),
-        maximumWaiting: Int = 1000
-    ) {
-        self.action = action
-        self.pause = pause
-        self.maximumWaiting = maximumWaiting
-    }
-}
-
-/// What a service's limits and breaker do while Redis cannot be reached.
-public enum OutagePolicy: String, CaseIterable, Hashable, Sendable {
-    /// This sidecar grants its own share: limit ÷ sidecars.
-    case local
-    /// Everything is granted.
-    case allow
-    /// Everything is refused as unavailable.
-    case deny
 }

@@ -11,7 +11,7 @@ extension BreakerSettings {
             section.read("failure_rate", into: &failureRate) { $0.percentage() }
             section.readOptional("slow_call", into: &slowCall) { $0.duration(in: Self.durations) }
             section.read("slow_rate", into: &slowRate) { $0.percentage() }
-            section.read("window", into: &window) { $0.duration(in: Self.durations) }
+            section.read("window", into: &window) { $0.duration(in: Self.durations).map { .time($0) } }
             section.read("minimum_calls", into: &minimumCalls) { $0.wholeNumber(in: Self.callCounts) }
             section.read("open_for", into: &openFor) { $0.durationRange(in: Self.durations) }
             section.read("half_open_permits", into: &halfOpenPermits) { $0.wholeNumber(in: Self.permitCounts) }

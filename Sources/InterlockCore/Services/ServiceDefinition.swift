@@ -2,26 +2,38 @@
 public struct ServiceDefinition: Hashable, Sendable {
     /// The service's name; keeps the rule of `ResourceName`.
     public var name: String
+    /// Where it lives and how the proxy calls it; `nil`: the proxy does not.
+    public var upstream: UpstreamSettings?
     /// Checked together: a call takes from all that apply to it, or from none.
     public var limits: [LimitDefinition]
     public var onLimit: LimitPolicy
+    /// The most permits that this sidecar gives at a time; `nil`: as many as are asked for.
+    public var concurrency: Int?
     public var breaker: BreakerSettings
+    /// How outages are watched for; `nil`: they are not.
+    public var probe: ProbeSettings?
     public var whenRedisIsDown: OutagePolicy
     /// For how long a permit's outcome is awaited; later reports are refused, and a half-open permit lapses.
     public var permitLifetime: Duration
 
     public init(
         name: String,
+        upstream: UpstreamSettings? = nil,
         limits: [LimitDefinition] = [],
         onLimit: LimitPolicy = LimitPolicy(),
+        concurrency: Int? = nil,
         breaker: BreakerSettings = BreakerSettings(),
+        probe: ProbeSettings? = nil,
         whenRedisIsDown: OutagePolicy = .local,
         permitLifetime: Duration = .seconds(60)
     ) {
         self.name = name
+        self.upstream = upstream
         self.limits = limits
         self.onLimit = onLimit
+        self.concurrency = concurrency
         self.breaker = breaker
+        self.probe = probe
         self.whenRedisIsDown = whenRedisIsDown
         self.permitLifetime = permitLifetime
     }

@@ -1,0 +1,83 @@
+/// How the outage monitor looks after a service: apart from user traffic, at a fixed pace.
+public struct ProbeSettings: Hashable, Sendable {
+    /// What is asked.
+    public enum Target: Hashable, Sendable {
+        /// A `GET` of this path below the service's URL, or of a whole URL.
+        case http(String)
+        /// A connection to `host:port` that is made and closed.
+        case tcp(host: String, port: Int)
+    }
+
+    /// Who asks.
+    public enum Origin: String, CaseIterable, Hashable, Sendable {
+        /// One sidecar of the fleet, elected.
+        case one
+        /// Every sidecar; the majority of the fleet decides.
+        case all
+    }
+
+    public var target: Target
+    /// From the beginning of one probe to that of the next.
+    public var interval: Duration
+    /// For the whole probe, connection and body included.
+    public var timeout: Duration
+    public var expectation: ProbeExpectation
+    /// So many failed probes in a row open the breaker.
+    public var unhealthyAfter: Int
+    /// So many good probes in a row bring it back.
+    public var healthyAfter: Int
+    /// It comes back through half-open, so that real calls have the last word, and not at once.
+    public var isFollowedByTrial: Bool
+    public var origin: Origin
+
+    public init(
+        target: Target, interval: Duration = .seconds(5), timeout: Duration = .seconds(1),
+        expectation: ProbeExpectation = ProbeExpectation(), unhealthyAfter: Int = 1, healthyAfter: Int = 2,
+        isFollowedByTrial: Bool = false, origin: Origin = .one
+    ) {
+        self.target = target
+        self.interval = interval
+        self.timeout = timeout
+        self.expectation = expectation
+        self.unhealthyAfter = unhealthyAfter
+        self.healthyAfter = healthyAfter
+        self.isFollowedByTrial = isFollowedByTrial
+        self.origin = origin
+    }
+}
+
+/// What a good answer to an HTTP probe looks like: all that is said must hold.
+public struct ProbeExpectation: Hashable, Sendable {
+    /// What the body must have; judged on its first `inspectedBytes`.
+    public enum Body: Hashable, Sendable {
+        case contains(String)
+        /// A regular expression that must be found somewhere.
+        case matches(String)
+        /// The value at a path of JSON (RFC 9535's dots and brackets with names and numbers), as text.
+        case json(path: String, equals: String)
+    }
+
+    /// A header that must be there, with this value.
+    public struct Header: Hashable, Sendable {
+        public var name: String
+        public var value: String
+
+        public init(name: String, value: String) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    /// How much of a body is looked at.
+    public static let inspectedBytes = 64 * 1024
+
+    public var statuses: StatusSet
+    public var headers: [Header]
+    public var body: [Body]
+
+    public init(statuses: StatusSet = StatusSet(200...399), headers: [Header] = [], body: [Body] = []) {
+        self.statuses = statuses
+        self.headers = headers
+        self.body = body
+    }
+}

@@ -1,0 +1,54 @@
+/// Where a service lives, and how the guarded proxy calls it.
+public struct UpstreamSettings: Hashable, Sendable {
+    /// What the proxy's path is appended to: `http://` or `https://`, a host, and perhaps a path. No call leaves it.
+    public var url: String
+    /// For how long a connection may take to stand.
+    public var connectTimeout: Duration
+    /// From when the request was sent to the first byte of the answer.
+    public var firstByteTimeout: Duration
+    /// For the whole call, its waits and retries and both bodies included.
+    public var totalTimeout: Duration
+    public var retries: RetrySettings
+    /// What is answered instead when the service cannot be called; `nil`: the refusal.
+    public var fallback: FallbackSettings?
+    /// A file of certificates (PEM) that the service's may be signed by; `nil`: the system's.
+    public var certificateAuthority: String?
+
+    public init(
+        url: String, connectTimeout: Duration = .seconds(2), firstByteTimeout: Duration = .seconds(15),
+        totalTimeout: Duration = .seconds(60), retries: RetrySettings = RetrySettings(),
+        fallback: FallbackSettings? = nil, certificateAuthority: String? = nil
+    ) {
+        self.url = url
+        self.connectTimeout = connectTimeout
+        self.firstByteTimeout = firstByteTimeout
+        self.totalTimeout = totalTimeout
+        self.retries = retries
+        self.fallback = fallback
+        self.certificateAuthority = certificateAuthority
+    }
+}
+
+/// How often the proxy tries again. Only idempotent calls without a body are, and only within the budget.
+public struct RetrySettings: Hashable, Sendable {
+    /// The most tries after the first; 0: none.
+    public var attempts: Int
+    /// Retries may be at most this share of the calls, 0…1, so that they cannot multiply an outage.
+    public var budget: Double
+    /// So many retries a second are always allowed.
+    public var minimumPerSecond: Int
+
+    public init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {
+        self.attempts = attempts
+        self.budget = budget
+        self.minimumPerSecond = minimumPerSecond
+    }
+}
+
+/// What is answered when the service cannot be called: open, limited, busy, or the call itself failed.
+public enum FallbackSettings: Hashable, Sendable {
+    /// Always the same answer.
+    case fixed(status: Int, body: String, mediaType: String)
+    /// The last good answer to the same `GET`, not older than this.
+    case lastGood(maximumAge: Duration)
+}
