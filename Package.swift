@@ -75,8 +75,10 @@ let package = Package(
                 .embedInCode("Locks/Quorum/quorum-renew.lua"), .embedInCode("Locks/Quorum/quorum-release.lua"),
                 .embedInCode("Locks/Quorum/quorum-break.lua"), .embedInCode("Locks/Quorum/quorum-inspect.lua"),
                 .embedInCode("RateLimits/take.lua"), .embedInCode("RateLimits/give-back.lua"),
-                .embedInCode("RateLimits/peek.lua"),
+                .embedInCode("RateLimits/peek.lua"), .embedInCode("RateLimits/counters.lua"),
+                .embedInCode("RateLimits/throttle.lua"),
                 .embedInCode("Breakers/breaker.lua"),
+                .embedInCode("Events/publish.lua"),
                 .embedInCode("Fleet/fleet.lua"),
             ],
             swiftSettings: houseRules
@@ -90,6 +92,7 @@ let package = Package(
                 crypto,
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
@@ -140,8 +143,8 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioPosix, logging,
-                coreMetrics, lifecycle,
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioPosix, nioSSL,
+                logging, coreMetrics, lifecycle,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
             ],
@@ -150,7 +153,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix, logging, subprocess,
+                "interlock", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix, logging,
+                subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             exclude: ["Clients"],

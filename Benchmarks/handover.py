@@ -3,7 +3,7 @@
 import statistics
 
 import load
-from rig import Client, say
+from rig import Client, say, scripts_run
 
 #: Clients at each of the two sidecars.
 SIZES = (1, 16, 200)
@@ -45,13 +45,6 @@ def run(rig, sidecars, size, lock, seconds):
 
 def commands_of(sidecars):
     return sum(sidecar.redis_commands() for sidecar in sidecars)
-
-
-def scripts_run(redis):
-    """By Redis' own count, to check the sidecars'. total_commands_processed would not do: it counts what scripts call."""
-    lines = redis.info("commandstats")
-    calls = [lines.get(f"cmdstat_{command}", "calls=0") for command in ("evalsha", "eval")]
-    return sum(int(line.partition("calls=")[2].split(",")[0]) for line in calls)
 
 
 def median(runs, key):

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 
+from replies import encode
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = ROOT / ".build" / "release"
 BINARY = RELEASE / "interlock"
@@ -40,11 +42,7 @@ class Client:
         self.reader = self.socket.makefile("rb")
 
     def command(self, *words):
-        parts = [b"*%d\r\n" % len(words)]
-        for word in words:
-            word = word if isinstance(word, bytes) else str(word).encode()
-            parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
-        self.socket.sendall(b"".join(parts))
+        self.socket.sendall(encode(*words))
         return self.reply()
 
     def reply(self):
@@ -68,6 +66,13 @@ class Client:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
+def scripts_run(redis):
+    """By Redis' own count, to check the sidecars'. total_commands_processed would not do: it counts what scripts call."""
+    lines = redis.info("commandstats")
+    calls = [lines.get(f"cmdstat_{command}", "calls=0") for command in ("evalsha", "eval")]
+    return sum(int(line.partition("calls=")[2].split(",")[0]) for line in calls)
+
+
 def wait_until(condition, what, seconds=10):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -80,12 +85,20 @@ def wait_until(condition, what, seconds=10):
     sys.exit(f"benchmark: {what} did not happen within {seconds} s")
 
 
+def processor_seconds(process):
+    """What the processor has done for it so far, the kernel's part included."""
+    # Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Sidecar:
     """One running sidecar."""
 
-    def __init__(self, process, port, ready):
+    def __init__(self, process, port, http_port, ready):
         self.process = process
         self.port = port
+        self.http_port = http_port
         #: After how many seconds it was.
         self.ready = ready
 
@@ -104,15 +117,15 @@ class Sidecar:
         sys.exit("benchmark: /proc does not say how much memory the sidecar has")
 
     def processor_seconds(self):
-        # Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.process)
 
 
 class Rig:
     """A Redis and sidecars in a fresh folder; all are stopped at the end, whatever happens."""
 
-    def __init__(self):
+    def __init__(self, configuration=CONFIGURATION):
+        """`configuration` is what the sidecars are told of services."""
+        self.configuration = configuration
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="interlock-bench-"))
         self.processes = []
         self.started = 0
@@ -124,13 +137,14 @@ class Rig:
 
     def __enter__(self):
         try:
-            self.start("redis", "redis-server", "--port", self.redis_port, "--bind", "127.0.0.1", "--save", "",
-                       "--appendonly", "no", "--dir", self.folder)
+            self.redis = self.start(
+                "redis", "redis-server", "--port", self.redis_port, "--bind", "127.0.0.1", "--save", "",
+                "--appendonly", "no", "--dir", self.folder)
             wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
         except BaseException:
             self.__exit__()
             raise
-        (self.folder / "interlock.yaml").write_text(CONFIGURATION)
+        (self.folder / "services.yaml").write_text(self.configuration)
         return self
 
     def start(self, name, *command, **options):
@@ -141,16 +155,17 @@ class Rig:
         self.processes.append(process)
         return process
 
-    def start_sidecar(self):
+    def start_sidecar(self, configuration=None):
+        """`configuration` is a file; without it, that of the rig."""
         self.started += 1
-        name, port = f"sidecar-{self.started}", free_port()
+        name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
         begin = time.monotonic()
         process = self.start(
-            name, BINARY, "serve", "--config", self.folder / "interlock.yaml", "--redis", self.redis_url,
-            "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{free_port()}")
+            name, BINARY, "serve", "--config", configuration or self.folder / "services.yaml", "--redis", self.redis_url,
+            "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http_port}")
         log = self.folder / f"{name}.log"
         wait_until(lambda: b"is ready" in log.read_bytes(), "the start of the sidecar")
-        return Sidecar(process, port, time.monotonic() - begin)
+        return Sidecar(process, port, http_port, time.monotonic() - begin)
 
     def start_fleet(self, count):
         """Sidecars that all hear each other: what is said to one that has not subscribed yet is lost."""

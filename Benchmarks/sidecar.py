@@ -1,12 +1,11 @@
 """What the sidecar costs beside Redis itself: its start, its memory, a call's time, and calls a second."""
 
-import ast
 import os
-import re
 import statistics
 import time
 
 import load
+from monitor import words_of
 from rig import Client, say
 
 
@@ -42,7 +41,7 @@ def acquire_as_sent(rig, sidecar):
         pass
     # Redis is slower for everyone while somebody listens.
     ear.close()
-    words = [ast.literal_eval(f'b"{word}"') for word in re.findall(r'"((?:[^"\\]|\\.)*)"', line.decode("latin-1"))]
+    words = words_of(line)
     return lambda name: [word.replace(b"overheard", name.encode()).decode("latin-1") for word in words]
 
 
@@ -75,8 +74,6 @@ def throughput(rig, sidecar, table, rounds, scale, acquire):
     pairs = [
         ("LIMIT.TAKE ÷ INCRBY, 50 clients", ["LIMIT.TAKE", "many"], ["INCRBY", "k", "1"],
          dict(requests=150_000 * scale // 100), 0.75),
-        ("LIMIT.TAKE ÷ INCRBY, pipelines of 16", ["LIMIT.TAKE", "many"], ["INCRBY", "k", "1"],
-         dict(pipeline=16, requests=1_500_000 * scale // 100), 0.75),
         ("LOCK.ACQUIRE ÷ EVALSHA of its script, 50 clients", ["LOCK.ACQUIRE", "name__rand_int__", "1000"],
          acquire("direct__rand_int__"), dict(requests=100_000 * scale // 100, names=100_000_000), 0.75),
         ("PERMIT.ACQUIRE, open breaker ÷ PING, pipelines of 16", ["PERMIT.ACQUIRE", "shut"], ["PING"],

@@ -8,6 +8,8 @@ from rig import say
 class Table:
     def __init__(self):
         self.rows = []
+        #: Tables of what lies behind a figure, as Markdown.
+        self.details = []
 
     @property
     def holds(self):
@@ -26,7 +28,13 @@ class Table:
         ratio = statistics.median(a / b for a, b in zip(ours, theirs))
         self.add(what, f"{mine:,.0f}/s", f"{other:,.0f}/s", f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
 
+    def detail(self, title, head, rows):
+        self.details.append(f"## {title}\n\n{markdown(head, rows)}")
+
     def markdown(self):
-        head = ("what", "Interlock", "beside it", "figure", "bound", "holds")
-        lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-        return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in self.rows])
+        return markdown(("what", "Interlock", "beside it", "figure", "bound", "holds"), self.rows)
+
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

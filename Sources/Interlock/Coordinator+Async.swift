@@ -118,6 +118,15 @@ extension Coordinator {
         }
     }
 
+    /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
+    public func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
+        let answer: Result<ThrottleAnswer, InterlockError> = try await cancellable {
+            calls.throttle(request, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
     /// Asks breaker and limits of a service in one step.
     /// - Returns: granted or refused, never failed.
     public func acquirePermit(
@@ -146,11 +155,26 @@ extension Coordinator {
     }
 
     /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    /// - Parameters:
+    ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
+    ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
     public func forceBreaker(
-        service: String, to state: BreakerSnapshot.Forced?, by: String
+        service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
+        by: String
     ) async throws -> BreakerStatus {
         let answer: Result<BreakerStatus, InterlockError> = try await cancellable {
-            calls.forceBreaker(service: service, to: state, by: by, completion: $0)
+            calls.forceBreaker(
+                service: service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
+    /// Tells a service's breaker what its outage monitor has found. See `CoordinatorCalls.reportOutage`.
+    /// - Returns: the breaker's state after it.
+    public func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
+        let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
+            calls.reportOutage(service: service, finding, completion: $0)
             return nil
         }
         return try answer.get()
@@ -165,21 +189,6 @@ extension Coordinator {
 
     /// A service's definition, if it is configured.
     public func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
-
-    /// Each event's JSON, from now on. A follower who is slower than the events loses the oldest: at most `capacity`
-    /// are kept for it.
-    public func events(capacity: Int = 256) -> AsyncStream<String> {
-        let (stream, continuation) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingNewest(capacity))
-        let follower = calls.follow { continuation.yield($0) }
-        continuation.onTermination = { _ in
-            Task { await self.unfollow(follower) }
-        }
-        return stream
-    }
-
-    private func unfollow(_ follower: UInt64) {
-        calls.unfollow(follower)
-    }
 
     private func isReleased(_ call: (Completion<ReleaseAnswer>) -> PendingCall?) async throws -> Bool {
         switch try await cancellable(call) {

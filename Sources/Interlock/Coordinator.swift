@@ -23,12 +23,15 @@ public actor Coordinator: Service {
 
     let configuration: InterlockConfiguration
     let calls: CoordinatorCalls
+    let subscriptions: EventSubscriptions
     private let subscriber: RedisSubscriber
     private let watch: KeyWatch
     /// Apart from the runtime's when granted locks wait for replicas.
     private let lockPipeline: RedisPipeline
     private var isStarted = false
     private var outage: Deadlines.Entry?
+    private var hasLostRedis = false
+    private var reading: Deadlines.Entry?
     private var awaitingReadiness: [CheckedContinuation<Void, Never>] = []
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -37,6 +40,8 @@ public actor Coordinator: Service {
 
     /// How often everything that other sidecars may change is read again, in case a message was lost.
     static let rereadMilliseconds: Int64 = 5000
+    /// Over how long a fleet whose Redis is back spreads what it has to ask.
+    private static let returnMilliseconds: Int64 = 500
 
     /// A coordinator on `eventLoop`. It does nothing before `run` or `start`.
     public init(
@@ -61,10 +66,15 @@ public actor Coordinator: Service {
         lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
+        subscriptions = calls.feed.subscriptions
         subscriber = RedisSubscriber(
             configuration: configuration.redis,
             channels: [runtime.keys.events, runtime.keys.wake(id)],
             hearsInvalidations: true, eventLoop: eventLoop, logger: logger)
+    }
+
+    deinit {
+        subscriptions.finish()
     }
 
     /// The same calls for a door whose channels live on this event loop.
@@ -81,7 +91,7 @@ public actor Coordinator: Service {
     }
 
     private var runtime: CoordinatorRuntime { calls.runtime }
-    private var services: [String: GuardedService] { calls.services }
+    private var guarded: [String: GuardedService] { calls.services }
 
     // MARK: Life
 
@@ -98,6 +108,7 @@ public actor Coordinator: Service {
         isStarted = true
         let floor = configuration.fleetSize
         calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.members.count) }
+        calls.breakers.sidecars = calls.limits.sidecars
         runtime.pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.redisIsUp() } }
         runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
         runtime.pipeline.onRoundTrip = { [metrics = runtime.metrics] in
@@ -108,7 +119,7 @@ public actor Coordinator: Service {
             guard let keys else { return calls.locks.keyChanged(nil) }
             for key in keys { calls.locks.keyChanged(key) }
         }
-        subscriber.onSubscribed = { [unowned self] in reread() }
+        subscriber.onSubscribed = { [unowned self] in readInTurn() }
         subscriber.onHearingInvalidations = { [unowned self] in watch.tell($0) }
         subscriber.onDown = { [unowned self] _ in watch.tell(nil) }
         watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
@@ -129,7 +140,7 @@ public actor Coordinator: Service {
     /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
     public func stop() async {
         drain()
-        calls.breakers.flushOutcomes(of: Array(services.values))
+        calls.breakers.flushOutcomes(of: Array(guarded.values))
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
@@ -140,6 +151,7 @@ public actor Coordinator: Service {
         try? await calls.quorum?.close().get()
         if lockPipeline !== runtime.pipeline { try? await lockPipeline.close().get() }
         try? await runtime.pipeline.close().get()
+        subscriptions.finish()
     }
 
     /// Nobody is left waiting: every wait is answered as unavailable, and new ones are.
@@ -149,32 +161,35 @@ public actor Coordinator: Service {
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
         calls.locks.keeper.goDown()
         calls.quorum?.drain()
-        for service in services.values {
-            calls.limits.failWaiting(service, InterlockError(.unavailable, "this sidecar is going down"))
-        }
+        calls.permits.goDown(Array(guarded.values))
+        for service in guarded.values { calls.limits.failWaiting(service, .goingDown) }
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
     public func reload(services definitions: [ServiceDefinition]) {
         var next: [String: GuardedService] = [:]
         for definition in definitions {
-            if let known = services[definition.name] {
+            if let known = guarded[definition.name] {
                 known.redefine(definition)
                 next[definition.name] = known
+                calls.breakers.redefined(known)
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
                 calls.breakers.synchronise(service)
             }
         }
-        for (name, service) in services where next[name] == nil {
-            calls.limits.failWaiting(service, InterlockError(.unknownService, "the service \(name) is no longer configured"))
+        for (name, service) in guarded where next[name] == nil {
+            calls.limits.failWaiting(service, .unconfigured(name))
             calls.breakers.forget(service)
             calls.permits.removeAll(of: service)
         }
         calls.services = next
-        for service in services.values { calls.limits.reconsider(service) }
-        runtime.logger.notice("The services were reloaded", metadata: ["services": "\(services.count)"])
+        for service in guarded.values {
+            calls.limits.reconsider(service)
+            calls.permits.reconsider(service)
+        }
+        runtime.logger.notice("The services were reloaded", metadata: ["services": "\(guarded.count)"])
     }
 
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
@@ -207,8 +222,10 @@ public actor Coordinator: Service {
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.permitsUnderWay.record(calls.permits.underWay)
-        for service in services.values {
+        for service in guarded.values {
             service.metrics.waiting.record(service.limiter.waitingCount)
+            service.metrics.placesInUse.record(service.bulkhead.taken)
+            service.metrics.permitsWaiting.record(service.bulkhead.waitingCount + service.paused.count)
             service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))
         }
     }
@@ -222,14 +239,14 @@ public actor Coordinator: Service {
         outage = nil
         calls.fleet.redisIsBack()
         calls.locks.redisIsBack()
-        reread()
-        calls.breakers.flushOutcomes(of: Array(services.values))
-        for service in services.values { calls.limits.reconsider(service) }
+        readInTurn()
+        for service in guarded.values { calls.limits.reconsider(service) }
         if isRedisUp { readinessIsDecided() }
     }
 
     private func redisIsDown(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
+        hasLostRedis = true
         guard outage == nil else { return }
         planOutageCheck(isFirst: true)
     }
@@ -262,6 +279,7 @@ public actor Coordinator: Service {
     }
 
     private func rereadAndPlan() {
+        calls.permits.dropLapsed(of: Array(guarded.values))
         calls.fleet.beat()
         reread()
         planReread()
@@ -269,8 +287,25 @@ public actor Coordinator: Service {
 
     private func reread() {
         guard runtime.pipeline.isUp else { return }
-        for service in services.values { calls.breakers.synchronise(service) }
+        readBreakers()
         calls.locks.wakeAll()
+    }
+
+    private func readBreakers() {
+        guard runtime.pipeline.isUp else { return }
+        for service in guarded.values { calls.breakers.synchronise(service) }
+        calls.breakers.flushOutcomes(of: Array(guarded.values))
+    }
+
+    /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.
+    private func readInTurn() {
+        guard hasLostRedis else { return reread() }
+        calls.locks.wakeAll()
+        reading?.cancel()
+        let pause = Int64.random(in: 0...Self.returnMilliseconds)
+        reading = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
+            readBreakers()
+        }
     }
 
     private func receive(_ payload: [UInt8], on channel: String) {
@@ -278,16 +313,21 @@ public actor Coordinator: Service {
             guard let message = WakeMessage(payload) else { return }
             return calls.locks.receive(message)
         }
-        guard let event = InterlockEvent(json: payload), event.database == runtime.database else { return }
-        switch event.payload {
-        case .breaker(let name, let snapshot):
-            guard let service = services[name] else { break }
-            calls.breakers.heard(snapshot, redisTime: event.atMilliseconds, of: service)
-        case .lockBroken(let name, _):
-            calls.locks.keeper.broken(name)
-        case .sidecarJoined, .sidecarLeft:
+        guard let received = ReceivedEvent(payload), received.database == runtime.database else { return }
+        switch received.event?.payload {
+        case .breaker(let event):
+            guard let service = guarded[event.service], let time = received.event?.atMilliseconds else { break }
+            calls.breakers.heard(event.breaker, redisTime: time, of: service)
+        case .lock(let event):
+            switch event.kind {
+            case .broken: calls.locks.keeper.broken(event.lock)
+            }
+        case .limit:
+            // Its own were told here when they were published.
+            if received.event?.origin == id { return }
+        case .fleet, nil:
             break
         }
-        calls.feed.publish(String(decoding: payload, as: UTF8.self))
+        calls.feed.publish(received)
     }
 }

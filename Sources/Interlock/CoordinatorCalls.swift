@@ -6,6 +6,7 @@ public enum PendingCall: Sendable {
     case lock(UInt64)
     case locks(UInt64)
     case limit(service: String, Int)
+    case permit(UInt64)
 }
 
 /// A configured service; see `CoordinatorCalls.service`.
@@ -30,7 +31,7 @@ public final class CoordinatorCalls {
     let breakers: BreakerCoordinator
     let permits: PermitCoordinator
     let fleet: FleetCoordinator
-    let feed = EventFeed()
+    let feed: EventFeed
     private var joint: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
     var services: [String: GuardedService] = [:] {
@@ -47,6 +48,7 @@ public final class CoordinatorCalls {
         runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: RedisPipeline, watch: KeyWatch
     ) {
         self.runtime = runtime
+        feed = EventFeed(subscriptions: EventSubscriptions(dropped: runtime.metrics.eventsDropped))
         longestWait = configuration.locks.maximumWait.wholeMilliseconds
         locks = LockCoordinator(
             runtime: runtime, settings: configuration.locks, pipeline: lockPipeline, watch: watch)
@@ -55,6 +57,8 @@ public final class CoordinatorCalls {
             ? nil : QuorumLocks(runtime: runtime, settings: configuration.locks, servers: configuration.quorum)
         provider = quorum ?? locks
         limits = RateLimitCoordinator(runtime: runtime)
+        let publisher = EventPublisher(runtime: runtime, feed: feed)
+        limits.onEvent = { publisher.publish($0) }
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
         permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
         fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
@@ -70,7 +74,9 @@ public final class CoordinatorCalls {
             isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
-            locksWaiting: provider.waiting, services: services.count, permitsUnderWay: permits.underWay,
+            locksWaiting: provider.waiting, services: services.count,
+            servicesDiffering: services.values.filter { $0.foreignConfiguration != nil }.map(\.name).sorted(),
+            permitsUnderWay: permits.underWay,
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 
@@ -203,17 +209,26 @@ public final class CoordinatorCalls {
         limits.peek(service, subject: subject, completion: completion)
     }
 
+    /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
+    public func throttle(
+        _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>
+    ) {
+        limits.throttle(request, completion: completion)
+    }
+
     // MARK: Permits and breakers
 
-    /// Asks breaker and limits of a service in one step. An open breaker answers without Redis.
+    /// Asks a service's breaker, its limits and its places in this sidecar in one step. An open breaker answers without Redis.
+    /// - Parameter waitMilliseconds: how long to wait at most: at a limit, for a place, and through a pause that a limit made; 0:
+    ///   not at all.
     public func acquirePermit(
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
-        let id = permits.acquire(
-            reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion)
-        return wait > 0 ? id.map { .limit(service: reference.service.name, $0) } : nil
+        return permits.acquire(
+            reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion
+        ).map { .permit($0) }
     }
 
     /// Reports the outcome of a permitted call; answers with the breaker's state after it.
@@ -240,15 +255,34 @@ public final class CoordinatorCalls {
     }
 
     /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    /// - Parameters:
+    ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
+    ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
     public func forceBreaker(
-        service name: String, to state: BreakerSnapshot.Forced?, by: String,
-        completion: Completion<Result<BreakerStatus, InterlockError>>
+        service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
+        reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
     ) {
         guard let service = services[name] else {
             completion(.failure(unknownService(name)))
             return
         }
-        breakers.force(service, to: state, by: by, completion: completion)
+        breakers.force(service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: completion)
+    }
+
+    /// Tells a service's breaker what its outage monitor has found; answers with the breaker's state after it.
+    ///
+    /// `.down` must be said again with every further failed probe: an outage that nobody speaks of is over after
+    /// `ProbeSettings.outageLapse`. `.up` is said again until the answer is no longer `.open`; said too late, when the
+    /// breaker has changed meanwhile, it does nothing. While Redis is away both hold for this sidecar alone.
+    public func reportOutage(
+        service name: String, _ finding: OutageFinding,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        guard let service = services[name] else {
+            completion(.failure(unknownService(name)))
+            return
+        }
+        breakers.outage(service, finding, completion: completion)
     }
 
     /// A service's definition, if it is configured.
@@ -268,6 +302,8 @@ public final class CoordinatorCalls {
         case .limit(let name, let id):
             guard let service = services[name] else { return }
             limits.cancel(id, of: service)
+        case .permit(let number):
+            permits.cancel(number)
         }
     }
 

@@ -17,6 +17,8 @@ public struct CoordinatorStatus: Sendable {
     public var locksHeld: Int
     public var locksWaiting: Int
     public var services: Int
+    /// Those whose definition here is not the fleet's last one.
+    public var servicesDiffering: [String]
     public var permitsUnderWay: Int
     public var redisCommands: Int64
 }

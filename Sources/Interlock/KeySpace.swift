@@ -1,3 +1,5 @@
+public import InterlockCore
+
 /// Every key and channel name, in one place. All keys of one thing share a hash tag, so that each script runs on a
 /// Redis Cluster.
 public struct KeySpace: Hashable, Sendable {
@@ -63,11 +65,24 @@ public struct KeySpace: Hashable, Sendable {
         if let lockKeyPrefix { Self.escaped(lockKeyPrefix) + glob } else { Self.escaped(prefix) + "lock:{" + glob + "}" }
     }
 
-    /// The calls counted in a limit's present window.
-    public func rate(service: String, limit: String, subject: String?) -> String {
-        let key = prefix + "rate:{" + service + "}:" + limit
-        return if let subject { key + ":" + subject } else { key }
+    /// What a limit has counted; of one subject, if it counts for each. A limit's name has neither a colon nor a tilde, so that
+    /// no two limits, algorithms and subjects share a key.
+    public func rate(service: String, of limit: LimitDefinition, subject: String? = nil) -> String {
+        let suffix =
+            switch limit.algorithm {
+            case .fixed: ""
+            case .sliding: "~sliding"
+            case .gcra: "~gcra"
+            }
+        let key = prefix + "rate:{" + service + "}:" + limit.name + suffix
+        return if let subject { key + Self.subjectSeparator + subject } else { key }
     }
+
+    /// Stands before the subject in the key of its counter.
+    static let subjectSeparator = ":"
+
+    /// The arrival time of `CL.THROTTLE`.
+    public func throttle(_ key: String) -> String { prefix + "throttle:{" + key + "}" }
 
     /// A breaker's state.
     public func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
@@ -77,6 +92,8 @@ public struct KeySpace: Hashable, Sendable {
     public func breakerWindow(_ service: String) -> String { breaker(service) + ":window" }
     /// The trial permits under way.
     public func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
+    /// The sidecars that find the service bad, where more than one must.
+    public func breakerVotes(_ service: String) -> String { breaker(service) + ":votes" }
 
     /// The live sidecars.
     public var fleet: String { prefix + "fleet" }

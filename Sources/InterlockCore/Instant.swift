@@ -29,6 +29,16 @@ public struct Instant: Hashable, Comparable, Sendable {
         return Instant(nanoseconds: sum)
     }
 
+    /// The instant `microseconds` later; saturates at `distantFuture`.
+    @inlinable
+    public func advanced(byMicroseconds microseconds: Int64) -> Instant {
+        let (delta, overflow) = microseconds.multipliedReportingOverflow(by: 1000)
+        guard !overflow else { return microseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
+        let (sum, sumOverflow) = nanoseconds.addingReportingOverflow(delta)
+        guard !sumOverflow else { return microseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
+        return Instant(nanoseconds: sum)
+    }
+
     /// Whole milliseconds from `earlier` to this instant, rounded up: whoever waits that long is never too early.
     @inlinable
     public func millisecondsRoundedUp(since earlier: Instant) -> Int64 {

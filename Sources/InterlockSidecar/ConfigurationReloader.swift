@@ -6,6 +6,7 @@ internal import UnixSignals
 /// Reads the services again on SIGHUP. A configuration with mistakes changes nothing.
 struct ConfigurationReloader: Service {
     let coordinator: Coordinator
+    let monitor: OutageMonitor
     let logger: Logger
     let read: @Sendable () throws -> SidecarConfiguration
 
@@ -15,6 +16,7 @@ struct ConfigurationReloader: Service {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.warning("\(warning)") }
                 await coordinator.reload(services: configuration.services)
+                monitor.reload(services: configuration.services)
             } catch {
                 logger.error("The configuration was not reloaded; the old one stays", metadata: ["error": "\(error)"])
             }

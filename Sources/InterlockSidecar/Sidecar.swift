@@ -64,6 +64,10 @@ public struct Sidecar: Sendable {
         var services: [any Service] = []
         if let privateRedis { services.append(privateRedis) }
         services.append(coordinator)
+        let monitor = OutageMonitor(
+            services: configuration.services, coordinator: coordinator, locks: configuration.locks,
+            eventLoopGroup: httpGroup, reports: OutageReports(to: coordinator), logger: logger)
+        services.append(monitor)
         services.append(
             RESPDoor(coordinator: coordinator, access: access, listen: configuration.listen, logger: logger) {
                 readiness.respIsOpen(port: $0)
@@ -74,7 +78,10 @@ public struct Sidecar: Sendable {
                 eventLoopGroup: httpGroup, logger: logger
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
-        if let reload { services.append(ConfigurationReloader(coordinator: coordinator, logger: logger, read: reload)) }
+        if let reload {
+            services.append(
+                ConfigurationReloader(coordinator: coordinator, monitor: monitor, logger: logger, read: reload))
+        }
         var groupConfiguration = ServiceGroupConfiguration(
             services: services.map {
                 .init(service: $0, successTerminationBehavior: .ignore, failureTerminationBehavior: .gracefullyShutdownGroup)

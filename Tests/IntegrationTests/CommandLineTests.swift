@@ -356,6 +356,25 @@ struct CommandLineTests {
         }
     }
 
+    @Test("of the events only those of the types asked for are printed")
+    func eventTypes() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            let follower = try await InterlockProcess.start(
+                ["events", "--type", "limit.reached", "--type", "lock"], environment: sidecar.environment())
+            try await eventually("the events are followed") { follower.errors.contains("following") }
+            _ = try await sidecar.interlock("breaker", "force", "catalog", "open")
+            for _ in 0..<4 { _ = try await sidecar.interlock("limit", "take", "catalog") }
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            _ = try await sidecar.interlock("lock", "break", "orders")
+            try await eventually("the lock's end is printed") { follower.output.contains("lock orders: broken") }
+            follower.send(signal: SIGINT)
+            _ = try await follower.end(within: .seconds(10))
+            let lines = follower.output.split(separator: "\n")
+            #expect(lines.count == 2)
+            #expect(lines.first?.contains("limit 1h of catalog: reached, 3 of 3 used") == true)
+        }
+    }
+
     @Test("a channel that the sidecar does not have is refused with 1")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
@@ -372,6 +391,7 @@ struct CommandLineTests {
         arguments: [
             ["--nonsense"], ["status", "--nonsense"], ["nonsense"], ["lock", "acquire"], ["lock", "acquire", "a", "--ttl", "5"],
             ["lock", "list", "--limit", "0"], ["status", "--sidecar", "nowhere"], ["limit", "take", "a", "--cost", "much"],
+            ["events", "--type", "weather"],
         ])
     func usage(arguments: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(arguments)

@@ -65,57 +65,53 @@ struct BreakerTests {
         #expect(breaker.snapshot.state == .open)
     }
 
-    @Test("outcomes of another generation, ignored ones and those of a breaker that is not closed do not count")
-    func outcomesThatDoNotCount() {
+    @Test("a later end of the same open time is taken over, an earlier one is not")
+    func laterEnd() {
         var breaker = Breaker(settings: settings)
-        #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 7, now: now) == .none)
-        #expect(breaker.record(.ignore, latencyMilliseconds: nil, generation: 0, now: now) == .none)
-        breaker.apply(snapshot(.open, generation: 1, until: 100), redisTime: 0, receivedAt: now)
-        #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now) == .none)
-        #expect(breaker.unsent.isEmpty)
+        breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1000, receivedAt: now)
+        breaker.apply(snapshot(.open, generation: 1, until: 5000), redisTime: 1500, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
+        breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1600, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
     }
 
-    @Test("sums are sent at most ten times a second, but a failure that would trip at once")
-    func reporting() {
+    @Test("a forced state with an end is over then, also when Redis says nothing of it")
+    func forcedEnd() {
         var breaker = Breaker(settings: settings)
-        #expect(breaker.record(.ok, latencyMilliseconds: nil, generation: 0, now: now) == .sendAt(now))
-        #expect(breaker.record(.ok, latencyMilliseconds: nil, generation: 0, now: now) == .none)
-        #expect(breaker.takeUnsent(now: now) == OutcomeSums(calls: 2))
-        #expect(breaker.takeUnsent(now: now) == nil)
-        let next = now.advanced(byMilliseconds: Breaker.reportIntervalMilliseconds)
-        #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) == .sendAt(next))
-        for _ in 0..<2 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
-        #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) == .sendNow)
+        var forced = snapshot(.open, generation: 1, forced: .open)
+        forced.forcedUntilMilliseconds = 3000
+        breaker.apply(forced, redisTime: 1000, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 2001))
+        let after = now.advanced(byMilliseconds: 2001)
+        #expect(breaker.admission(now: after) == .allow)
+        #expect(breaker.actingState(now: after) == .closed)
     }
 
-    @Test("what the fleet has seen counts towards sending at once")
-    func fleetSums() {
+    @Test("what the limit has opened asks for no trial: the limit itself tries it out")
+    func openByLimit() {
         var breaker = Breaker(settings: settings)
-        var known = snapshot(.closed, generation: 1)
-        known.calls = 3
-        known.failureRate = 0.66
-        breaker.apply(known, redisTime: 0, receivedAt: now)
-        #expect(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now) == .sendNow)
+        var byLimit = snapshot(.open, generation: 1, until: 2000)
+        byLimit.cause = BreakerCause.limit.rawValue
+        breaker.apply(byLimit, redisTime: 1000, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 1001))
+        #expect(breaker.admission(now: now.advanced(byMilliseconds: 1001)) == .allow)
+        #expect(breaker.actingState(now: now.advanced(byMilliseconds: 1001)) == .halfOpen)
     }
 
-    @Test(
-        "the rates trip from the minimum of calls on, failures and slow calls apart",
-        arguments: [
-            (OutcomeSums(calls: 3, failures: 3), false), (OutcomeSums(calls: 4, failures: 1), false),
-            (OutcomeSums(calls: 4, failures: 2), true), (OutcomeSums(calls: 10, slow: 8), true),
-            (OutcomeSums(calls: 10, slow: 7), false), (OutcomeSums(), false),
-        ])
-    func tripRule(sums: OutcomeSums, trips: Bool) {
-        #expect(sums.trips(settings) == trips)
-    }
-
-    @Test("without slow_call no duration counts")
-    func noSlowCalls() {
-        let settings = BreakerSettings(minimumCalls: 1)
-        var breaker = Breaker(settings: settings)
-        _ = breaker.record(.ok, latencyMilliseconds: 1_000_000, generation: 0, now: now)
-        #expect(breaker.unsent == OutcomeSums(calls: 1))
-        #expect(!OutcomeSums(calls: 10, slow: 10).trips(settings))
+    @Test("with metrics only nothing is refused but by force")
+    func metricsOnly() {
+        var only = settings
+        only.isMetricsOnly = true
+        var breaker = Breaker(settings: only)
+        breaker.apply(snapshot(.open, generation: 1, until: 9000), redisTime: 0, receivedAt: now)
+        #expect(breaker.admission(now: now) == .allow)
+        breaker.apply(snapshot(.closed, generation: 2), redisTime: 0, receivedAt: now)
+        for _ in 0..<8 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 2, now: now) }
+        let alone = breaker.judgeAlone(now: now)
+        #expect(alone == nil)
+        #expect(breaker.actingState(now: now) == .closed)
+        breaker.apply(snapshot(.open, generation: 3, forced: .open), redisTime: 0, receivedAt: now)
+        #expect(breaker.actingState(now: now) == .open)
     }
 
     @Test("while Redis is away a sidecar trips for itself, and takes the fleet's word when it is back")
@@ -123,26 +119,66 @@ struct BreakerTests {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
         do {
-            let result = breaker.judgeLocally(now: now)
-            #expect(result)
+            let cause = breaker.judgeAlone(now: now)
+            #expect(cause == .failures)
         }
         #expect(breaker.admission(now: now) == .refuse(retryAfter: 5000))
         #expect(breaker.actingState(now: now) == .open)
         do {
-            let result = breaker.judgeLocally(now: now)
-            #expect(!result)
+            let cause = breaker.judgeAlone(now: now)
+            #expect(cause == nil)
         }
         breaker.apply(snapshot(.closed, generation: 9), redisTime: 0, receivedAt: now)
         #expect(breaker.admission(now: now) == .allow)
     }
 
-    @Test("sums that certainly never arrived are kept")
-    func putBack() throws {
+    @Test("what it tripped for alone is forgotten when its time is over")
+    func aloneAgain() {
         var breaker = Breaker(settings: settings)
-        _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now)
-        let taken = breaker.takeUnsent(now: now)
-        let sums = try #require(taken)
-        breaker.putBack(sums)
-        #expect(breaker.unsent == sums)
+        for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
+        _ = breaker.judgeAlone(now: now)
+        let after = now.advanced(byMilliseconds: 5000)
+        _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: after)
+        let cause = breaker.judgeAlone(now: after)
+        #expect(cause == nil)
+        #expect(breaker.admission(now: after) == .allow)
+    }
+
+    @Test("a failure in half-open without a trial permit, Redis being away, opens it for this sidecar")
+    func failsHalfOpenAlone() {
+        var breaker = Breaker(settings: settings)
+        breaker.apply(snapshot(.halfOpen, generation: 1), redisTime: 0, receivedAt: now)
+        _ = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
+        #expect(breaker.actingState(now: now) == .halfOpen)
+        _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now)
+        #expect(breaker.actingState(now: now) == .open)
+    }
+
+    @Test("an outage that this sidecar alone knows of ends when it is over, another reason stays")
+    func recoversAlone() {
+        var breaker = Breaker(settings: settings)
+        do {
+            let isNew = breaker.tripAlone(.outage, forMilliseconds: 1000, now: now)
+            #expect(isNew)
+        }
+        breaker.recoverAlone(from: .limit)
+        #expect(breaker.actingState(now: now) == .open)
+        breaker.recoverAlone(from: .outage)
+        #expect(breaker.actingState(now: now) == .closed)
+    }
+
+    @Test("where more than one sidecar must see it, one that does trips for itself and votes, once")
+    func votes() {
+        var byReporters = settings
+        byReporters.reporters = 2
+        var breaker = Breaker(settings: byReporters)
+        // What the fleet has seen does not count.
+        breaker.apply(
+            BreakerSnapshot(generation: 1, failureRate: 1, calls: 100), redisTime: 0, receivedAt: now)
+        var actions: [Breaker.ReportAction] = []
+        for _ in 0..<6 { actions.append(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now)) }
+        #expect(actions == [.sendAt(now), .none, .none, .vote(.failures), .none, .none])
+        #expect(breaker.actingState(now: now) == .open)
+        #expect(breaker.snapshot.state == .closed)
     }
 }

@@ -15,9 +15,9 @@ struct ServiceLimiterTests {
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        let (verdict, limits) = counters.judge(batch, now: now)
+        let verdict = counters.judge(batch, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, limits: limits, sentAt: now, now: now, into: &settlements)
+        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 

@@ -146,12 +146,10 @@ struct ConfigurationDefaultsTests {
               catalog:
                 on_limit: { action: wait, patience: 5s }
                 concurrency: 32
-                probe: { path: /status, every: 5s, timeout: 1s, expect: { status: 200..399, body: "ok" }, unhealthy_after: 1 }
             """
         )
         #expect(read.services.first?.onLimit.action == .wait)
-        #expect(read.warnings.count == 4)
-        #expect(read.warnings.contains("services.catalog.probe is not carried out by this version"))
+        #expect(read.warnings.count == 3)
         #expect(read.warnings.contains("services.catalog.concurrency is not carried out by this version"))
         #expect(read.warnings.contains("services.catalog.on_limit.patience is not carried out by this version"))
     }

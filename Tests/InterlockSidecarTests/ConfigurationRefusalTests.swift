@@ -71,16 +71,22 @@ struct ConfigurationRefusalTests {
                 "breaker: { open_for: 1s..0s }",
                 "breaker.open_for: expected a range whose first duration is not the longer one, got 1s..0s"
             ),
+            ("breaker: { reporters: 0 }", "breaker.reporters: expected a whole number of 1 or more, got 0"),
+            ("breaker: { reporters: 1001 }", "breaker.reporters: expected a whole number of 1000 or less, got 1001"),
             (
-                "breaker: { reporters: 2 }",
-                "breaker.reporters: expected 1, got 2; more reporters are not supported by this version"
+                "breaker: { window: 10s, window_calls: 100 }",
+                "breaker.window_calls: window is given too: the rates are judged over a time or over a number of calls, not both"
             ),
+            (
+                "breaker: { window_calls: 100, minimum_calls: 101 }",
+                "breaker.minimum_calls: expected at most the 100 of window_calls, got 101: so many are never there to be judged"
+            ),
+            (
+                "breaker: { failures: [500..599, 600] }",
+                "breaker.failures[1]: expected a status or a range of them, such as 200..399, within 100..599, got 600"
+            ),
+            ("breaker: { metrics_only: maybe }", "breaker.metrics_only: expected true or false, got \"maybe\""),
             ("concurrency: 0", "concurrency: expected a whole number of 1 or more, got 0"),
-            ("probe: { path: status }", "probe.path: expected a path that begins with / and has no spaces, got \"status\""),
-            (
-                "probe: { expect: { status: 399..200 } }",
-                "probe.expect.status: expected a status or a range of them, such as 200..399, within 100..599, got 399..200"
-            ),
             (
                 "url: \"ftp://example.com\"",
                 "url: expected a URL that begins with http:// or https:// and names a host, got \"ftp://example.com\""

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Breakers on a real Redis")
 struct BreakerTests {
-    private static func service(
+    static func service(
         open: Duration = .seconds(30), permits: Int = 2, lifetime: Duration = .seconds(60),
         limits: [LimitDefinition] = [], onLimit: LimitPolicy = LimitPolicy()
     ) -> ServiceDefinition {
@@ -17,34 +17,11 @@ struct BreakerTests {
             permitLifetime: lifetime)
     }
 
-    private static func permit(_ sidecar: Coordinator) async throws -> PermitID {
-        guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else {
-            throw InterlockError(.other, "the permit was refused")
-        }
-        return id
-    }
-
-    private static func report(
-        _ sidecar: Coordinator, _ outcome: Outcome, latency: Int64? = nil
-    ) async throws -> BreakerSnapshot.State {
-        let id = try await permit(sidecar)
-        return try await sidecar.reportPermit(
-            service: "catalog", permit: id, OutcomeReport(outcome: outcome, latencyMilliseconds: latency))
-    }
-
-    /// Every sidecar acts in this state.
-    private static func expect(_ state: BreakerSnapshot.State, in fleet: Fleet) async throws {
-        try await eventually(within: .seconds(10), "every sidecar acts \(state.rawValue)") {
-            for sidecar in fleet.sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }
-            return true
-        }
-    }
-
     @Test("failures reported through two sidecars trip it for both, once")
     func tripsByFailures() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            for turn in 0..<4 { _ = try await Self.report(fleet.sidecars[turn % 2], .error) }
-            try await Self.expect(.open, in: fleet)
+            for turn in 0..<4 { _ = try await fleet.report(fleet.sidecars[turn % 2], .error) }
+            try await fleet.expect(.open)
             for sidecar in fleet.sidecars {
                 guard case .refused(.open, .open, let retryAfter) = try await sidecar.acquirePermit(service: "catalog") else {
                     Issue.record("an open breaker gave a permit")
@@ -66,7 +43,7 @@ struct BreakerTests {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let outcomes = [Outcome](repeating: .error, count: 3) + [.ignore, .ignore, .ignore] + [.ok, .ok, .ok, .ok]
             for outcome in outcomes {
-                let state = try await Self.report(fleet.sidecars[0], outcome)
+                let state = try await fleet.report(fleet.sidecars[0], outcome)
                 #expect(state == .closed)
             }
         }
@@ -75,8 +52,8 @@ struct BreakerTests {
     @Test("slow calls trip it by a rate of their own")
     func tripsBySlowCalls() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
-            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .ok, latency: 600) }
-            try await Self.expect(.open, in: fleet)
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .ok, latency: 600) }
+            try await fleet.expect(.open)
             #expect(try await fleet.sidecars[0].breaker(service: "catalog").fleet.cause == "slow")
         }
     }
@@ -84,10 +61,10 @@ struct BreakerTests {
     @Test("after the open time it half-opens by itself, gives so many trials in the whole fleet, and closes when all are well")
     func closesAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .milliseconds(200))]) { fleet in
-            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
-            try await Self.expect(.halfOpen, in: fleet)
-            let first = try await Self.permit(fleet.sidecars[0])
-            let second = try await Self.permit(fleet.sidecars[1])
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
+            try await fleet.expect(.halfOpen)
+            let first = try await fleet.permit(fleet.sidecars[0])
+            let second = try await fleet.permit(fleet.sidecars[1])
             for sidecar in fleet.sidecars {
                 guard case .refused(.open, .halfOpen, _) = try await sidecar.acquirePermit(service: "catalog") else {
                     Issue.record("a third trial was given")
@@ -97,7 +74,7 @@ struct BreakerTests {
             let ok = OutcomeReport(outcome: .ok)
             #expect(try await fleet.sidecars[0].reportPermit(service: "catalog", permit: first, ok) == .halfOpen)
             #expect(try await fleet.sidecars[1].reportPermit(service: "catalog", permit: second, ok) == .closed)
-            try await Self.expect(.closed, in: fleet)
+            try await fleet.expect(.closed)
         }
     }
 
@@ -107,9 +84,9 @@ struct BreakerTests {
         service.breaker.openFor = .milliseconds(150) ... .seconds(60)
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
-            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
-            try await Self.expect(.halfOpen, in: fleet)
-            let state = try await Self.report(sidecar, .error)
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.halfOpen)
+            let state = try await fleet.report(sidecar, .error)
             #expect(state == .open)
             let status = try await sidecar.breaker(service: "catalog").fleet
             #expect(status.untilMilliseconds - status.sinceMilliseconds >= 300)
@@ -122,9 +99,9 @@ struct BreakerTests {
         let service = Self.service(open: .milliseconds(100), permits: 1, lifetime: .milliseconds(200))
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
-            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
-            try await Self.expect(.halfOpen, in: fleet)
-            _ = try await Self.permit(sidecar)
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.halfOpen)
+            _ = try await fleet.permit(sidecar)
             try await eventually(within: .seconds(10), "the lapsed trial's place is free") {
                 if case .granted = try await sidecar.acquirePermit(service: "catalog") { true } else { false }
             }
@@ -136,10 +113,10 @@ struct BreakerTests {
         try await Fleet.run(services: [Self.service(), ServiceDefinition(name: "other")]) { fleet in
             let sidecar = fleet.sidecars[0]
             let ok = OutcomeReport(outcome: .ok)
-            let id = try await Self.permit(sidecar)
+            let id = try await fleet.permit(sidecar)
             _ = try await sidecar.reportPermit(service: "catalog", permit: id, ok)
             await #expect(throws: InterlockError.self) { try await sidecar.reportPermit(service: "catalog", permit: id, ok) }
-            let another = try await Self.permit(sidecar)
+            let another = try await fleet.permit(sidecar)
             await #expect(throws: InterlockError.self) { try await sidecar.reportPermit(service: "other", permit: another, ok) }
         }
     }
@@ -150,11 +127,11 @@ struct BreakerTests {
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(400) ... .milliseconds(500))
         try await Fleet.run(of: 2, services: [Self.service(limits: [limit], onLimit: policy)]) { fleet in
             for _ in 0..<4 { _ = try await fleet.sidecars[0].take(service: "catalog") }
-            try await Self.expect(.open, in: fleet)
+            try await fleet.expect(.open)
             #expect(try await fleet.sidecars[1].breaker(service: "catalog").fleet.cause == "limit")
-            try await Self.expect(.halfOpen, in: fleet)
+            try await fleet.expect(.halfOpen)
             #expect(try await fleet.sidecars[1].take(service: "catalog").isTaken)
-            try await Self.expect(.closed, in: fleet)
+            try await fleet.expect(.closed)
             let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
             #expect(history.count == 3)
         }
@@ -165,8 +142,8 @@ struct BreakerTests {
         let limit = LimitDefinition(name: "1m", limit: 4, window: .seconds(60))
         try await Fleet.run(services: [Self.service(open: .milliseconds(100), permits: 1, limits: [limit])]) { fleet in
             let sidecar = fleet.sidecars[0]
-            for _ in 0..<4 { _ = try await Self.report(sidecar, .error) }
-            try await Self.expect(.halfOpen, in: fleet)
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.halfOpen)
             guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
                 Issue.record("the limit did not bind")
                 return
@@ -181,15 +158,15 @@ struct BreakerTests {
     func forced(state: BreakerSnapshot.Forced) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: state, by: "ops")
-            try await Self.expect(state == .open ? .open : .closed, in: fleet)
+            try await fleet.expect(state == .open ? .open : .closed)
             if state != .open {
-                for _ in 0..<6 { _ = try await Self.report(fleet.sidecars[1], .error) }
-                try await Self.expect(.closed, in: fleet)
+                for _ in 0..<6 { _ = try await fleet.report(fleet.sidecars[1], .error) }
+                try await fleet.expect(.closed)
             }
             #expect(try await fleet.cli("HGET", "interlock:breaker:{catalog}", "forced").text == state.rawValue)
             #expect(try await fleet.cli("HGET", "interlock:breaker:{catalog}", "by").text?.hasSuffix("ops") == true)
             _ = try await fleet.sidecars[1].forceBreaker(service: "catalog", to: nil, by: "ops")
-            try await Self.expect(.closed, in: fleet)
+            try await fleet.expect(.closed)
             try await eventually(within: .seconds(5), "nothing is forced any more") {
                 try await fleet.sidecars[0].breaker(service: "catalog").fleet.forced == nil
             }
@@ -199,8 +176,8 @@ struct BreakerTests {
     @Test("after everything was wiped the sidecars restore the state and agree, under a generation that does not fall")
     func wiped() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
-            try await Self.expect(.open, in: fleet)
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
+            try await fleet.expect(.open)
             let before = try await fleet.sidecars[1].breaker(service: "catalog").fleet.generation
             try await fleet.cli("FLUSHALL")
             try await eventually(within: .seconds(10), "the state is in Redis again") {
@@ -217,8 +194,8 @@ struct BreakerTests {
     @Test("a sidecar that joins takes the fleet's state and resets nothing")
     func newcomer() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
-            for _ in 0..<4 { _ = try await Self.report(fleet.sidecars[0], .error) }
-            try await Self.expect(.open, in: fleet)
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
+            try await fleet.expect(.open)
             let generation = try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation
             let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: [Self.service()])
             let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
@@ -228,22 +205,6 @@ struct BreakerTests {
             }
             #expect(try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation == generation)
             await newcomer.stop()
-        }
-    }
-
-    @Test("every change reaches whoever follows the events, in a form that programs read")
-    func events() async throws {
-        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            let events = await fleet.sidecars[1].events()
-            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
-            for await json in events {
-                guard let event = InterlockEvent(json: Array(json.utf8)), case .breaker(let service, let snapshot) = event.payload
-                else { continue }
-                #expect(service == "catalog")
-                #expect(snapshot.forced == .open)
-                #expect(event.origin == fleet.sidecars[0].id)
-                break
-            }
         }
     }
 }

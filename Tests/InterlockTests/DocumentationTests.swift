@@ -11,14 +11,18 @@ import Testing
 struct DocumentationTests {
     // MARK: The text
 
-    @Test("every block of Swift in the article is one that compiles, and every one that compiles is in the article")
-    func verbatim() throws {
-        let documented = try Self.blocks(inFile: "Sources/Interlock/Interlock.docc/Locks.md", from: "```swift", to: "```")
-        let compiled = try Self.blocks(
-            inFile: "Tests/InterlockTests/DocumentedExamples.swift", from: "// snippet: ", to: "// end")
-        #expect(documented.count > 10)
-        for block in documented where !compiled.contains(block) { Issue.record("not in DocumentedExamples.swift:\n\(block)") }
-        for block in compiled where !documented.contains(block) { Issue.record("not in Locks.md:\n\(block)") }
+    @Test(
+        "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
+        arguments: [
+            ("Sources/Interlock/Interlock.docc/Locks.md", "DocumentedExamples.swift", 10),
+            ("docs/library.md", "DocumentedServiceExamples.swift", 7),
+        ])
+    func verbatim(article: String, examples: String, most: Int) throws {
+        let documented = try Self.blocks(inFile: article, from: "```swift", to: "```")
+        let compiled = try Self.blocks(inFile: "Tests/InterlockTests/\(examples)", from: "// snippet: ", to: "// end")
+        #expect(documented.count > most)
+        for block in documented where !compiled.contains(block) { Issue.record("not in \(examples):\n\(block)") }
+        for block in compiled where !documented.contains(block) { Issue.record("not in \(article):\n\(block)") }
     }
 
     @Test("the landing page and the article have no Swift but that", arguments: ["Interlock.md", "Locks.md"])
@@ -31,6 +35,26 @@ struct DocumentationTests {
     }
 
     // MARK: What they do
+
+    @Test("guarded calls and ordered work give their values, or say why not")
+    func services() async throws {
+        let examples = DocumentedServiceExamples()
+        try await Fleet.run(services: [PermitTests.service(places: 4, limits: [])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let called = try await examples.call(sidecar)
+            let judged = try await examples.judged(sidecar)
+            #expect(called.map(\.number) == [1] && judged.map(\.number) == [1])
+            let ordered = try await examples.ordered(sidecar)
+            #expect(ordered.map(\.number) == [1, 2, 3])
+            let seen = try await sidecar.services.withWork { try await examples.observed($0) }
+            #expect(seen.last == .finished(.success))
+            let allowed = try await examples.refused(sidecar)
+            #expect(allowed != nil)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
+            let refused = try await examples.refused(sidecar)
+            #expect(refused == nil)
+        }
+    }
 
     @Test("a lock is held around a body, and free after it")
     func holding() async throws {

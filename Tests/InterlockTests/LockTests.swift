@@ -184,7 +184,7 @@ struct LockTests {
     func breaking() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
-            let events = await fleet.sidecars[1].events()
+            var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
             try await eventually(within: .seconds(5), "its ticket stands") {
@@ -194,13 +194,8 @@ struct LockTests {
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
             #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 1000) == nil)
-            for await json in events {
-                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload
-                else { continue }
-                #expect(lock == "orders")
-                #expect(by == "ops")
-                break
-            }
+            let event = await events.next()
+            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
             try await fleet.cli("SET", "interlock:lock:{forever}", "x")
             try await fleet.cli("LPUSH", "interlock:lock:{list}", "x")
             #expect(try await fleet.sidecars[0].breakLock(try ResourceName("forever"), by: "ops") == false)

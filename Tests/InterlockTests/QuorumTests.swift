@@ -211,19 +211,14 @@ struct QuorumTests {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
             let name = try ResourceName("orders")
-            let events = await sidecar.events()
+            var events = sidecar.events.locks.makeAsyncIterator()
             #expect(try await sidecar.breakLock(name, by: "ops") == false)
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             #expect(try await sidecar.breakLock(name, by: "ops"))
             #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 1000) == nil)
             #expect(try await sidecar.acquireLock(try LockRequest("orders")) != nil)
-            for await json in events {
-                guard let event = InterlockEvent(json: Array(json.utf8)), case .lockBroken(let lock, let by) = event.payload
-                else { continue }
-                #expect(lock == "orders")
-                #expect(by == "ops")
-                break
-            }
+            let event = await events.next()
+            #expect(event?.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
         }
     }
 

@@ -1,4 +1,3 @@
-internal import FoundationEssentials
 internal import Hiredis
 internal import InterlockCore
 
@@ -7,14 +6,19 @@ struct BreakerScript: ScriptCommand {
     /// What is asked, and its own arguments.
     enum Operation {
         /// Reads; restores what Redis has lost from `known`.
-        case sync(known: BreakerSnapshot?)
+        case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
         case report(OutcomeSums, expect: Int64, retryAfter: Int64?)
-        case trip(cause: String, expect: Int64, pause: ClosedRange<Duration>)
+        /// This sidecar finds the service bad; `pause` is what the upstream asked for.
+        case vote(BreakerCause, expect: Int64, pause: Int64?)
+        case trip(BreakerCause, expect: Int64, openFor: ClosedRange<Duration>, pause: Int64?)
         case halfOpen(expect: Int64)
-        case trial(id: String, lifetime: Int64)
-        case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?)
-        case close(cause: String, expect: Int64)
-        case force(BreakerSnapshot.Forced?)
+        case trial(id: String, lifetime: Int64, known: Int64)
+        case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
+        case close(BreakerCause, expect: Int64)
+        /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it.
+        case down(reason: String, lapse: Int64, quorum: Int?)
+        case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
+        case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String)
     }
 
     struct Reply {
@@ -22,6 +26,8 @@ struct BreakerScript: ScriptCommand {
         var isDone: Bool
         var redisTime: Int64
         var snapshot: BreakerSnapshot
+        /// The digest of the service's definition that the fleet had last; `nil`: not known.
+        var configuration: String?
     }
 
     /// How many changes the history keeps, roughly.
@@ -40,13 +46,14 @@ struct BreakerScript: ScriptCommand {
     var random: Double
 
     var script: RedisScript { Self.source }
-    var keyCount: Int { 4 }
+    var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.breaker(service))
         encoder.append(keys.breakerHistory(service))
         encoder.append(keys.breakerWindow(service))
         encoder.append(keys.breakerTrials(service))
+        encoder.append(keys.breakerVotes(service))
         encoder.append(call)
     }
 
@@ -58,98 +65,87 @@ struct BreakerScript: ScriptCommand {
         for index in stride(from: 0, to: flat.count - 1, by: 2) {
             if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
         }
-        return Reply(isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
+        return Reply(
+            isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields),
+            configuration: fields["configuration"])
     }
 
     private var call: String {
-        var fields: [(String, String)] = [
-            ("service", JSONText.quoted(service)), ("by", JSONText.quoted(by)), ("origin", JSONText.quoted(origin)),
-            ("db", "\(database)"), ("channel", JSONText.quoted(keys.events)), ("history", "\(Self.historyLength)"),
-            ("random", "\(random)"),
-        ]
-        func add(_ name: String, _ value: String) { fields.append((name, value)) }
-        func add(openFor range: ClosedRange<Duration>) {
-            add("open_min", "\(range.lowerBound.wholeMilliseconds)")
-            add("open_max", "\(range.upperBound.wholeMilliseconds)")
-        }
-        // As a string: a JSON number of Lua's keeps 14 digits.
-        func add(expect generation: Int64) { add("expect", "\"\(generation)\"") }
-        func add(retryAfter: Int64?) { if let retryAfter { add("retry_after", "\(retryAfter)") } }
+        var call = BreakerCall()
+        call.add("service", text: service)
+        call.add("by", text: by)
+        call.add("origin", text: origin)
+        call.add("db", database)
+        call.add("channel", text: keys.events)
+        call.add("history", Self.historyLength)
+        call.add("random", random)
         switch operation {
-        case .sync(let known):
-            add("op", "\"sync\"")
-            if let known { add("known", known.hashAsJSON) }
+        case .sync(let known, let configuration, let declares):
+            call.add("op", text: "sync")
+            call.add("configuration", text: configuration)
+            if declares { call.add("declares", true) }
+            if let known { call.add("known", object: known.hash) }
         case .report(let sums, let expect, let retryAfter):
-            add("op", "\"report\"")
-            add(expect: expect)
-            add("calls", "\(sums.calls)")
-            add("failures", "\(sums.failures)")
-            add("slow", "\(sums.slow)")
-            if case .time(let window) = settings.window { add("window", "\(window.wholeMilliseconds)") }
-            add("minimum", "\(settings.minimumCalls)")
-            add("failure_rate", "\(settings.failureRate)")
-            if settings.slowCall != nil { add("slow_rate", "\(settings.slowRate)") }
-            add(openFor: settings.openFor)
-            add(retryAfter: retryAfter)
-        case .trip(let cause, let expect, let pause):
-            add("op", "\"trip\"")
-            add(expect: expect)
-            add("cause", JSONText.quoted(cause))
-            add(openFor: pause)
+            call.add("op", text: "report")
+            call.add(expect: expect)
+            call.add(sums)
+            call.add(rulesOf: settings)
+            call.add(openFor: settings.openFor)
+            call.add("retry_after", retryAfter)
+        case .vote(let cause, let expect, let pause):
+            call.add("op", text: "vote")
+            call.add(expect: expect)
+            call.add("cause", text: cause.rawValue)
+            call.add("reporters", settings.reporters)
+            let ownPause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
+            call.add("lapse", settings.voteMilliseconds(pause: ownPause))
+            call.add(openFor: settings.openFor)
+            call.add(pause: pause)
+        case .trip(let cause, let expect, let openFor, let pause):
+            call.add("op", text: "trip")
+            call.add(expect: expect)
+            call.add("cause", text: cause.rawValue)
+            call.add(openFor: openFor)
+            call.add(pause: pause)
         case .halfOpen(let expect):
-            add("op", "\"half\"")
-            add(expect: expect)
-        case .trial(let id, let lifetime):
-            add("op", "\"trial\"")
-            add("id", JSONText.quoted(id))
-            add("permits", "\(settings.halfOpenPermits)")
-            add("lifetime", "\(lifetime)")
-        case .trialOutcome(let id, let outcome, let expect, let retryAfter):
-            add("op", "\"outcome\"")
-            add(expect: expect)
-            add("id", JSONText.quoted(id))
-            add("outcome", "\"\(outcome.rawValue)\"")
-            add("permits", "\(settings.halfOpenPermits)")
-            add(openFor: settings.openFor)
-            add(retryAfter: retryAfter)
+            call.add("op", text: "half")
+            call.add(expect: expect)
+        case .trial(let id, let lifetime, let known):
+            call.add("op", text: "trial")
+            call.add("at_least", text: "\(known)")
+            call.add("id", text: id)
+            call.add("permits", settings.halfOpenPermits)
+            call.add("lifetime", lifetime)
+        case .trialOutcome(let id, let outcome, let expect, let retryAfter, let pause):
+            call.add("op", text: "outcome")
+            call.add(expect: expect)
+            call.add("id", text: id)
+            call.add("outcome", text: outcome.rawValue)
+            call.add("permits", settings.halfOpenPermits)
+            call.add(openFor: settings.openFor)
+            call.add("retry_after", retryAfter)
+            call.add(pause: pause)
         case .close(let cause, let expect):
-            add("op", "\"close\"")
-            add(expect: expect)
-            add("cause", JSONText.quoted(cause))
-        case .force(let state):
-            add("op", "\"force\"")
-            add("state", "\"\(state?.rawValue ?? "auto")\"")
-            add("cause", state == nil ? "\"auto\"" : "\"forced\"")
+            call.add("op", text: "close")
+            call.add(expect: expect)
+            call.add("cause", text: cause.rawValue)
+        case .down(let reason, let lapse, let quorum):
+            call.add("op", text: "down")
+            call.add("reason", text: reason)
+            call.add("lapse", lapse)
+            call.add("quorum", quorum)
+        case .up(let expect, let isFollowedByTrial, let quorum):
+            call.add("op", text: "up")
+            call.add(expect: expect)
+            if isFollowedByTrial { call.add("trial", true) }
+            call.add("quorum", quorum)
+        case .force(let state, let milliseconds, let reason):
+            call.add("op", text: "force")
+            call.add("state", text: state?.rawValue ?? "auto")
+            call.add("cause", text: (state == nil ? BreakerCause.auto : .forced).rawValue)
+            call.add("reason", text: reason)
+            call.add("for", milliseconds)
         }
-        return "{" + fields.map { "\"\($0.0)\":\($0.1)" }.joined(separator: ",") + "}"
-    }
-}
-
-extension BreakerSnapshot {
-    /// From the fields of the hash; what is missing has its default.
-    init(hash: [String: String]) {
-        func number(_ name: String) -> Int64 { hash[name].flatMap(Int64.init) ?? 0 }
-        self.init(
-            state: hash["state"].flatMap(State.init) ?? .closed,
-            cause: hash["cause"] ?? "",
-            sinceMilliseconds: number("since"),
-            untilMilliseconds: number("until"),
-            generation: number("generation"),
-            trips: number("trips"),
-            failureRate: hash["failure_rate"].flatMap(Double.init) ?? 0,
-            slowRate: hash["slow_rate"].flatMap(Double.init) ?? 0,
-            calls: number("calls"),
-            by: hash["by"] ?? "",
-            forced: hash["forced"].flatMap(Forced.init))
-    }
-
-    fileprivate var hashAsJSON: String {
-        let fields: [(String, String)] = [
-            ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
-            ("generation", "\(generation)"), ("trips", "\(trips)"), ("failure_rate", "\(failureRate)"),
-            ("slow_rate", "\(slowRate)"), ("calls", "\(calls)"), ("by", by), ("forced", forced?.rawValue ?? ""),
-            ("successes", "0"),
-        ]
-        return "{" + fields.map { "\"\($0.0)\":\(JSONText.quoted($0.1))" }.joined(separator: ",") + "}"
+        return call.json
     }
 }

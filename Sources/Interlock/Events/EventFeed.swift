@@ -1,11 +1,15 @@
-/// Hands each message of the event channel to whoever follows it here. Confined to the coordinator's event loop.
+/// Hands each event to whoever follows them here. Confined to the coordinator's event loop; only the subscriptions may be
+/// touched from elsewhere.
 final class EventFeed {
     typealias FollowerID = UInt64
 
+    let subscriptions: EventSubscriptions
     private var followers: [FollowerID: (String) -> Void] = [:]
     private var lastID: FollowerID = 0
 
-    var count: Int { followers.count }
+    init(subscriptions: EventSubscriptions) {
+        self.subscriptions = subscriptions
+    }
 
     /// `follower` must not block: a slow one buffers and drops for itself.
     func add(_ follower: @escaping (_ json: String) -> Void) -> FollowerID {
@@ -18,7 +22,8 @@ final class EventFeed {
         followers[id] = nil
     }
 
-    func publish(_ json: String) {
-        for follower in followers.values { follower(json) }
+    func publish(_ event: ReceivedEvent) {
+        subscriptions.publish(event)
+        for follower in followers.values { follower(event.message.json) }
     }
 }

@@ -1,73 +1,43 @@
 internal import FoundationEssentials
-public import InterlockCore
 
-/// Something that happened in the fleet, as it is published on the event channel: one JSON object, version 1.
-///
-/// Unknown fields are ignored and unknown types are passed over, so that two versions can share a fleet.
-public struct InterlockEvent: Sendable {
-    public enum Payload: Sendable {
-        /// A breaker changed its state.
-        case breaker(service: String, BreakerSnapshot)
-        /// An operator took a lock from its holder.
-        case lockBroken(name: String, by: String)
-        case sidecarJoined
-        case sidecarLeft
-    }
-
-    /// The sidecar that made it happen.
+/// Something that happened in the fleet. The payload's members can be had of the event itself: `event.service`.
+@dynamicMemberLookup
+public struct InterlockEvent<Payload: Sendable>: Sendable {
+    /// The ID of the sidecar that made it happen.
     public var origin: String
     /// The Redis database it happened in: pub/sub does not keep them apart.
     public var database: Int
-    /// When, in milliseconds of the Unix epoch by Redis' clock.
+    /// When, in milliseconds of the Unix epoch by Redis' clock; by its host's for what a sidecar tells while Redis is away.
     public var atMilliseconds: Int64
     public var payload: Payload
 
-    /// Reads a message; `nil` when it is of an unknown version or type, or no JSON.
-    public init?(json: [UInt8]) {
-        guard let message = try? JSONDecoder().decode(Message.self, from: Data(json)), message.v == 1 else { return nil }
-        origin = message.origin
-        database = message.db
-        atMilliseconds = message.at_ms
-        switch message.type {
-        case "breaker":
-            guard let service = message.service, let state = message.state.flatMap(BreakerSnapshot.State.init),
-                let generation = message.generation
-            else { return nil }
-            payload = .breaker(
-                service: service,
-                BreakerSnapshot(
-                    state: state, cause: message.cause ?? "", sinceMilliseconds: message.since_ms ?? 0,
-                    untilMilliseconds: message.until_ms ?? 0, generation: generation, trips: message.trips ?? 0,
-                    failureRate: message.failure_rate ?? 0, slowRate: message.slow_rate ?? 0, calls: message.calls ?? 0,
-                    by: message.by ?? "", forced: message.forced.flatMap(BreakerSnapshot.Forced.init)))
-        case "lock.broken":
-            guard let lock = message.lock else { return nil }
-            payload = .lockBroken(name: lock, by: message.by ?? "")
-        case "fleet.joined": payload = .sidecarJoined
-        case "fleet.left": payload = .sidecarLeft
-        default: return nil
-        }
+    public init(origin: String, database: Int, atMilliseconds: Int64, payload: Payload) {
+        self.origin = origin
+        self.database = database
+        self.atMilliseconds = atMilliseconds
+        self.payload = payload
     }
 
-    /// The fields as they stand in the message.
-    private struct Message: Decodable {
-        var v: Int
-        var type: String
-        var origin: String
-        var db: Int
-        var at_ms: Int64
-        var service: String?
-        var state: String?
-        var cause: String?
-        var since_ms: Int64?
-        var until_ms: Int64?
-        var generation: Int64?
-        var trips: Int64?
-        var failure_rate: Double?
-        var slow_rate: Double?
-        var calls: Int64?
-        var by: String?
-        var forced: String?
-        var lock: String?
+    public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }
+
+    /// The same event with a part of its payload; `nil`: it has no such part.
+    func narrowed<Part>(_ part: (Payload) -> Part?) -> InterlockEvent<Part>? {
+        part(payload).map {
+            InterlockEvent<Part>(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)
+        }
+    }
+}
+
+extension InterlockEvent: Equatable where Payload: Equatable {}
+extension InterlockEvent: Hashable where Payload: Hashable {}
+
+extension InterlockEvent<EventPayload> {
+    /// Reads a message of the event channel.
+    ///
+    /// Unknown fields are ignored and unknown types are passed over, so that two versions can share a fleet.
+    /// - Returns: `nil` when it is of an unknown version or type, lacks what its type has, or is no JSON.
+    public init?(json: [UInt8]) {
+        guard let event = ReceivedEvent(json)?.event else { return nil }
+        self = event
     }
 }

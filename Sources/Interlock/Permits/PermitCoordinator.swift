@@ -2,120 +2,64 @@ internal import CoreMetrics
 internal import Hiredis
 internal import InterlockCore
 
-/// Permits: asks a service's breaker and limits in one step, and takes the outcome of each call. Confined to the
-/// coordinator's event loop.
+/// Permits: asks a service's breaker, its limits and its bulkhead, in this order and in one step, and takes the outcome of each
+/// call. Confined to the coordinator's event loop.
 final class PermitCoordinator {
-    private let runtime: CoordinatorRuntime
-    private let limits: RateLimitCoordinator
-    private let breakers: BreakerCoordinator
-    private var permits = PermitTable()
+    /// The most permits under way.
+    static let capacity = 100_000
+    /// How long the next one waits for the breaker to close, when one that tried it was let through.
+    private static let closingMilliseconds: Int64 = 100
+
+    let runtime: CoordinatorRuntime
+    let limits: RateLimitCoordinator
+    let breakers: BreakerCoordinator
+    /// Those that may wait, by number, until they have their answer.
+    var waiting: [UInt64: PermitWish] = [:]
+    private var lastNumber: UInt64 = 0
+    /// Whose outcome is awaited; some may have lapsed since they were last looked at.
+    private(set) var underWay = 0
+    /// Nobody is let to wait any more.
+    private var isGoingDown = false
 
     init(runtime: CoordinatorRuntime, limits: RateLimitCoordinator, breakers: BreakerCoordinator) {
         self.runtime = runtime
         self.limits = limits
         self.breakers = breakers
-        limits.onPermitDecided = { [unowned self] in decided($0, $1, $2) }
-        limits.onPermitFailed = { service, wish, error in
-            breakers.returnTrial(wish.trial, service, generation: wish.generation)
-            wish.completion(.failed(error))
-        }
+        limits.onPermitDecided = { [unowned self] in decided($0, $1, shares: $2) }
+        limits.onPermitFailed = { [unowned self] in fail($0, $1) }
+        breakers.onChange = { [unowned self] in resume($0) }
     }
 
-    var underWay: Int { permits.count }
-
-    /// Asks breaker and limits in one step. Returns an ID by which a wait for the limit can be given up.
+    /// Asks for a permit. Returns a number by which a wait can be given up; `nil`: there is none.
     func acquire(
         _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
-    ) -> Int? {
-        switch service.breaker.admission(now: now) {
-        case .refuse(let retryAfter):
-            refuse(service, completion, .open, retryAfter: retryAfter, now: now)
-            return nil
-        case .allow:
-            let wish = GuardedService.PermitWish(
-                completion: completion, trial: nil, generation: service.breaker.snapshot.generation)
-            return askLimits(service, wish, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: now)
-        case .askForTrial:
-            let id = PermitID(runtime.entropy.drawPair())
-            breakers.askForTrial(service, id: id) { [self] answer in
-                let now = runtime.time.now()
-                switch answer {
-                case .allowed(let trial):
-                    let wish = GuardedService.PermitWish(
-                        completion: completion, trial: trial, generation: service.breaker.snapshot.generation)
-                    _ = askLimits(
-                        service, wish, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: now)
-                case .refused(let retryAfter):
-                    refuse(service, completion, .open, retryAfter: retryAfter, now: now)
-                case .failed(let error):
-                    completion(.failed(InterlockError(error)))
-                }
-            }
+    ) -> UInt64? {
+        lastNumber += 1
+        let wish = PermitWish(
+            number: lastNumber, service: service, cost: cost, subject: subject,
+            deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil, completion: completion)
+        guard wish.deadline != nil else {
+            askBreaker(wish, now: now)
             return nil
         }
+        waiting[wish.number] = wish
+        if service.paused.isActive { lineUp(wish, now: now) } else { askBreaker(wish, now: now) }
+        return wish.isOver ? nil : wish.number
     }
 
-    private func askLimits(
-        _ service: GuardedService, _ wish: GuardedService.PermitWish, cost: Int64, subject: String?,
-        waitMilliseconds: Int64, now: Instant
-    ) -> Int? {
-        let isLimited = service.definition.limits.contains { !$0.isPerSubject || subject != nil }
-        guard isLimited else {
-            _ = grant(service, wish, now: now)
-            return nil
+    /// Gives up a wish that has no answer yet; what it holds is given back, and what is still on its way when it arrives.
+    func cancel(_ number: UInt64) {
+        guard let wish = waiting[number] else { return }
+        switch wish.stage {
+        case .limits(let mark?): limits.cancel(mark, of: wish.service)
+        case .place: _ = wish.service.bulkhead.leave(number)
+        case .pause: _ = wish.service.paused.leave(number)
+        case .trial, .limits(nil), .over: break
         }
-        return limits.ask(
-            service, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: now, caller: .permit(wish))
-    }
-
-    /// `true`: what was taken from the limits has found its caller.
-    private func decided(
-        _ service: GuardedService, _ wish: GuardedService.PermitWish, _ answer: LimitAnswer
-    ) -> Bool {
-        let now = runtime.time.now()
-        if let retryAfter = answer.retryAfter {
-            breakers.returnTrial(wish.trial, service, generation: wish.generation)
-            refuse(service, wish.completion, .limited, retryAfter: retryAfter, now: now)
-            return true
-        }
-        var wish = wish
-        if wish.trial == nil {
-            // The breaker may have opened while the call waited for its turn.
-            if case .refuse(let retryAfter) = service.breaker.admission(now: now) {
-                refuse(service, wish.completion, .open, retryAfter: retryAfter, now: now)
-                return false
-            }
-            wish.generation = service.breaker.snapshot.generation
-        }
-        return grant(service, wish, now: now)
-    }
-
-    private func grant(_ service: GuardedService, _ wish: GuardedService.PermitWish, now: Instant) -> Bool {
-        let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
-        let permit = PermitTable.Permit(
-            service: service, generation: wish.generation, isTrial: wish.trial != nil,
-            expiresAt: now.advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds))
-        guard permits.insert(permit, id: id, now: now) else {
-            breakers.returnTrial(wish.trial, service, generation: wish.generation)
-            refuse(service, wish.completion, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
-            return false
-        }
-        guard wish.completion(.granted(id, state: service.breaker.actingState(now: now))) else {
-            _ = permits.remove(id, now: now)
-            breakers.returnTrial(wish.trial, service, generation: wish.generation)
-            return false
-        }
-        service.metrics.permitsGranted.increment()
-        return true
-    }
-
-    private func refuse(
-        _ service: GuardedService, _ completion: Completion<PermitAnswer>, _ reason: PermitAnswer.Reason,
-        retryAfter: Int64, now: Instant
-    ) {
-        service.metrics.permitsRefused.increment()
-        completion(.refused(reason, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
+        wish.stage = .over
+        release(wish)
+        forget(wish)
     }
 
     /// Takes the outcome of a call; answers with the breaker's state after it.
@@ -124,19 +68,252 @@ final class PermitCoordinator {
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         let now = runtime.time.now()
-        guard let permit = permits.remove(id, now: now), permit.service === service else {
-            completion(
-                .failure(
-                    InterlockError(
-                        .invalid,
-                        "no such permit of \(service.name): it is unknown, was reported before, or is older than permit_ttl")))
-            return
+        guard let permit = service.permits.remove(id) else { return completion.refuse(unknownPermitOf: service) }
+        underWay -= 1
+        defer {
+            service.bulkhead.release(heldForMilliseconds: now.millisecondsRoundedUp(since: permit.grantedAt))
+            settlePlaces(of: service)
         }
-        service.metrics.record(report.outcome)
+        guard permit.expiresAt > now else { return completion.refuse(unknownPermitOf: service) }
+        service.metrics.record(service.definition.breaker.judged(report.outcome, status: report.status))
         breakers.record(report, of: permit, id: id, now: now, completion: completion)
     }
 
+    // MARK: The breaker
+
+    func askBreaker(_ wish: PermitWish, now: Instant) {
+        switch wish.service.breaker.admission(now: now) {
+        case .refuse(let retryAfter): refusedByBreaker(wish, retryAfter: retryAfter, now: now)
+        case .askForTrial: askForTrial(wish)
+        case .allow:
+            wish.generation = wish.service.breaker.snapshot.generation
+            askLimits(wish, now: now)
+        }
+    }
+
+    private func askForTrial(_ wish: PermitWish) {
+        wish.stage = .trial
+        let service = wish.service
+        breakers.askForTrial(service, id: PermitID(runtime.entropy.drawPair())) { [self] answer in
+            let now = runtime.time.now()
+            let generation = service.breaker.snapshot.generation
+            guard !wish.isOver else {
+                if case .allowed(let trial) = answer { breakers.returnTrial(trial, service, generation: generation) }
+                return
+            }
+            switch answer {
+            case .allowed(let trial):
+                wish.trial = trial
+                wish.generation = generation
+                if wish.isTaken { _ = enter(wish, now: now) { wish.shares } } else { askLimits(wish, now: now) }
+            case .refused(let retryAfter):
+                refusedByBreaker(wish, retryAfter: retryAfter, now: now)
+            case .failed(let error):
+                fail(wish, InterlockError(error))
+            }
+        }
+    }
+
+    /// It waits when only the limit keeps the breaker open and that ends in time, else it is answered.
+    private func refusedByBreaker(_ wish: PermitWish, retryAfter: Int64, now: Instant) {
+        release(wish)
+        if case .paused(let until) = wish.service.gate(now: now), let deadline = deadline(of: wish), until <= deadline,
+            pause(wish, earliest: now, now: now)
+        {
+            return
+        }
+        refuse(wish, .open, retryAfter: retryAfter, now: now)
+    }
+
+    // MARK: The limits
+
+    private func askLimits(_ wish: PermitWish, now: Instant) {
+        let service = wish.service
+        guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
+            wish.isTaken = true
+            _ = enter(wish, now: now) { [] }
+            return
+        }
+        let deadline = deadline(of: wish)
+        // Whoever would find no place is told before anything is taken for it.
+        if deadline == nil, isFull(service, now: now) { return refuseBusy(wish, now: now) }
+        let wait = service.pausesAtLimit ? 0 : deadline?.millisecondsRoundedUp(since: now) ?? 0
+        wish.stage = .limits(nil)
+        let mark = limits.ask(
+            service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wait, now: now, caller: .permit(wish))
+        // It may have been decided, and gone on, before this returned.
+        if case .limits(nil) = wish.stage { wish.stage = .limits(mark) }
+    }
+
+    /// `true`: what was taken from the limits has found its caller, or is kept for it.
+    private func decided(_ wish: PermitWish, _ answer: LimitAnswer, shares: () -> [TakenShare]) -> Bool {
+        guard !wish.isOver else { return !answer.isTaken }
+        let now = runtime.time.now()
+        guard let retryAfter = answer.retryAfter else {
+            wish.isTaken = true
+            return enter(wish, now: now, shares: shares)
+        }
+        release(wish)
+        if retryAfter != LimitAnswer.neverSatisfiable, wish.service.pausesAtLimit,
+            pause(wish, earliest: now.advanced(byMilliseconds: retryAfter), now: now)
+        {
+            return true
+        }
+        refuse(wish, .limited, retryAfter: retryAfter, now: now)
+        return true
+    }
+
+    // MARK: The place
+
+    /// The limits have granted it: it needs a place, and the breaker may have changed while it waited. `true`: what was taken
+    /// has found its caller, or is kept for it.
+    func enter(_ wish: PermitWish, now: Instant, shares: () -> [TakenShare]) -> Bool {
+        let service = wish.service
+        guard service.isConfigured else {
+            fail(wish, .unconfigured(service.name))
+            return false
+        }
+        if wish.trial == nil {
+            switch service.breaker.admission(now: now) {
+            case .refuse(let retryAfter):
+                refusedByBreaker(wish, retryAfter: retryAfter, now: now)
+                return false
+            // Under the same generation it has been let through: Redis is away, and cannot count trials.
+            case .askForTrial where wish.generation != service.breaker.snapshot.generation:
+                wish.shares = shares()
+                askForTrial(wish)
+                return true
+            case .allow, .askForTrial:
+                wish.generation = service.breaker.snapshot.generation
+            }
+        }
+        guard !wish.hasPlace else { return grant(wish, now: now) }
+        dropLapsed(of: service, now: now)
+        settlePlaces(of: service)
+        switch service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) {
+        case .taken:
+            wish.hasPlace = true
+            return grant(wish, now: now)
+        case .waiting:
+            wish.shares = shares()
+            wish.stage = .place
+            planPlaces(of: service)
+            return true
+        case .full:
+            release(wish)
+            refuseBusy(wish, now: now)
+            return false
+        }
+    }
+
+    private func grant(_ wish: PermitWish, now: Instant) -> Bool {
+        let service = wish.service
+        guard underWay < Self.capacity else {
+            release(wish)
+            refuse(wish, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
+            return false
+        }
+        let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
+        let permit = PermitTable.Permit(
+            service: service, generation: wish.generation, isTrial: wish.trial != nil, grantedAt: now,
+            expiresAt: now.advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds))
+        service.permits.insert(permit, id: id)
+        underWay += 1
+        let isDelivered = wish.answer(.granted(id, state: service.breaker.actingState(now: now)))
+        forget(wish, wasGranted: isDelivered)
+        guard isDelivered else {
+            if service.permits.remove(id) != nil { underWay -= 1 }
+            release(wish)
+            return false
+        }
+        service.metrics.permitsGranted.increment()
+        return true
+    }
+
+    private func isFull(_ service: GuardedService, now: Instant) -> Bool {
+        guard service.bulkhead.isFull else { return false }
+        dropLapsed(of: service, now: now)
+        settlePlaces(of: service)
+        return service.bulkhead.isFull
+    }
+
+    /// Permits whose outcome is not awaited any more free their places.
+    func dropLapsed(of service: GuardedService, now: Instant) {
+        while service.permits.removeLapsed(now: now) != nil {
+            underWay -= 1
+            service.bulkhead.release(heldForMilliseconds: nil)
+        }
+    }
+
+    // MARK: Ends
+
+    /// Until when it may wait.
+    func deadline(of wish: PermitWish) -> Instant? { isGoingDown ? nil : wish.deadline }
+
+    func refuse(_ wish: PermitWish, _ reason: PermitAnswer.Reason, retryAfter: Int64, now: Instant) {
+        let service = wish.service
+        service.metrics.refused(reason)
+        wish.answer(.refused(reason, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
+        forget(wish)
+    }
+
+    func refuseBusy(_ wish: PermitWish, now: Instant) {
+        refuse(wish, .busy, retryAfter: wish.service.bulkhead.retryMilliseconds, now: now)
+    }
+
+    func fail(_ wish: PermitWish, _ error: InterlockError) {
+        guard !wish.isOver else { return }
+        release(wish)
+        wish.answer(.failed(error))
+        forget(wish)
+    }
+
+    /// Gives back what it holds.
+    func release(_ wish: PermitWish) {
+        let service = wish.service
+        breakers.returnTrial(wish.trial, service, generation: wish.generation)
+        wish.trial = nil
+        limits.giveBack(service, wish.shares)
+        wish.shares = []
+        wish.isTaken = false
+        guard wish.hasPlace else { return }
+        wish.hasPlace = false
+        service.bulkhead.release(heldForMilliseconds: nil)
+        settlePlaces(of: service)
+    }
+
+    private func forget(_ wish: PermitWish, wasGranted: Bool = false) {
+        guard wish.deadline != nil else { return }
+        waiting[wish.number] = nil
+        let now = runtime.time.now()
+        let patience = now.advanced(byMilliseconds: Self.closingMilliseconds)
+        guard wish.service.paused.returned(wish.number, wasGranted: wasGranted, patience: patience) else { return }
+        planResumption(of: wish.service, at: wasGranted ? patience : now)
+    }
+
+    /// Nobody is left waiting, and nobody will be.
+    func goDown(_ services: [GuardedService]) {
+        isGoingDown = true
+        for service in services { failWaiting(service, .goingDown) }
+    }
+
+    /// The service is no longer configured.
     func removeAll(of service: GuardedService) {
-        permits.removeAll(of: service)
+        service.isConfigured = false
+        failWaiting(service, .unconfigured(service.name))
+        underWay -= service.permits.count
+        service.permits = PermitTable()
+        service.placeAlarm.cancel()
+        service.pauseAlarm.cancel()
+    }
+}
+
+extension Completion<Result<BreakerSnapshot.State, InterlockError>> {
+    fileprivate func refuse(unknownPermitOf service: GuardedService) {
+        self(
+            .failure(
+                InterlockError(
+                    .invalid,
+                    "no such permit of \(service.name): it is unknown, was reported before, or is older than permit_ttl")))
     }
 }

@@ -1,7 +1,8 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// The permits that this sidecar gave and whose outcome it awaits. Bounded in number and in age.
+/// The permits of one service that this sidecar gave and whose outcome it awaits. Bounded in age; their number is its owner's
+/// to bound.
 struct PermitTable {
     struct Permit {
         unowned let service: GuardedService
@@ -9,39 +10,45 @@ struct PermitTable {
         var generation: Int64
         /// It is one of the fleet's trial permits.
         var isTrial: Bool
+        var grantedAt: Instant
         var expiresAt: Instant
     }
 
-    /// The most permits under way.
-    static let capacity = 100_000
-
     private var permits: [PermitID: Permit] = [:]
-    /// In order of issue, for the sweep; services differ in lifetime, so some stay a little longer.
+    /// In the order in which they lapse; those that were reported stay until they come to the front.
     private var order: Deque<(id: PermitID, expiresAt: Instant)> = []
 
     var count: Int { permits.count }
 
-    /// `false`: too many are under way.
-    mutating func insert(_ permit: Permit, id: PermitID, now: Instant) -> Bool {
-        while let oldest = order.first, oldest.expiresAt <= now || permits[oldest.id] == nil {
-            order.removeFirst()
-            permits[oldest.id] = nil
-        }
-        guard permits.count < Self.capacity else { return false }
-        if order.count >= 2 * Self.capacity { order = Deque(order.filter { permits[$0.id] != nil }) }
+    /// When the next one lapses, if none is reported before.
+    var nextLapse: Instant? { order.first?.expiresAt }
+
+    /// O(1), but for the first ones after the lifetime was shortened.
+    mutating func insert(_ permit: Permit, id: PermitID) {
         permits[id] = permit
-        order.append((id, permit.expiresAt))
-        return true
+        var place = order.count
+        while place > 0, order[place - 1].expiresAt > permit.expiresAt { place -= 1 }
+        order.insert((id, permit.expiresAt), at: place)
+        if order.count > 1024, order.count > 2 * permits.count { order.removeAll { permits[$0.id] == nil } }
     }
 
-    /// Takes a permit out, if it is known and not too old.
-    mutating func remove(_ id: PermitID, now: Instant) -> Permit? {
-        guard let permit = permits.removeValue(forKey: id), permit.expiresAt > now else { return nil }
+    /// Takes a permit out, whatever its age.
+    mutating func remove(_ id: PermitID) -> Permit? {
+        guard let permit = permits.removeValue(forKey: id) else { return nil }
+        dropReported()
         return permit
     }
 
-    /// Drops the permits of a service that is gone.
-    mutating func removeAll(of service: GuardedService) {
-        permits = permits.filter { $0.value.service !== service }
+    /// Takes one out that has lapsed; `nil`: there is none.
+    mutating func removeLapsed(now: Instant) -> Permit? {
+        while let oldest = order.first, oldest.expiresAt <= now {
+            order.removeFirst()
+            if let permit = permits.removeValue(forKey: oldest.id) { return permit }
+        }
+        return nil
+    }
+
+    private mutating func dropReported() {
+        while let oldest = order.first, permits[oldest.id] == nil { order.removeFirst() }
     }
 }

@@ -23,7 +23,7 @@ public struct PermitID: Hashable, Sendable, CustomStringConvertible {
 
 /// What became of the wish to call a service.
 public enum PermitAnswer: Sendable {
-    public enum Reason: String, Sendable {
+    public enum Reason: String, CaseIterable, Sendable {
         /// The breaker is open.
         case open
         /// A limit is reached.
@@ -36,15 +36,6 @@ public enum PermitAnswer: Sendable {
     /// `retryAfter` is in milliseconds; -1: no wait can help.
     case refused(Reason, state: BreakerSnapshot.State, retryAfter: Int64)
     case failed(InterlockError)
-}
-
-/// What a breaker is doing, as this sidecar sees it.
-public struct BreakerStatus: Hashable, Sendable {
-    public var service: String
-    /// As this sidecar acts.
-    public var state: BreakerSnapshot.State
-    /// The fleet's.
-    public var fleet: BreakerSnapshot
 }
 
 /// The outcome of a call, as its caller reports it.

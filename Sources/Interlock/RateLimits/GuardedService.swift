@@ -8,13 +8,6 @@ final class GuardedService {
         case permit(PermitWish)
     }
 
-    /// A permit on its way: the breaker has agreed, the limit is asked.
-    struct PermitWish {
-        var completion: Completion<PermitAnswer>
-        var trial: PermitID?
-        var generation: Int64
-    }
-
     var definition: ServiceDefinition
     let metrics: ServiceMetrics
     // Unchecked, as is `callers`: touched on one event loop, and neither calls anything back while it changes.
@@ -29,17 +22,40 @@ final class GuardedService {
     @exclusivity(unchecked) var breaker: Breaker
     /// Half-opens it when the open time is over.
     var reopening: Deadlines.Entry?
-    var isReportUnderWay = false
-    /// A trip by the limit is under way.
+    /// Looks at the end of a forced state.
+    var forcedEnd: Deadlines.Entry?
+    /// A trip by the limit or for a pause is under way, or its end.
     var isTripUnderWay = false
+    /// Redis has lost the breaker's state and is told.
+    var isRestoring = false
+    /// Of the definition.
+    private(set) var digest: String
+    /// The fleet has been told of the definition.
+    var isDeclared = false
+    /// The digest of another definition, which the fleet had last; `nil`: it is this one.
+    var foreignConfiguration: String?
     /// Until when the upstream asked to be left alone.
     var upstreamRetryAt: Instant?
+
+    /// It has not been taken out of the configuration.
+    var isConfigured = true
+    var permits = PermitTable()
+    var bulkhead: Bulkhead
+    var paused: PausedCalls
+    /// Goes off when a wait for a place is over, or a permit lapses that somebody waits for.
+    let placeAlarm = Alarm()
+    /// Goes off when those who wait through a pause are to be looked at again.
+    let pauseAlarm = Alarm()
+    var isSettlingPlaces = false
 
     init(definition: ServiceDefinition) {
         self.definition = definition
         metrics = ServiceMetrics(service: definition.name)
         limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: definition.onLimit.maximumWaiting)
         breaker = Breaker(settings: definition.breaker)
+        digest = definition.digest
+        bulkhead = Bulkhead(places: definition.concurrency, maximumWaiting: definition.onLimit.maximumWaiting)
+        paused = PausedCalls(maximumWaiting: definition.onLimit.maximumWaiting)
     }
 
     var name: String { definition.name }
@@ -52,6 +68,10 @@ final class GuardedService {
         }
         definition = new
         breaker.settings = new.breaker
+        digest = new.digest
+        isDeclared = false
+        bulkhead.resize(places: new.concurrency, maximumWaiting: new.onLimit.maximumWaiting)
+        paused.resize(maximumWaiting: new.onLimit.maximumWaiting)
     }
 }
 

@@ -6,16 +6,19 @@ internal import NIOCore
 /// Limits: sends what the limiters batch, and hands out what they decide. Confined to the coordinator's event loop.
 final class RateLimitCoordinator {
     private let runtime: CoordinatorRuntime
-    /// Among how many sidecars a limit is divided while Redis is away.
+    /// How many sidecars may be at the same limits: who waits shares with them, and while Redis is away each has its part.
     var sidecars: () -> Int = { 1 }
     /// A call met a limit of this service.
     var onLimited: (GuardedService) -> Void = { _ in }
     /// All calls of a batch were granted by this service's limits.
     var onTaken: (GuardedService) -> Void = { _ in }
-    /// The limits have decided about a call that wants a permit. Says whether what was taken has found its caller.
-    var onPermitDecided: (GuardedService, GuardedService.PermitWish, LimitAnswer) -> Bool = { _, _, _ in false }
+    /// There is something to tell of a limit.
+    var onEvent: (LimitEvent) -> Void = { _ in }
+    /// The limits have decided about a call that wants a permit. Says whether what was taken has found its caller, or is kept
+    /// for it: then the last argument tells what that is, for `giveBack`.
+    var onPermitDecided: (PermitWish, LimitAnswer, () -> [TakenShare]) -> Bool = { _, _, _ in false }
     /// The limits could not be asked about a call that wants a permit.
-    var onPermitFailed: (GuardedService, GuardedService.PermitWish, InterlockError) -> Void = { _, _, _ in }
+    var onPermitFailed: (PermitWish, InterlockError) -> Void = { _, _ in }
 
     private var planned: [GuardedService] = []
     private var settlements: [ServiceLimiter.Settlement] = []
@@ -89,12 +92,13 @@ final class RateLimitCoordinator {
 
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
-        guard let batch = service.limiter.nextBatch(now: sentAt) else {
+        guard let batch = service.limiter.nextBatch(now: sentAt, sidecars: sidecars()) else {
             return planWakeUp(of: service, now: sentAt)
         }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
-            return decideAlone(service, batch, reason: reason, now: sentAt)
+            decideAlone(service, batch, reason: reason, now: sentAt)
+            return planNextFlush(of: service)
         }
         runtime.pipeline.run(TakeScript(keys: runtime.keys, service: service.name, batch: batch)) { [self] result in
             let now = runtime.time.now()
@@ -102,7 +106,7 @@ final class RateLimitCoordinator {
             switch result {
             case .success(let verdict):
                 service.localCounters = nil
-                settle(service, batch, verdict, limits: nil, sentAt: sentAt, now: now)
+                settle(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)
             }
@@ -112,21 +116,26 @@ final class RateLimitCoordinator {
     }
 
     private func settle(
-        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, limits: [Int64]?, sentAt: Instant,
-        now: Instant
+        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
         var settled = settlements
         settlements = []
-        service.limiter.settle(verdict, limits: limits, sentAt: sentAt, now: now, into: &settled)
+        service.limiter.settle(verdict, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
+        for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
+        service.metrics.countShadowRefusals(verdict, batch)
         var isLimited = false
         for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count { isLimited = true }
         if isLimited { onLimited(service) } else { onTaken(service) }
         var taken = 0
         var limited = 0
         for settlement in settled {
-            let delivered = deliver(service, settlement)
+            let delivered = deliver(service, settlement) {
+                guard let place = settlement.place else { return [] }
+                return shares(of: place, calls: 1, in: batch, verdict, service: service)
+            }
             guard settlement.answer.isTaken, let place = settlement.place else {
                 limited += settlement.calls.count
+                if settlement.place == nil { service.metrics.remembered.increment(by: settlement.calls.count) }
                 continue
             }
             taken += settlement.calls.count
@@ -148,7 +157,9 @@ final class RateLimitCoordinator {
     }
 
     /// How many of the calls were still there to be answered.
-    private func deliver(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) -> Int {
+    private func deliver(
+        _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, shares: () -> [TakenShare] = { [] }
+    ) -> Int {
         let known = settlement.isLast ? service.callers.remove(settlement.id) : service.callers[settlement.id]
         switch known {
         case nil:
@@ -160,7 +171,7 @@ final class RateLimitCoordinator {
             }
             return delivered
         case .permit(let wish):
-            return onPermitDecided(service, wish, settlement.answer) ? 1 : 0
+            return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0
         }
     }
 
@@ -169,7 +180,7 @@ final class RateLimitCoordinator {
         service.metrics.failed.increment(by: count)
         switch caller {
         case .take(let completion): for call in 0..<count { completion(.failed(error), offset: call) }
-        case .permit(let wish): onPermitFailed(service, wish, error)
+        case .permit(let wish): onPermitFailed(wish, error)
         }
     }
 
@@ -180,6 +191,15 @@ final class RateLimitCoordinator {
             ? "the service \(service.name) has no limits"
             : "the limits of the service \(service.name) count per subject: say SUBJECT"
         for call in 0..<count { completion(.failed(InterlockError(.invalid, message)), offset: call) }
+    }
+
+    /// What is left asks in its turn: those who came meanwhile, and those who wait.
+    private func planNextFlush(of service: GuardedService) {
+        if service.limiter.hasArrivals {
+            planFlush(of: service)
+        } else {
+            planWakeUp(of: service, now: runtime.time.now())
+        }
     }
 
     // MARK: Redis is away
@@ -193,16 +213,12 @@ final class RateLimitCoordinator {
         }
         switch service.definition.whenRedisIsDown {
         case .allow, .deny:
-            let verdict = LimitVerdict(
-                timeMilliseconds: 0,
-                counters: batch.counters.map { LimitVerdict.Counter(count: 0, ttl: $0.windowMilliseconds) },
-                runs: batch.runs.map { LimitVerdict.Run(granted: $0.count, binding: 0) })
-            settle(service, batch, verdict, limits: nil, sentAt: now, now: now)
+            settle(service, batch, .allGranted(batch), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters(sidecars: sidecars())
-            let (verdict, limits) = counters.judge(batch, now: now)
+            let verdict = counters.judge(batch, now: now)
             service.localCounters = counters
-            settle(service, batch, verdict, limits: limits, sentAt: now, now: now)
+            settle(service, batch, verdict, sentAt: now, now: now)
         }
     }
 
@@ -227,20 +243,23 @@ final class RateLimitCoordinator {
     private func shares(
         of place: Int, calls: Int, in batch: LimitBatch, _ verdict: LimitVerdict, service: GuardedService
     ) -> [TakenShare] {
-        guard verdict.timeMilliseconds > 0 else { return [] }
-        let counters = batch.counters
-        return batch.counterIndices(ofRequestAt: place).map { index in
-            let counter = counters[index]
+        guard verdict.timeMicroseconds > 0 else { return [] }
+        return batch.counterIndices(ofRequestAt: place).compactMap { index in
+            let counter = batch.counters[index]
+            let judged = verdict.counters[index]
+            // Which of the calls a shadow had no room for is not known.
+            guard judged.excess == 0 else { return nil }
+            let limit = batch.definitions[counter.definition]
             return TakenShare(
-                key: runtime.keys.rate(
-                    service: service.name, limit: batch.definitions[counter.definition].name, subject: counter.subject),
+                key: runtime.keys.rate(service: service.name, of: limit, subject: counter.subject), limit: limit,
                 definition: counter.definition, subject: counter.subject, cost: batch.requests[place].cost * Int64(calls),
-                windowEnd: verdict.timeMilliseconds + verdict.counters[index].ttl,
-                windowMilliseconds: counter.windowMilliseconds)
+                since: limit.algorithm == .fixed
+                    ? verdict.timeMicroseconds / 1000 + judged.resetAfter : verdict.timeMicroseconds)
         }
     }
 
-    private func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
+    /// Returns what was taken and not used, where its window still stands.
+    func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
         guard !shares.isEmpty else { return }
         runtime.pipeline.run(GiveBackScript(shares: shares)) { [self] result in
             guard case .success = result else { return }
@@ -249,12 +268,23 @@ final class RateLimitCoordinator {
         }
     }
 
+    // MARK: Rates that callers name
+
+    /// `CL.THROTTLE`: unavailable while Redis is away, for nobody here knows its rate.
+    func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>) {
+        let script = ThrottleScript(key: runtime.keys.throttle(request.key.text), request: request)
+        runtime.pipeline.run(script) { completion($0.mapError(InterlockError.init)) }
+    }
+
     // MARK: Looking
 
     /// What a call of cost 1 would be told, taking nothing.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
         let definitions = service.definition.limits
-        let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
+        let binding = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
+        let real = binding.filter { !definitions[$0].isShadow }
+        // Shadows are told of when there is nothing else.
+        let applicable = real.isEmpty ? binding : real
         guard !applicable.isEmpty else {
             let id = service.callers.insert(.take(completion))
             return unlimited(service, id: id, subject: subject)
@@ -262,9 +292,9 @@ final class RateLimitCoordinator {
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(
-                    service: service.name, limit: definitions[index].name,
-                    subject: definitions[index].isPerSubject ? subject : nil)
-            })
+                    service: service.name, of: definitions[index], subject: definitions[index].isPerSubject ? subject : nil)
+            },
+            limits: applicable.map { definitions[$0] })
         runtime.pipeline.run(script) { result in
             switch result {
             case .failure(let error):
@@ -284,11 +314,12 @@ final class RateLimitCoordinator {
 }
 
 extension LimitAnswer {
-    fileprivate init(peeking definition: LimitDefinition, index: Int, _ counter: LimitVerdict.Counter) {
-        let remaining = max(0, definition.limit - counter.count)
-        let reset = counter.ttl >= 0 ? counter.ttl + 1 : 0
+    fileprivate init(peeking definition: LimitDefinition, index: Int, _ counter: PeekScript.Counter) {
+        let remaining = max(0, definition.capacity - counter.taken)
+        let isGranted = remaining >= 1 || definition.isShadow
+        let retryAfter = max(1, (counter.retryAfterMicroseconds + 999) / 1000)
         self.init(
-            retryAfter: remaining >= 1 ? nil : max(1, reset), limit: definition.limit, remaining: remaining,
-            resetAfter: reset, limitIndex: index)
+            retryAfter: isGranted ? nil : retryAfter, limit: definition.limit, remaining: remaining,
+            resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitIndex: index)
     }
 }

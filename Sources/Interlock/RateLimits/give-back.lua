@@ -1,20 +1,37 @@
 -- Gives back what a call took from its limits and did not use.
 --
 -- KEYS  the counters
--- ARGV  for each: how much, when its window ends in ms of Redis' time, the window's length in ms
+-- ARGV  of each: algorithm (0 fixed, 1 sliding, 2 gcra), how much, since when, limit, window in ms; since when is the end of
+--       the fixed window in ms of Redis' time, or the microsecond of the grant in a sliding log
 -- Reply how many counters took it back; a window that has ended since has nothing to take back
 --
--- Guarantees that no window but the one it was taken from is credited.
+-- Guarantees that no window but the one it was taken from is credited, and that nothing is credited that was not taken.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local clock = redis.call('TIME')
+local time = clock[1] * 1000000 + clock[2]
 local returned = 0
 for k = 1, #KEYS do
-  local ttl = redis.call('PTTL', KEYS[k])
-  if ttl > 0 and math.abs(now + ttl - tonumber(ARGV[3 * k - 1])) * 2 < tonumber(ARGV[3 * k]) then
-    local amount = math.min(tonumber(ARGV[3 * k - 2]), tonumber(redis.call('GET', KEYS[k])))
-    if amount > 0 then redis.call('DECRBY', KEYS[k], amount) end
-    returned = returned + 1
+  local a = 5 * k - 4
+  local algorithm, amount, since = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  local limit, window = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
+  local is_returned = false
+  if algorithm == '0' then
+    local ttl = redis.call('PTTL', KEYS[k])
+    if ttl > 0 and math.abs(time / 1000 + ttl - since) * 2 < window then
+      amount = math.min(amount, tonumber(redis.call('GET', KEYS[k])) or 0)
+      if amount > 0 then redis.call('DECRBY', KEYS[k], amount) end
+      is_returned = true
+    end
+  elseif algorithm == '1' then
+    is_returned = open_log(KEYS[k], window * 1000, time).give_back(since, amount)
+  else
+    local value = redis.call('GET', KEYS[k])
+    local cells = value and open_cells(limit, window * 1000, value, time)
+    if cells then
+      cells.write(KEYS[k], -amount)
+      is_returned = true
+    end
   end
+  if is_returned then returned = returned + 1 end
 end
 return returned

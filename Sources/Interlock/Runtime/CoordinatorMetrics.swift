@@ -18,6 +18,7 @@ final class CoordinatorMetrics {
     let commands = Gauge(label: "interlock_redis_commands")
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
+    let eventsDropped = Counter(label: "interlock_events_dropped_total")
     let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
 }
 
@@ -29,12 +30,17 @@ struct ServiceMetrics {
     let remembered: Counter
     let permitsGranted: Counter
     let permitsRefused: Counter
+    let placesInUse: Gauge
+    let permitsWaiting: Gauge
     let waiting: Gauge
     let trips: Counter
+    private let service: String
+    private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
     private let outcomes: [Outcome: Counter]
 
     init(service: String) {
+        self.service = service
         func counter(_ label: String, _ decision: String) -> Counter {
             Counter(label: label, dimensions: [("service", service), ("decision", decision)])
         }
@@ -44,6 +50,17 @@ struct ServiceMetrics {
         remembered = Counter(label: "interlock_limit_remembered_refusals_total", dimensions: [("service", service)])
         permitsGranted = counter("interlock_permit_decisions_total", "granted")
         permitsRefused = counter("interlock_permit_decisions_total", "refused")
+        placesInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
+        permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
+        refusals = Dictionary(
+            uniqueKeysWithValues: PermitAnswer.Reason.allCases.map { reason in
+                (
+                    reason,
+                    Counter(
+                        label: "interlock_permit_refusals_total",
+                        dimensions: [("service", service), ("reason", reason.rawValue)])
+                )
+            })
         waiting = Gauge(label: "interlock_limit_waiting", dimensions: [("service", service)])
         trips = Counter(label: "interlock_breaker_trips_total", dimensions: [("service", service)])
         states = Dictionary(
@@ -62,6 +79,22 @@ struct ServiceMetrics {
     /// 1 for the state it is in, 0 for the others.
     func record(state: BreakerSnapshot.State) {
         for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
+    }
+
+    func refused(_ reason: PermitAnswer.Reason) {
+        permitsRefused.increment()
+        refusals[reason]?.increment()
+    }
+
+    /// Counts the calls that shadow limits had no room for.
+    func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
+        for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
+            // Not kept: limits come and go with the configuration, and the metrics' backend knows its own by their labels.
+            Counter(
+                label: "interlock_limit_shadow_refusals_total",
+                dimensions: [("service", service), ("limit", batch.definitions[counter.definition].name)]
+            ).increment(by: judged.excess)
+        }
     }
 
     func record(_ outcome: Outcome) {

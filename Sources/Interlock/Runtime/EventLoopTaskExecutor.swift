@@ -1,14 +1,16 @@
-internal import NIOCore
+public import NIOCore
 
-/// Runs tasks on the coordinator's event loop.
-final class EventLoopTaskExecutor: TaskExecutor {
+/// Runs tasks on an event loop, where what they wait for arrives. They must not block.
+public final class EventLoopTaskExecutor: TaskExecutor {
     private let eventLoop: any EventLoop
 
-    init(eventLoop: any EventLoop) {
+    /// An executor that enqueues on `eventLoop`.
+    public init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
     }
 
-    func enqueue(_ job: consuming ExecutorJob) {
+    /// Runs a job on the event loop, after what is enqueued there.
+    public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         let executor = asUnownedTaskExecutor()
         eventLoop.execute { job.runSynchronously(on: executor) }

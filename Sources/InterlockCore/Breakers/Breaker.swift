@@ -1,7 +1,8 @@
-/// One service's breaker as this sidecar acts on it: a copy of the fleet's state, and the outcomes it has yet to report.
+/// One service's breaker as this sidecar acts on it: a copy of the fleet's state, what it has found by itself, and the
+/// outcomes it has yet to report.
 ///
-/// The state machine is that of Nygard's "Release It!" (closed, open, half-open). The decision to change state is taken
-/// in Redis, under the generation number; the copy only ever moves to a higher generation.
+/// The state machine is that of Nygard's "Release It!" (closed, open, half-open). The decision to change the fleet's state
+/// is taken in Redis, under the generation number; the copy only ever moves to a higher generation.
 public struct Breaker: Sendable {
     /// Whether a call may be made now.
     public enum Admission: Equatable, Sendable {
@@ -12,73 +13,104 @@ public struct Breaker: Sendable {
         case askForTrial
     }
 
-    /// What is to be done with the sums after an outcome was recorded.
+    /// What is to be done after an outcome was recorded.
     public enum ReportAction: Equatable, Sendable {
         case none
-        /// Send them then.
+        /// Send the sums then.
         case sendAt(Instant)
         /// They would trip the breaker: send them at once.
         case sendNow
+        /// This sidecar has tripped for itself: tell the fleet, in which others may find the same.
+        case vote(BreakerCause)
     }
 
-    /// How long a refusal by a forced state is said to last: it has no end of its own.
+    /// What this sidecar acts on alone.
+    public struct OwnTrip: Hashable, Sendable {
+        public var cause: BreakerCause
+        public var until: Instant
+    }
+
+    /// How long a refusal by a forced state without an end is said to last.
     public static let forcedRetryMilliseconds: Int64 = 1000
     /// How often sums are sent at most.
-    public static let reportIntervalMilliseconds: Int64 = 100
+    public static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 
     public private(set) var snapshot: BreakerSnapshot
-    public var settings: BreakerSettings
+    public var settings: BreakerSettings {
+        didSet { if settings.window != oldValue.window { window = OutcomeWindow(settings.window) } }
+    }
     /// When the open time is over on this sidecar's clock.
     public private(set) var openUntil: Instant?
-    /// Outcomes not yet sent.
-    public private(set) var unsent = OutcomeSums()
-    private var isSendPlanned = false
-    private var mayReportFrom = Instant(nanoseconds: .min)
+    /// When the forced state ends on this sidecar's clock; `nil`: not by itself.
+    public private(set) var forcedUntil: Instant?
+    private var ownTrip: OwnTrip?
+    private var window: OutcomeWindow
+    private var reports = OutcomeReports()
     /// Half-open, and all trial permits are taken: not to be asked for again before.
     private var noTrialsUntil: Instant?
-    /// This sidecar's own finding while Redis is away.
-    private var trippedLocallyUntil: Instant?
 
     public init(settings: BreakerSettings, snapshot: BreakerSnapshot = BreakerSnapshot()) {
         self.settings = settings
         self.snapshot = snapshot
+        window = OutcomeWindow(settings.window)
+    }
+
+    // MARK: How it acts
+
+    /// What an operator forces now: a forced state whose end has come stands no more, also when Redis cannot say so.
+    public func forced(now: Instant) -> BreakerSnapshot.Forced? {
+        if let forcedUntil, forcedUntil <= now { nil } else { snapshot.forced }
+    }
+
+    /// What this sidecar has found by itself and acts on now.
+    public func ownTrip(now: Instant) -> OwnTrip? {
+        guard let ownTrip, ownTrip.until > now else { return nil }
+        return ownTrip
     }
 
     /// May a call be made? Costs nothing but this.
     public func admission(now: Instant) -> Admission {
-        switch snapshot.forced {
-        case .closed, .disabled: return .allow
-        case .open: return .refuse(retryAfter: Self.forcedRetryMilliseconds)
-        case nil: break
-        }
-        if let trippedLocallyUntil, trippedLocallyUntil > now {
-            return .refuse(retryAfter: trippedLocallyUntil.millisecondsRoundedUp(since: now))
-        }
+        if snapshot.forced != nil { return forcedAdmission(now: now) }
+        guard !settings.isMetricsOnly else { return .allow }
+        if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
         switch snapshot.state {
         case .closed:
             return .allow
         case .open:
-            guard let openUntil, openUntil > now else { return .askForTrial }
+            guard let openUntil, openUntil > now else { return trialAdmission }
             return .refuse(retryAfter: openUntil.millisecondsRoundedUp(since: now))
         case .halfOpen:
-            guard let noTrialsUntil, noTrialsUntil > now else { return .askForTrial }
+            guard let noTrialsUntil, noTrialsUntil > now else { return trialAdmission }
             return .refuse(retryAfter: noTrialsUntil.millisecondsRoundedUp(since: now))
         }
     }
 
+    private func forcedAdmission(now: Instant) -> Admission {
+        guard forced(now: now) == .open else { return .allow }
+        let end = forcedUntil?.millisecondsRoundedUp(since: now)
+        return .refuse(retryAfter: end ?? Self.forcedRetryMilliseconds)
+    }
+
+    /// What the limit has opened, the limit tries out: it grants as many calls as there is room for.
+    private var trialAdmission: Admission { isOpenByLimit ? .allow : .askForTrial }
+
+    /// It is open, or half-open after that, for no other reason than the limit.
+    public var isOpenByLimit: Bool {
+        snapshot.forced == nil && snapshot.state != .closed && snapshot.cause == BreakerCause.limit.rawValue
+    }
+
     /// The state that callers of this sidecar meet.
     public func actingState(now: Instant) -> BreakerSnapshot.State {
-        switch snapshot.forced {
-        case .closed, .disabled: return .closed
-        case .open: return .open
-        case nil: break
-        }
-        if let trippedLocallyUntil, trippedLocallyUntil > now { return .open }
+        if snapshot.forced != nil { return forced(now: now) == .open ? .open : .closed }
+        if settings.isMetricsOnly { return .closed }
+        if ownTrip(now: now) != nil { return .open }
         if snapshot.state == .open, let openUntil, openUntil <= now { return .halfOpen }
         return snapshot.state
     }
 
-    /// Takes over what Redis says, if it is newer. Rates and counts are taken over within the same generation.
+    // MARK: Following the fleet
+
+    /// Takes over what Redis says, if it is not older. Within a generation only rates, counts and a later end are news.
     /// - Parameters:
     ///   - redisTime: when it was said, in milliseconds of the epoch by Redis' clock.
     ///   - receivedAt: on this sidecar's clock.
@@ -86,19 +118,27 @@ public struct Breaker: Sendable {
     @discardableResult
     public mutating func apply(_ new: BreakerSnapshot, redisTime: Int64, receivedAt: Instant) -> Bool {
         guard new.generation >= snapshot.generation else { return false }
-        guard new.generation > snapshot.generation else {
-            snapshot = new
+        let isChange = new.generation > snapshot.generation
+        if isChange {
+            noTrialsUntil = nil
+            ownTrip = nil
+            reports.removeAll()
+            window.removeAll()
+        } else if new.untilMilliseconds < snapshot.untilMilliseconds {
+            // A message that a longer open time has overtaken.
             return false
         }
-        snapshot = new
-        noTrialsUntil = nil
-        trippedLocallyUntil = nil
-        unsent = OutcomeSums()
-        openUntil =
-            new.state == .open && new.untilMilliseconds > 0
+        func instant(of epochMilliseconds: Int64) -> Instant? {
+            guard epochMilliseconds > 0 else { return nil }
             // Redis compares whole milliseconds: one more, and it is never asked too early.
-            ? receivedAt.advanced(byMilliseconds: max(0, new.untilMilliseconds - redisTime) + 1) : nil
-        return true
+            return receivedAt.advanced(byMilliseconds: max(0, epochMilliseconds - redisTime) + 1)
+        }
+        if isChange || new.untilMilliseconds != snapshot.untilMilliseconds {
+            openUntil = new.state == .open ? instant(of: new.untilMilliseconds) : nil
+        }
+        if isChange { forcedUntil = new.forced == nil ? nil : instant(of: new.forcedUntilMilliseconds) }
+        snapshot = new
+        return isChange
     }
 
     /// All trial permits are taken.
@@ -106,46 +146,97 @@ public struct Breaker: Sendable {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
+    // MARK: Outcomes
+
     /// Counts the outcome of a call that was permitted under `generation`. Outcomes of another generation say nothing of
     /// the present one.
     public mutating func record(
         _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, now: Instant
     ) -> ReportAction {
-        guard outcome != .ignore, generation == snapshot.generation, snapshot.state == .closed else { return .none }
-        unsent.calls &+= 1
-        if outcome == .error { unsent.failures &+= 1 }
-        if let slowCall = settings.slowCall, let latencyMilliseconds, latencyMilliseconds >= slowCall.wholeMilliseconds {
-            unsent.slow &+= 1
+        guard outcome != .ignore, generation == snapshot.generation else { return .none }
+        let isFailure = outcome == .error
+        guard snapshot.state == .closed else {
+            // Let through without a trial permit, because Redis is away: one failure opens it again for this sidecar.
+            if isFailure, mayTrip(now: now), !isOpenByLimit { trip(.failures, now: now) }
+            return .none
         }
-        if snapshot.forced == nil, outcome == .error || unsent.slow > 0, (unsent + known).trips(settings) {
-            return .sendNow
+        if let ownTrip, ownTrip.until <= now {
+            self.ownTrip = nil
+            window.removeAll()
         }
-        guard !isSendPlanned else { return .none }
-        isSendPlanned = true
-        return .sendAt(max(now, mayReportFrom))
+        let isSlow = settings.slowCall.map { latencyMilliseconds ?? 0 >= $0.wholeMilliseconds } ?? false
+        window.add(isFailure: isFailure, isSlow: isSlow, now: now)
+        reports.add(isFailure: isFailure, isSlow: isSlow)
+        guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
+        guard settings.isByReporters else {
+            let isUrgent = known.followed(by: reports.unsent).cause(by: settings) != nil
+            return reports.plan(isUrgent: isUrgent, now: now)
+        }
+        guard let cause = window.sums(now: now).cause(by: settings) else { return reports.plan(isUrgent: false, now: now) }
+        trip(cause, now: now)
+        return .vote(cause)
     }
 
-    /// The sums to send, if there are any.
+    /// What is to be done with the sums that are not sent yet.
+    public mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
+
+    /// The time of `ReportAction.sendAt` has come.
+    public mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
+
+    /// The sums to send, if there are any and no others are under way. `reportEnded` must follow.
     public mutating func takeUnsent(now: Instant) -> OutcomeSums? {
-        isSendPlanned = false
-        guard !unsent.isEmpty else { return nil }
-        defer { unsent = OutcomeSums() }
-        mayReportFrom = now.advanced(byMilliseconds: Self.reportIntervalMilliseconds)
-        return unsent
+        reports.take(now: now, inWindow: window.sums(now: now))
     }
 
-    /// Sums that were taken and certainly never arrived.
-    public mutating func putBack(_ sums: OutcomeSums) {
-        unsent = unsent + sums
+    /// The sums that were taken were answered, or failed.
+    /// - Parameters:
+    ///   - lost: the sums, if they certainly never arrived.
+    ///   - generation: under which they were taken.
+    public mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
+        reports.ended()
+        if let lost {
+            if generation == snapshot.generation { reports.putBack(lost) }
+            return .none
+        }
+        let isUrgent =
+            mayTrip(now: now) && !settings.isByReporters && known.followed(by: reports.unsent).cause(by: settings) != nil
+        return reports.plan(isUrgent: isUrgent, now: now)
     }
+
+    // MARK: Alone
 
     /// Redis is away: judges what this sidecar alone has seen, for this sidecar alone.
-    /// - Returns: whether it tripped.
-    public mutating func judgeLocally(now: Instant) -> Bool {
-        guard snapshot.forced == nil, snapshot.state == .closed, unsent.trips(settings) else { return false }
-        unsent = OutcomeSums()
-        trippedLocallyUntil = now.advanced(byMilliseconds: settings.openFor.lowerBound.wholeMilliseconds)
-        return true
+    /// - Returns: why it tripped; `nil`: it did not.
+    public mutating func judgeAlone(now: Instant) -> BreakerCause? {
+        guard snapshot.state == .closed, mayTrip(now: now), let cause = window.sums(now: now).cause(by: settings) else {
+            return nil
+        }
+        trip(cause, now: now)
+        return cause
+    }
+
+    /// Opens for this sidecar alone, for `milliseconds`; of two reasons the one that lasts longer stands.
+    /// - Returns: whether it was not open for itself before.
+    @discardableResult
+    public mutating func tripAlone(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
+        let before = ownTrip(now: now)
+        let until = now.advanced(byMilliseconds: milliseconds)
+        if let before, before.until > until { return false }
+        ownTrip = OwnTrip(cause: cause, until: until)
+        return before == nil
+    }
+
+    /// What this sidecar tripped for alone, for this reason, is over.
+    public mutating func recoverAlone(from cause: BreakerCause) {
+        if ownTrip?.cause == cause { ownTrip = nil }
+    }
+
+    private mutating func trip(_ cause: BreakerCause, now: Instant) {
+        tripAlone(cause, forMilliseconds: settings.openFor.lowerBound.wholeMilliseconds, now: now)
+    }
+
+    private func mayTrip(now: Instant) -> Bool {
+        snapshot.forced == nil && !settings.isMetricsOnly && ownTrip(now: now) == nil
     }
 
     /// The fleet's sums at the last report, from their rates.
@@ -154,6 +245,6 @@ public struct Breaker: Sendable {
         return OutcomeSums(
             calls: snapshot.calls,
             failures: Int64((calls * snapshot.failureRate).rounded()),
-            slow: Int64((calls * snapshot.slowRate).rounded()))
+            slow: Int64((calls * snapshot.slowRate).rounded()), trailingFailures: snapshot.consecutive)
     }
 }

@@ -6,7 +6,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         case halfOpen = "half_open"
     }
 
-    /// What an operator forced; it stands until `AUTO`.
+    /// What an operator forced; it stands until `AUTO`, or until its end.
     public enum Forced: String, CaseIterable, Sendable {
         case open
         case closed
@@ -14,8 +14,11 @@ public struct BreakerSnapshot: Hashable, Sendable {
         case disabled
     }
 
+    /// The longest `reason`, in bytes of UTF-8.
+    public static let longestReason = 256
+
     public var state: State
-    /// Why it is in this state: `failures`, `slow`, `limit`, `trials`, `forced`, `auto`; empty: never changed.
+    /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
     public var cause: String
     /// Since when, in milliseconds of the Unix epoch by Redis' clock.
     public var sinceMilliseconds: Int64
@@ -32,11 +35,20 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// Who made the change: a sidecar's ID, with the API key's name when a person did.
     public var by: String
     public var forced: Forced?
+    /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
+    public var forcedUntilMilliseconds: Int64
+    /// In words for people: an operator's, or of the probe that failed; may be empty.
+    public var reason: String
+    /// How often it opened since it was last closed: what the open time grows by.
+    public var streak: Int64
+    /// How many failures the fleet has seen in a row, at the last report.
+    public var consecutive: Int64
 
     public init(
         state: State = .closed, cause: String = "", sinceMilliseconds: Int64 = 0, untilMilliseconds: Int64 = 0,
         generation: Int64 = 0, trips: Int64 = 0, failureRate: Double = 0, slowRate: Double = 0, calls: Int64 = 0,
-        by: String = "", forced: Forced? = nil
+        by: String = "", forced: Forced? = nil, forcedUntilMilliseconds: Int64 = 0, reason: String = "",
+        streak: Int64 = 0, consecutive: Int64 = 0
     ) {
         self.state = state
         self.cause = cause
@@ -49,5 +61,9 @@ public struct BreakerSnapshot: Hashable, Sendable {
         self.calls = calls
         self.by = by
         self.forced = forced
+        self.forcedUntilMilliseconds = forcedUntilMilliseconds
+        self.reason = reason
+        self.streak = streak
+        self.consecutive = consecutive
     }
 }

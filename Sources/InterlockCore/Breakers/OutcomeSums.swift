@@ -1,34 +1,50 @@
-/// What became of a call that a permit was given for.
-public enum Outcome: String, CaseIterable, Hashable, Sendable {
-    case ok
-    case error
-    /// Says nothing of the service: the call was given up by its caller, for instance.
-    case ignore
-}
-
-/// Outcomes of one service that have not been sent to Redis yet.
+/// Outcomes of one service, added up in the order in which they came.
 public struct OutcomeSums: Hashable, Sendable {
-    public var calls: Int64 = 0
-    public var failures: Int64 = 0
-    public var slow: Int64 = 0
+    public var calls: Int64
+    public var failures: Int64
+    public var slow: Int64
+    /// How many failures came after the last success.
+    public var trailingFailures: Int64
 
-    public init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0) {
+    public init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0, trailingFailures: Int64 = 0) {
         self.calls = calls
         self.failures = failures
         self.slow = slow
+        self.trailingFailures = trailingFailures
     }
 
     public var isEmpty: Bool { calls == 0 }
 
-    public static func + (left: OutcomeSums, right: OutcomeSums) -> OutcomeSums {
+    /// Whether there is a success among them.
+    public var hasSuccess: Bool { calls > failures }
+
+    /// `later` came after these.
+    public func followed(by later: OutcomeSums) -> OutcomeSums {
         OutcomeSums(
-            calls: left.calls &+ right.calls, failures: left.failures &+ right.failures, slow: left.slow &+ right.slow)
+            calls: calls &+ later.calls, failures: failures &+ later.failures, slow: slow &+ later.slow,
+            trailingFailures: later.hasSuccess ? later.trailingFailures : trailingFailures &+ later.failures)
     }
 
-    /// Whether such sums trip a breaker with these settings; the script applies the same rule to the fleet's sums.
-    public func trips(_ settings: BreakerSettings) -> Bool {
-        guard calls >= Int64(settings.minimumCalls), calls > 0 else { return false }
-        if Double(failures) / Double(calls) >= settings.failureRate { return true }
-        return settings.slowCall != nil && Double(slow) / Double(calls) >= settings.slowRate
+    /// One more call.
+    public mutating func add(isFailure: Bool, isSlow: Bool) {
+        calls &+= 1
+        if isSlow { slow &+= 1 }
+        if isFailure {
+            failures &+= 1
+            trailingFailures &+= 1
+        } else {
+            trailingFailures = 0
+        }
+    }
+
+    /// Why such sums trip a breaker with these settings; `nil`: they do not. The script applies the same rule to the
+    /// fleet's sums.
+    public func cause(by settings: BreakerSettings) -> BreakerCause? {
+        if calls >= Int64(settings.minimumCalls), calls > 0 {
+            if Double(failures) / Double(calls) >= settings.failureRate { return .failures }
+            if settings.slowCall != nil, Double(slow) / Double(calls) >= settings.slowRate { return .slow }
+        }
+        if let limit = settings.consecutiveFailures, trailingFailures >= Int64(limit) { return .consecutive }
+        return nil
     }
 }

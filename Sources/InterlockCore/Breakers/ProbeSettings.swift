@@ -44,6 +44,9 @@ public struct ProbeSettings: Hashable, Sendable {
         self.isFollowedByTrial = isFollowedByTrial
         self.origin = origin
     }
+
+    /// For how long an outage stands that nobody speaks of any more: whoever probes has died.
+    public var outageLapse: Duration { interval * 3 + timeout }
 }
 
 /// What a good answer to an HTTP probe looks like: all that is said must hold.

@@ -43,11 +43,27 @@ public struct LimitDefinition: Hashable, Sendable {
         self.isShadow = isShadow
     }
 
+    /// Characters that a name must not have: they end it in its key.
+    public static let forbiddenInNames: [Unicode.Scalar] = [":", "~"]
+
     /// The window's length in milliseconds.
     public var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
     /// What can be granted at one instant when nothing was granted for long; a higher cost can never be granted.
     public var capacity: Int64 {
         if case .gcra(let burst) = algorithm { burst + 1 } else { limit }
+    }
+
+    /// The rate of a `gcra` limit.
+    public var cellRate: CellRate {
+        CellRate(limit: limit, windowMicroseconds: windowMilliseconds * 1000, capacity: capacity)
+    }
+
+    /// The least time in which `cost` can be granted when none is left, in microseconds: for `gcra` a call's own time for
+    /// each, else a window for each limit of it that is begun, but for the first.
+    func leastTime(toGrant cost: Int64) -> Int64 {
+        if case .gcra = algorithm { return cellRate.time(of: max(0, cost)).whole }
+        let (time, overflow) = ((max(1, cost) - 1) / limit).multipliedReportingOverflow(by: windowMilliseconds * 1000)
+        return overflow ? .max : time
     }
 }

@@ -2,7 +2,7 @@
 public struct LocalCounters: Sendable {
     private struct CounterID: Hashable {
         var definition: LimitDefinition
-        var subject: String?
+        var subject: ExactText?
     }
 
     /// The most counters of subjects that are kept; further subjects are refused until Redis is back.
@@ -16,44 +16,60 @@ public struct LocalCounters: Sendable {
         self.sidecars = sidecars
     }
 
-    /// The verdict, and the limit that was applied to each counter.
-    public mutating func judge(_ batch: LimitBatch, now: Instant) -> (verdict: LimitVerdict, limits: [Int64]) {
-        let counters = batch.counters
-        var states: [LimitVerdict.Counter] = []
-        var remaining: [Int64] = []
-        var limits: [Int64] = []
-        let ids = counters.map { CounterID(definition: batch.definitions[$0.definition], subject: $0.subject) }
-        for (id, counter) in zip(ids, counters) {
-            var share = shares[id] ?? newShare(of: counter)
-            let left = share?.remaining(now: now) ?? 0
-            let limit = share?.limit ?? 0
-            states.append(
-                LimitVerdict.Counter(count: limit - left, ttl: share?.resetAfter(now: now) ?? counter.windowMilliseconds))
-            remaining.append(left)
-            limits.append(limit)
-            shares[id] = share
+    public mutating func judge(_ batch: LimitBatch, now: Instant) -> LimitVerdict {
+        let definitions = batch.counters.map { batch.definitions[$0.definition] }
+        let ids = zip(definitions, batch.counters).map { CounterID(definition: $0, subject: $1.subject.map(ExactText.init)) }
+        // One that finds no room has nothing to give.
+        var counters = zip(definitions, ids).map { definition, id in
+            open(id).map { share in
+                var share = share
+                return LimitVerdict.Counter(count: share.taken(now: now), capacity: share.capacity, resetAfter: 0)
+            } ?? LimitVerdict.Counter(count: 0, capacity: 0, resetAfter: definition.windowMilliseconds)
         }
-        var blocked = Array(repeating: false, count: counters.count)
+        var room = counters.map { $0.capacity - $0.count }
+        var blocked = counters.map { _ in Int64(0) }
         var runs: [LimitVerdict.Run] = []
         for run in batch.runs {
             let (wide, narrow) = batch.counterIndices(ofGroup: run.group)
             let applicable = Array(wide) + Array(narrow)
+            let real = applicable.filter { !definitions[$0].isShadow }
             var granted = Int64(run.count)
-            for index in applicable { granted = min(granted, blocked[index] ? 0 : remaining[index] / run.cost) }
-            for index in applicable {
-                remaining[index] -= granted * run.cost
-                if granted > 0 { shares[ids[index]]?.take(granted * run.cost, now: now) }
+            for index in real { granted = min(granted, blocked[index] > 0 ? 0 : max(0, room[index]) / run.cost) }
+            for index in real { take(granted * run.cost, from: ids[index], room: &room[index], now: now) }
+            var binding = 0
+            var longest: Int64 = 0
+            if granted < run.count {
+                for index in real where blocked[index] > 0 || room[index] < run.cost {
+                    let own = shares[ids[index]]?.retryAfterMicroseconds(cost: run.cost, now: now)
+                    let wait = max(1, own ?? counters[index].resetAfter * 1000, blocked[index])
+                    if run.waits { blocked[index] = wait }
+                    if wait > longest { (binding, longest) = (index, wait) }
+                }
             }
-            let lacking = applicable.filter { blocked[$0] || remaining[$0] < run.cost }
-            if granted < run.count, run.waits { for index in lacking { blocked[index] = true } }
-            let binding = lacking.max { states[$0].ttl < states[$1].ttl } ?? 0
-            runs.append(LimitVerdict.Run(granted: Int(granted), binding: binding))
+            for index in applicable where definitions[index].isShadow {
+                let fits = min(granted, max(0, room[index]) / run.cost)
+                take(fits * run.cost, from: ids[index], room: &room[index], now: now)
+                counters[index].excess += granted - fits
+            }
+            runs.append(LimitVerdict.Run(granted: Int(granted), binding: binding, retryAfterMicroseconds: longest))
         }
-        return (LimitVerdict(timeMilliseconds: 0, counters: states, runs: runs), limits)
+        for (index, id) in ids.enumerated() {
+            if let reset = shares[id]?.resetAfter(now: now) { counters[index].resetAfter = reset }
+        }
+        return LimitVerdict(timeMicroseconds: 0, counters: counters, runs: runs)
     }
 
-    private func newShare(of counter: LimitBatch.Counter) -> LocalShare? {
-        guard counter.subject == nil || shares.count < Self.capacity else { return nil }
-        return LocalShare(limit: counter.limit, windowMilliseconds: counter.windowMilliseconds, sidecars: sidecars)
+    private mutating func open(_ id: CounterID) -> LocalShare? {
+        if let known = shares[id] { return known }
+        guard id.subject == nil || shares.count < Self.capacity else { return nil }
+        let share = LocalShare(of: id.definition, sidecars: sidecars)
+        shares[id] = share
+        return share
+    }
+
+    private mutating func take(_ cost: Int64, from id: CounterID, room: inout Int64, now: Instant) {
+        guard cost > 0 else { return }
+        room -= cost
+        shares[id]?.take(cost, now: now)
     }
 }

@@ -1,44 +1,103 @@
-/// One limit while Redis is away: this sidecar's share of it, counted here.
+/// One limit while Redis is away: this sidecar's share of it, counted here by the limit's own algorithm.
 ///
 /// The share is the limit divided by the sidecars that may be counting too. When that is less than one call a window, one
-/// call is granted in as many windows as it takes, so that the fleet as a whole stays within the limit.
+/// call is granted in as many windows as it takes, so that the fleet as a whole stays within the limit over time. Of a `gcra`
+/// limit each sidecar has its part of the burst, one call at least, and refills it that many times slower.
 public struct LocalShare: Sendable {
-    /// What may be granted in one period, 1 or more.
-    public let limit: Int64
+    /// What may be granted at once, 1 or more.
+    public let capacity: Int64
     /// The period in milliseconds: the window, or several when the share is less than one.
     public let period: Int64
-    private var startedAt: Instant?
-    private var count: Int64 = 0
+    private var state: State
 
-    public init(limit: Int64, windowMilliseconds: Int64, sidecars: Int) {
+    private enum State: Sendable {
+        case fixed(startedAt: Instant?, count: Int64)
+        case sliding(SlidingLog)
+        case cells(CellBucket)
+    }
+
+    public init(of definition: LimitDefinition, sidecars: Int) {
         let sidecars = Int64(max(1, sidecars))
-        self.limit = max(1, limit / sidecars)
-        period = limit >= sidecars ? windowMilliseconds : (windowMilliseconds * sidecars + limit - 1) / limit
+        let window = definition.windowMilliseconds
+        let limit = definition.limit
+        switch definition.algorithm {
+        case .fixed, .sliding:
+            capacity = max(1, limit / sidecars)
+            period = limit >= sidecars ? window : (window * sidecars + limit - 1) / limit
+            state =
+                definition.algorithm == .fixed
+                ? .fixed(startedAt: nil, count: 0) : .sliding(SlidingLog(windowMicroseconds: period * 1000))
+        case .gcra:
+            capacity = max(1, definition.capacity / sidecars)
+            period = window
+            state = .cells(
+                CellBucket(rate: CellRate(limit: limit, windowMicroseconds: window * 1000 * sidecars, capacity: capacity)))
+        }
     }
 
-    /// What is left in the current period.
-    public mutating func remaining(now: Instant) -> Int64 {
+    /// What is taken at present.
+    public mutating func taken(now: Instant) -> Int64 {
         roll(now: now)
-        return limit - count
+        return switch state {
+        case .fixed(_, let count): count
+        case .sliding(let log): log.total
+        case .cells(let bucket): bucket.taken(now: now.microseconds)
+        }
     }
 
-    /// Milliseconds until the current period ends; the whole period when none has begun.
+    /// Milliseconds until all of it can be taken again; of a fixed window that has not begun, its length.
     public mutating func resetAfter(now: Instant) -> Int64 {
         roll(now: now)
-        guard let startedAt else { return period }
-        return startedAt.advanced(byMilliseconds: period).millisecondsRoundedUp(since: now)
+        switch state {
+        case .fixed(let startedAt, _):
+            guard let startedAt else { return period }
+            return startedAt.advanced(byMilliseconds: period).millisecondsRoundedUp(since: now)
+        case .sliding(let log):
+            return (log.wait(untilFreed: log.total, now: now.microseconds) + 999) / 1000
+        case .cells(let bucket):
+            return (bucket.wait(until: 0, now: now.microseconds) + 999) / 1000
+        }
     }
 
-    /// Counts a call that was granted.
+    /// In how many microseconds `cost` could be taken, if nothing else is taken.
+    public mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
+        switch state {
+        case .fixed: (resetAfter(now: now) + 1) * 1000
+        case .sliding(let log): log.wait(untilFreed: log.total + cost - capacity, now: now.microseconds)
+        case .cells(let bucket): bucket.wait(until: capacity - cost, now: now.microseconds)
+        }
+    }
+
+    /// Counts what was granted.
     public mutating func take(_ cost: Int64, now: Instant) {
         roll(now: now)
-        if startedAt == nil { startedAt = now }
-        count += cost
+        switch state {
+        case .fixed(let startedAt, let count):
+            state = .fixed(startedAt: startedAt ?? now, count: count + cost)
+        case .sliding(var log):
+            log.take(cost, now: now.microseconds)
+            state = .sliding(log)
+        case .cells(var bucket):
+            bucket.take(cost, now: now.microseconds)
+            state = .cells(bucket)
+        }
     }
 
     private mutating func roll(now: Instant) {
-        guard let start = startedAt, start.advanced(byMilliseconds: period) <= now else { return }
-        startedAt = nil
-        count = 0
+        switch state {
+        case .fixed(let startedAt, _):
+            guard let startedAt, startedAt.advanced(byMilliseconds: period) <= now else { return }
+            state = .fixed(startedAt: nil, count: 0)
+        case .sliding(var log):
+            log.trim(now: now.microseconds)
+            state = .sliding(log)
+        case .cells:
+            break
+        }
     }
+}
+
+extension Instant {
+    /// Whole microseconds since the clock's start.
+    fileprivate var microseconds: Int64 { nanoseconds / 1000 }
 }

@@ -2,72 +2,111 @@
 struct RefusalMemory: Sendable {
     struct CounterID: Hashable, Sendable {
         var definition: Int
-        var subject: String?
+        var subject: ExactText?
+
+        init(definition: Int, subject: String?) {
+            self.definition = definition
+            self.subject = subject.map(ExactText.init)
+        }
     }
 
     struct Refusal: Sendable {
-        /// This cost was refused, and so is any higher one.
+        /// This cost was refused.
         var cost: Int64
-        /// What was left in the window.
+        /// A higher one has to wait as long: so it is with fixed windows. With other algorithms each cost has a time of its own.
+        var holdsForMore: Bool
+        /// What was left.
         var remaining: Int64
         /// Until when it holds for certain.
         var until: Instant
-        /// When a caller who waits cannot be too early.
-        var resetAt: Instant
+        /// When a caller who comes with the same cost cannot be too early.
+        var retryAt: Instant
+        /// When all of the limit can be taken again.
+        var wholeAt: Instant
+        /// When those who wait here may ask; see `TurnSharing`.
+        var releaseAt: Instant
         /// How many of this sidecar's calls wait for this counter: nobody overtakes them.
         var waiters = 0
+        /// What these cost together.
+        var costAhead: Int64 = 0
+        /// How often it was refused since it last granted something here.
+        var rounds = 0
+        /// It granted something since it was last refused.
+        var hasGranted = false
+
+        /// The earliest moment in which `cost` could be granted after all that waits here: a lower bound, as other sidecars
+        /// take too.
+        func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {
+            guard ahead > 0 else { return retryAt }
+            if case .gcra = definition.algorithm {
+                return retryAt.advanced(byMicroseconds: definition.leastTime(toGrant: ahead + cost - self.cost))
+            }
+            return retryAt.advanced(byMicroseconds: definition.leastTime(toGrant: ahead + cost))
+        }
     }
 
     /// The most subjects' counters that are remembered.
     static let capacity = 4096
+    /// For how many milliseconds one that holds no more is kept at least.
+    private static let afterlife: Int64 = 1000
 
     private var refusals: [CounterID: Refusal] = [:]
 
     var isEmpty: Bool { refusals.isEmpty }
 
-    /// What holds for `cost` at `now`, if a refusal does.
-    mutating func refusal(of counter: CounterID, cost: Int64, now: Instant) -> Refusal? {
+    subscript(counter: CounterID) -> Refusal? { refusals[counter] }
+
+    /// What holds for `cost` at `now`, and until when at least, if a refusal does.
+    mutating func refusal(
+        of counter: CounterID, definition: LimitDefinition, cost: Int64, now: Instant
+    ) -> (refusal: Refusal, until: Instant)? {
         guard let refusal = refusals[counter] else { return nil }
-        guard refusal.until > now else {
-            if refusal.waiters == 0 { refusals[counter] = nil }
-            return refusal.waiters > 0 && refusal.resetAt > now ? refusal : nil
+        guard refusal.waiters == 0 else {
+            let earliest = refusal.earliest(for: cost, ahead: refusal.costAhead, of: definition)
+            return earliest > now ? (refusal, earliest) : nil
         }
-        return refusal.waiters > 0 || cost >= refusal.cost ? refusal : nil
+        guard refusal.until > now else {
+            // Those who waited may be on their way: how often they went without is still of use.
+            if refusal.until.advanced(byMilliseconds: Self.afterlife) <= now { refusals[counter] = nil }
+            return nil
+        }
+        guard refusal.holdsForMore ? cost >= refusal.cost : cost == refusal.cost else { return nil }
+        return (refusal, refusal.retryAt)
     }
 
-    mutating func remember(_ refusal: Refusal, of counter: CounterID, now: Instant) {
-        var refusal = refusal
-        if let known = refusals[counter] {
-            refusal.waiters = known.waiters
-            if known.until > now { refusal.cost = min(refusal.cost, known.cost) }
-        } else if refusals.count >= Self.capacity {
+    /// `false`: there is no place for it.
+    mutating func remember(_ refusal: Refusal, of counter: CounterID, now: Instant) -> Bool {
+        if refusals[counter] == nil, refusals.count >= Self.capacity {
             refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
-            guard refusals.count < Self.capacity else { return }
+            guard refusals.count < Self.capacity else { return false }
         }
         refusals[counter] = refusal
+        return true
     }
 
-    mutating func changeWaiters(of counter: CounterID, by change: Int) {
+    mutating func changeWaiters(of counter: CounterID, by change: Int, cost: Int64) {
         guard var refusal = refusals[counter] else { return }
         refusal.waiters += change
+        refusal.costAhead += Int64(change) * cost
         refusals[counter] = refusal
+    }
+
+    /// Something was taken from the counter.
+    mutating func granted(by counter: CounterID) {
+        refusals[counter]?.hasGranted = true
+    }
+
+    /// Those who wait here do not ask before `instant`.
+    mutating func pause(_ counter: CounterID, until instant: Instant) {
+        refusals[counter]?.releaseAt = instant
     }
 
     /// A give-back made room: the refusal no longer holds.
     mutating func forget(_ counter: CounterID) {
         guard var refusal = refusals[counter] else { return }
         guard refusal.waiters > 0 else { return refusals[counter] = nil }
-        refusal.until = Instant(nanoseconds: .min)
-        refusal.resetAt = refusal.until
+        let past = Instant(nanoseconds: .min)
+        (refusal.until, refusal.retryAt, refusal.wholeAt, refusal.releaseAt) = (past, past, past, past)
         refusals[counter] = refusal
-    }
-
-    mutating func removeAll() {
-        refusals.removeAll()
-    }
-
-    /// When a caller bound by `counter` may try again; `nil`: at once.
-    func resetAt(of counter: CounterID) -> Instant? {
-        refusals[counter]?.resetAt
     }
 }

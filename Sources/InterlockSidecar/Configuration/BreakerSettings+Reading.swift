@@ -1,9 +1,13 @@
 import InterlockCore
+import Yams
 
 extension BreakerSettings {
     private static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     private static let callCounts = 1...1_000_000_000
+    /// Slices of a window of calls are filled in one script, and a tenth of it is the least that can be told apart.
+    private static let windowCalls = 10...1_000_000_000
     private static let permitCounts = 1...10_000
+    private static let reporterCounts = 1...1000
 
     /// Reads `services.NAME.breaker`.
     mutating func read(_ value: ConfigurationValue) {
@@ -11,15 +15,46 @@ extension BreakerSettings {
             section.read("failure_rate", into: &failureRate) { $0.percentage() }
             section.readOptional("slow_call", into: &slowCall) { $0.duration(in: Self.durations) }
             section.read("slow_rate", into: &slowRate) { $0.percentage() }
-            section.read("window", into: &window) { $0.duration(in: Self.durations).map { .time($0) } }
-            section.read("minimum_calls", into: &minimumCalls) { $0.wholeNumber(in: Self.callCounts) }
+            readWindow(section)
+            section.readOptional("consecutive_failures", into: &consecutiveFailures) { $0.wholeNumber(in: Self.callCounts) }
+            section.read("reporters", into: &reporters) { $0.wholeNumber(in: Self.reporterCounts) }
             section.read("open_for", into: &openFor) { $0.durationRange(in: Self.durations) }
             section.read("half_open_permits", into: &halfOpenPermits) { $0.wholeNumber(in: Self.permitCounts) }
-            section.read("reporters") { value in
-                if let reporters = value.wholeNumber(in: 1...Int.max), reporters != 1 {
-                    value.refuse("expected 1, got \(reporters); more reporters are not supported by this version")
-                }
+            section.read("failures", into: &failureStatuses) { $0.statusesOrNone() }
+            section.read("ignore", into: &ignoredStatuses) { $0.statusesOrNone() }
+            section.read("honour_retry_after", into: &honoursRetryAfter) { $0.flag() }
+            section.read("metrics_only", into: &isMetricsOnly) { $0.flag() }
+        }
+    }
+
+    private mutating func readWindow(_ section: ConfigurationSection) {
+        let time = section.value("window")
+        let calls = section.value("window_calls")
+        if let time, let parsed = time.duration(in: Self.durations) { window = .time(parsed) }
+        if let calls {
+            if time != nil {
+                calls.refuse("window is given too: the rates are judged over a time or over a number of calls, not both")
+            } else if let parsed = calls.wholeNumber(in: Self.windowCalls) {
+                window = .calls(parsed)
             }
         }
+        guard let value = section.value("minimum_calls") else {
+            // The default suits a window of time.
+            if case .calls(let count) = window { minimumCalls = min(minimumCalls, count) }
+            return
+        }
+        guard let parsed = value.wholeNumber(in: Self.callCounts) else { return }
+        minimumCalls = parsed
+        if case .calls(let count) = window, parsed > count {
+            value.refuse("expected at most the \(count) of window_calls, got \(parsed): so many are never there to be judged")
+        }
+    }
+}
+
+extension ConfigurationValue {
+    /// Statuses, or an empty list.
+    fileprivate func statusesOrNone() -> StatusSet? {
+        if case .sequence(let sequence) = node, sequence.isEmpty { return StatusSet() }
+        return statuses()
     }
 }

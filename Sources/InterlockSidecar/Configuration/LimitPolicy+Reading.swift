@@ -8,21 +8,10 @@ extension LimitPolicy {
     /// Reads `services.NAME.on_limit`.
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in
-            section.read("action", into: &action) { value in
-                let action = value.parsed(by: Action.init(parsing:))
-                if action == .wait {
-                    value.findings.warn(
-                        "\(value.path): wait concerns the proxy and is not carried out by this version; "
-                            + "TAKE and PERMIT answer at once unless the caller says WAIT"
-                    )
-                }
-                return action
-            }
+            section.read("action", into: &action) { $0.parsed(by: Action.init(parsing:)) }
             section.read("pause", into: &pause) { $0.durationRange(in: Self.pauses) }
             section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCounts) }
-            section.read("patience") { value in
-                if value.duration(in: Self.patiences) != nil { value.warnNotCarriedOut() }
-            }
+            section.read("patience", into: &patience) { $0.duration(in: Self.patiences) }
         }
     }
 }

@@ -44,7 +44,7 @@ extension TLSSettings {
         self.init(certificate: certificate, key: key)
     }
 
-    private static func readableFile(_ path: String) throws(ConfigurationExpectation) -> String {
+    static func readableFile(_ path: String) throws(ConfigurationExpectation) -> String {
         guard ConfigurationFile(path: path).isReadable else {
             throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
         }

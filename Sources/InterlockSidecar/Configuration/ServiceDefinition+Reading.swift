@@ -24,40 +24,25 @@ extension ServiceDefinition {
 
     private mutating func read(_ value: ConfigurationValue) {
         value.section { section in
-            section.read("url") { _ = $0.parsed(by: Self.checkedURL) }
+            upstream = UpstreamSettings(reading: section)
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
             section.read("breaker") { breaker.read($0) }
             section.read("permit_ttl", into: &permitLifetime) { $0.duration(in: Self.permitLifetimes) }
-            section.read("concurrency") { value in
-                guard !value.isNull, value.wholeNumber(in: Self.concurrencies) != nil else { return }
-                value.warnNotCarriedOut()
-            }
+            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
             section.read("probe") { value in
-                guard !value.isNull else { return }
-                ProbeRules.check(value)
-                value.warnNotCarriedOut()
+                guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
+                probe = settings
+                let isRefused = value.findings.hasProblem(under: section.whole.path + ".url")
+                if settings.needsServiceURL, upstream == nil, !isRefused {
+                    value.refuse("path is asked below the service's url, which is not given; give it, or url instead of path")
+                }
+                if settings.origin == .one, ProbeElection.lock(ofService: name) == nil {
+                    value.refuse("expected a service whose name has at most \(ProbeElection.longestService) bytes")
+                }
             }
         }
-    }
-
-    /// `url` is where the service lives: `http://` or `https://` with a host.
-    private static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
-        let expectation = ConfigurationExpectation("a URL that begins with http:// or https:// and names a host")
-        let schemes = ["http://", "https://"]
-        guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }),
-            !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl)
-        else { throw expectation }
-        let authority = text.dropFirst(scheme.count).prefix { !"/?#".contains($0) }
-        let hostAndPort = authority.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
-        let hasPort = hostAndPort.last != "]" && hostAndPort.contains(":")
-        do {
-            _ = try SocketEndpoint(parsing: hasPort ? String(hostAndPort) : "\(hostAndPort):0")
-        } catch {
-            throw expectation
-        }
-        return text
     }
 }
 

@@ -14,27 +14,15 @@ struct EventRoutes {
     private func follow(_ call: HTTPCall) async throws -> HTTPAnswer {
         let stream = ServerSentEvents(peer: try await call.peer(), channel: call.channel)
         // Followed before the answer begins: whoever has seen its head misses nothing.
-        let events = await coordinator.events()
+        let signals = ServerSentEvents.signals(for: EventMessage.self)
+        let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }
         var answer = ServerSentEvents.answer(.ok)
         answer.body = ResponseBody { writer in
+            defer { registration.end() }
             try await writer.write(ByteBuffer(string: ": the events of this fleet, from now on\n\n"))
-            try await stream.forward(events, to: &writer) { json in
-                ServerSentEvents.event(InterlockEvent(json: Array(json.utf8))?.typeName ?? "message", json: json)
-            }
+            try await stream.forward(signals, to: &writer) { ServerSentEvents.event($0.type, json: $0.json) }
             try await writer.finish(nil)
         }
         return answer
-    }
-}
-
-extension InterlockEvent {
-    /// The `type` of the event's JSON.
-    fileprivate var typeName: String {
-        switch payload {
-        case .breaker: "breaker"
-        case .lockBroken: "lock.broken"
-        case .sidecarJoined: "fleet.joined"
-        case .sidecarLeft: "fleet.left"
-        }
     }
 }

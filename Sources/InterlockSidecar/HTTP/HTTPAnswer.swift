@@ -8,8 +8,12 @@ struct HTTPAnswer: Sendable {
     var status: HTTPResponse.Status
     var headers = HTTPFields()
     var body = ResponseBody()
+    /// It is another server's, who says of it what there is to say.
+    var isRelayed = false
     /// Gives back what was granted, when the answer could not be written.
     var ifUndelivered: (@Sendable () async -> Void)?
+    /// Waited for before the next request of the connection, written or not.
+    var afterwards: (@Sendable () async -> Void)?
 
     init(_ status: HTTPResponse.Status) {
         self.status = status

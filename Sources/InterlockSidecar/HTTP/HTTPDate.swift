@@ -35,6 +35,23 @@ final class HTTPDate: Sendable {
         return "\(weekdays[Int(weekday)]), \(twoDigits(dayOfMonth)) \(months[Int(month - 1)]) \(year) \(clock) GMT"
     }
 
+    /// The second of the Unix epoch that a date in the form of `text(second:)` means; `nil`: it is not one.
+    static func second(_ text: String) -> Int64? {
+        let words = text.split(separator: " ")
+        guard words.count == 6, words[5] == "GMT", let day = Int64(words[1]), let year = Int64(words[3]),
+            let month = months.firstIndex(of: String(words[2])), (1...31).contains(day), (1...9999).contains(year)
+        else { return nil }
+        let clock = words[4].split(separator: ":").compactMap { Int64($0) }
+        guard clock.count == 3, (0...23).contains(clock[0]), (0...59).contains(clock[1]), (0...60).contains(clock[2])
+        else { return nil }
+        // A date to days: https://howardhinnant.github.io/date_algorithms.html#days_from_civil
+        let shiftedYear = month < 2 ? year - 1 : year
+        let (era, yearOfEra) = shiftedYear.quotientAndRemainderRoundedDown(by: 400)
+        let dayOfYear = (153 * Int64((month + 10) % 12) + 2) / 5 + day - 1
+        let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+        return days * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2]
+    }
+
     private static let weekdays = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"]
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 

@@ -7,7 +7,7 @@ public import NIOCore
 internal import NIOSSL
 public import ServiceLifecycle
 
-/// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1.
+/// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
 ///
 /// Its channels live on the event loop group it is given; each call hops to the coordinator's loop once. On graceful
 /// shutdown it stops accepting, ends the event streams, has the coordinator answer whoever waits, and finishes what is
@@ -23,6 +23,7 @@ public struct HTTPDoor: Service {
     private let eventLoopGroup: any EventLoopGroup
     private let logger: Logger
     private let onBound: @Sendable (Int) -> Void
+    private let upstreams: Upstreams
 
     /// A door that is closed until `run`.
     /// - Parameters:
@@ -47,6 +48,7 @@ public struct HTTPDoor: Service {
         self.eventLoopGroup = eventLoopGroup
         self.logger = logger
         self.onBound = onBound
+        upstreams = Upstreams(eventLoopGroup: eventLoopGroup)
     }
 
     /// Serves until graceful shutdown.
@@ -67,8 +69,24 @@ public struct HTTPDoor: Service {
             onServerRunning: { [onBound] channel in
                 onBound(channel.localAddress?.port ?? 0)
             })
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await run(server))
+        } catch {
+            result = .failure(error)
+        }
+        await upstreams.shutDown()
+        try result.get()
+    }
+
+    private func run(_ server: some Service) async throws {
         try await withGracefulShutdownHandler {
-            try await server.run()
+            // With one event loop, requests are answered where their bytes arrive: no thread changes within a request but the
+            // hop to the coordinator.
+            guard eventLoopGroup.makeIterator().reduce(into: 0, { count, _ in count += 1 }) == 1 else { return try await server.run() }
+            try await withTaskExecutorPreference(EventLoopTaskExecutor(eventLoop: eventLoopGroup.next())) {
+                try await server.run()
+            }
         } onGracefulShutdown: { [coordinator] in
             // The server waits for its requests, and some of those wait for a lock or a turn.
             Task { await coordinator.drain() }
@@ -82,6 +100,7 @@ public struct HTTPDoor: Service {
             + PermitRoutes(coordinator: coordinator).routes
             + ServiceRoutes(coordinator: coordinator).routes
             + EventRoutes(coordinator: coordinator).routes
+            + ProxyRoutes(coordinator: coordinator, upstreams: upstreams, isTLS: listen.tls != nil, logger: logger).routes
             + SmallestLockRoutes(coordinator: coordinator).routes
             + HealthRoutes(coordinator: coordinator, metrics: metrics).routes
     }

@@ -21,36 +21,41 @@ struct HTTPDoorResponder: Sendable {
     /// - Throws: what reading and writing throw; the connection is then closed.
     @concurrent
     func respond(to request: Request, writer: consuming ResponseWriter, channel: any Channel) async throws {
-        if request.headers[.expect]?.lowercased() == "100-continue", !Self.isTooLarge(request) {
-            try await writer.writeInformationalHead(HTTPResponse(status: .continue))
-        }
-        let answer = try await answer(to: request, on: channel)
+        let answer = try await answer(to: request, on: channel, writer)
         var head = HTTPResponse(status: answer.status, headerFields: answer.headers)
-        head.headerFields[.date] = clock.now()
-        head.headerFields[.cacheControl] = "no-store"
-        head.headerFields[.xContentTypeOptions] = "nosniff"
-        if let length = answer.body.contentLength, answer.status != .noContent {
-            head.headerFields[.contentLength] = "\(length)"
-        }
+        if !answer.isRelayed { complete(&head, answer.body) }
         do {
-            if request.method == .head {
+            if request.method == .head, !answer.isRelayed {
                 try await writer.writeResponse(head)
             } else {
                 try await writer.write(response: head, body: answer.body)
             }
         } catch {
             await answer.ifUndelivered?()
+            await answer.afterwards?()
             throw error
         }
+        await answer.afterwards?()
     }
 
-    private func answer(to request: Request, on channel: any Channel) async throws -> HTTPAnswer {
+    /// What every answer of this door says.
+    private func complete(_ head: inout HTTPResponse, _ body: ResponseBody) {
+        head.headerFields[.date] = clock.now()
+        head.headerFields[.cacheControl] = "no-store"
+        head.headerFields[.xContentTypeOptions] = "nosniff"
+        if let length = body.contentLength, head.status != .noContent { head.headerFields[.contentLength] = "\(length)" }
+    }
+
+    @concurrent
+    private func answer(
+        to request: Request, on channel: any Channel, _ writer: borrowing ResponseWriter
+    ) async throws -> HTTPAnswer {
         do {
             try gate.refuseForeign(request.head)
             let match = try router.match(method: request.method, path: request.uri.path)
             let answer: HTTPAnswer
             do {
-                answer = try await self.answer(to: request, match, on: channel)
+                answer = try await self.answer(to: request, match, on: channel, writer)
             } catch let problem as HTTPProblem {
                 answer = HTTPAnswer(problem)
             } catch let error as InterlockError {
@@ -69,14 +74,22 @@ struct HTTPDoorResponder: Sendable {
         }
     }
 
-    private func answer(to request: Request, _ match: HTTPRouter.Match, on channel: any Channel) async throws -> HTTPAnswer {
+    @concurrent
+    private func answer(
+        to request: Request, _ match: HTTPRouter.Match, on channel: any Channel, _ writer: borrowing ResponseWriter
+    ) async throws -> HTTPAnswer {
         let caller = try gate.admit(request.head, to: match.route.admission)
-        if Self.isTooLarge(request) { throw HTTPCall.tooLarge }
         let call = HTTPCall(request: request, parameters: match.parameters, caller: caller, channel: channel)
-        return try await match.route.answer(call)
-    }
-
-    private static func isTooLarge(_ request: Request) -> Bool {
-        request.headers[.contentLength].flatMap { Int($0) } ?? 0 > HTTPBounds.body
+        switch match.route.handler {
+        case .relay(let relay):
+            return try await relay(call, writer)
+        case .answer(let answer):
+            let length = request.headers[.contentLength].flatMap { Int($0) } ?? 0
+            guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
+            if request.headers[.expect]?.lowercased() == "100-continue" {
+                try await writer.writeInformationalHead(HTTPResponse(status: .continue))
+            }
+            return try await answer(call)
+        }
     }
 }

@@ -45,6 +45,13 @@ struct HTTPGate: Sendable {
             return nobody
         case .keyHolder where !access.requiresKey:
             throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
+        case .upstreamCaller:
+            let key = request.headerFields[.xAPIKey]
+            guard let caller = access.anonymous ?? key.flatMap({ access.caller(key: $0) }) else {
+                throw HTTPProblem.notAuthenticated(
+                    "show an API key as X-Api-Key: KEY; Authorization is passed on to the service and not looked at")
+            }
+            return caller
         case .role, .keyHolder:
             guard let caller = access.anonymous ?? Self.key(of: request).flatMap({ access.caller(key: $0) }) else {
                 throw HTTPProblem.notAuthenticated

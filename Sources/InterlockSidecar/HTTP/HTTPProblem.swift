@@ -21,6 +21,8 @@ struct HTTPProblem: Error, Sendable {
         case busy
         case unavailable
         case unreplicated
+        case upstreamFailed = "upstream_failed"
+        case upstreamTimeout = "upstream_timeout"
         case cancelled
         case `internal`
     }
@@ -76,6 +78,8 @@ extension HTTPProblem.Code {
         case .tooLarge: .contentTooLarge
         case .limited: .tooManyRequests
         case .open, .busy, .unavailable, .unreplicated, .cancelled: .serviceUnavailable
+        case .upstreamFailed: .badGateway
+        case .upstreamTimeout: .gatewayTimeout
         case .internal: .internalServerError
         }
     }
@@ -100,6 +104,8 @@ extension HTTPProblem.Code {
         case .busy: "Too many calls are under way"
         case .unavailable: "Redis cannot be reached or cannot serve"
         case .unreplicated: "Too few replicas have the lease"
+        case .upstreamFailed: "The service could not be called"
+        case .upstreamTimeout: "The service did not answer in time"
         case .cancelled: "The call was given up"
         case .internal: "Redis answered with an error"
         }

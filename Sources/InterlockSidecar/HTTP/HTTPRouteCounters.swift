@@ -9,7 +9,7 @@ struct HTTPRouteCounters: Sendable {
         classes = (2...5).map { digit in
             Counter(
                 label: "interlock_http_requests_total",
-                dimensions: [("method", route.method.rawValue), ("route", route.path), ("status", "\(digit)xx")],
+                dimensions: [("method", route.method?.rawValue ?? "any"), ("route", route.path), ("status", "\(digit)xx")],
                 factory: metrics)
         }
     }

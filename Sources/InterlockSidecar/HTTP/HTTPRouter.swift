@@ -11,6 +11,7 @@ struct HTTPRouter: Sendable {
 
     private struct Path: Sendable {
         let segments: [Segment]
+        let hasTail: Bool
         var routes: [(route: HTTPRoute, counters: HTTPRouteCounters)]
     }
 
@@ -29,10 +30,11 @@ struct HTTPRouter: Sendable {
             if let known = paths.firstIndex(where: { $0.segments == segments }) {
                 paths[known].routes.append(entry)
             } else {
-                paths.append(Path(segments: segments, routes: [entry]))
+                paths.append(Path(segments: segments, hasTail: route.hasTail, routes: [entry]))
             }
         }
-        self.paths = paths
+        // Those with a tail are looked at first: most requests of a busy door are theirs.
+        self.paths = paths.filter(\.hasTail) + paths.filter { !$0.hasTail }
     }
 
     /// O(n) in paths.
@@ -40,9 +42,9 @@ struct HTTPRouter: Sendable {
     func match(method: HTTPRequest.Method, path: String) throws -> Match {
         let parts = Self.split(path)
         for candidate in paths {
-            guard let parameters = try Self.parameters(of: candidate.segments, in: parts) else { continue }
+            guard let parameters = try Self.parameters(of: candidate, in: parts) else { continue }
             let entry =
-                candidate.routes.first { $0.route.method == method }
+                candidate.routes.first { $0.route.method == method || $0.route.method == nil }
                 ?? candidate.routes.first { method == .head && $0.route.answersHead }
             guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
             return Match(route: entry.route, parameters: parameters, counters: entry.counters)
@@ -51,11 +53,14 @@ struct HTTPRouter: Sendable {
     }
 
     private static func methods(of path: Path) -> [String] {
-        path.routes.flatMap { $0.route.answersHead ? [$0.route.method.rawValue, "HEAD"] : [$0.route.method.rawValue] }
+        path.routes.flatMap { entry in
+            [entry.route.method?.rawValue, entry.route.answersHead ? "HEAD" : nil].compactMap(\.self)
+        }
     }
 
-    private static func parameters(of segments: [Segment], in parts: [Substring]) throws -> [String: String]? {
-        guard segments.count == parts.count else { return nil }
+    private static func parameters(of path: Path, in parts: [Substring]) throws -> [String: String]? {
+        let segments = path.hasTail ? path.segments.dropLast() : path.segments[...]
+        guard path.hasTail ? parts.count >= segments.count : parts.count == segments.count else { return nil }
         for case (.literal(let text), let part) in zip(segments, parts) where text != part { return nil }
         var parameters: [String: String] = [:]
         for case (.variable(let name), let part) in zip(segments, parts) {

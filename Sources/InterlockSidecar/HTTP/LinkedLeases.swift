@@ -51,7 +51,10 @@ struct LinkedLeases: Sendable {
     @concurrent
     private func tellLosses(through stream: ServerSentEvents, to writer: inout any ResponseBodyWriter) async throws {
         var remaining = Set(leases.indices)
-        try await stream.forward(ends(), to: &writer) { end in
+        let ends = ServerSentEvents.signals(for: End.self)
+        let watch = watch(into: ends)
+        defer { watch.cancel() }
+        try await stream.forward(ends, to: &writer) { end in
             remaining.remove(end.index)
             return try end.loss.map { try event(of: leases[end.index].lease, $0) }
         }
@@ -64,23 +67,20 @@ struct LinkedLeases: Sendable {
         }
     }
 
-    /// One for each lease.
-    private func ends() -> AsyncStream<End> {
-        let (ends, continuation) = AsyncStream.makeStream(of: End.self)
-        let watch = Task { [leases] in
+    /// Tells of the end of each lease, once.
+    private func watch(into ends: NewestBuffer<ServerSentEvents.Signal<End>>) -> Task<Void, Never> {
+        Task { [leases] in
             await withDiscardingTaskGroup { group in
                 for (index, one) in leases.enumerated() {
                     group.addTask {
                         var end = End(index: index, loss: nil)
                         for await loss in one.followed.losses { end.loss = loss }
-                        continuation.yield(end)
+                        ends.push(.news(end))
                     }
                 }
             }
-            continuation.finish()
+            ends.finish()
         }
-        continuation.onTermination = { _ in watch.cancel() }
-        return ends
     }
 
     private func event(of lease: Lease, _ loss: LeaseLoss) throws -> String {

@@ -77,7 +77,10 @@ final class PeerPresenceHandler: ChannelInboundHandler, RemovableChannelHandler 
     }
 
     static func presence(on channel: any Channel) async throws -> PeerPresence {
-        try await channel.eventLoop.submit {
+        if channel.eventLoop.inEventLoop {
+            return try channel.pipeline.syncOperations.handler(type: PeerPresenceHandler.self).presence
+        }
+        return try await channel.eventLoop.submit {
             try channel.pipeline.syncOperations.handler(type: PeerPresenceHandler.self).presence
         }.get()
     }

@@ -1,12 +1,23 @@
 internal import FoundationEssentials
 internal import HTTPTypes
 internal import HummingbirdCore
-internal import NIOConcurrencyHelpers
+internal import Interlock
 internal import NIOCore
 internal import ServiceLifecycle
 
 /// An answer that goes on for as long as its client stays: server-sent events (WHATWG HTML, section 9.2).
 struct ServerSentEvents: Sendable {
+    /// What there is to write.
+    enum Signal<News: Sendable>: Sendable {
+        case news(News)
+        case heartbeat
+    }
+
+    private struct Loss: Encodable {
+        /// How many events were dropped since the stream began.
+        var dropped: Int64
+    }
+
     let peer: PeerPresence
     let channel: any Channel
 
@@ -17,9 +28,9 @@ struct ServerSentEvents: Sendable {
     /// A client that is slower than the news loses the oldest: so many are kept for it.
     private static let capacity = 256
 
-    private enum Signal<News: Sendable>: Sendable {
-        case news(News)
-        case heartbeat
+    /// Where the news of one stream go, to be written by `forward`.
+    static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
+        NewestBuffer(capacity: capacity)
     }
 
     /// The head of such an answer.
@@ -42,46 +53,39 @@ struct ServerSentEvents: Sendable {
     /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
     @concurrent
     func forward<News: Sendable>(
-        _ news: AsyncStream<News>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
+        _ signals: NewestBuffer<Signal<News>>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
     ) async throws {
-        let (signals, continuation) = AsyncStream.makeStream(
-            of: Signal<News>.self, bufferingPolicy: .bufferingNewest(Self.capacity))
-        // One heartbeat at a time: those that a slow client has not read yet push no news out.
-        let isHeartbeatDue = NIOLockedValueBox(false)
         let sources = Task { [channel] in
             await withDiscardingTaskGroup { group in
                 group.addTask {
-                    for await piece in news { continuation.yield(.news(piece)) }
-                    continuation.finish()
-                }
-                group.addTask {
-                    while (try? await Task.sleep(for: Self.heartbeat)) != nil {
-                        let isNew = isHeartbeatDue.withLockedValue { isDue in
-                            defer { isDue = true }
-                            return !isDue
-                        }
-                        if isNew { continuation.yield(.heartbeat) }
-                    }
+                    // Whoever has something to read needs no heartbeat.
+                    while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
                 }
                 group.addTask {
                     guard (try? await gracefulShutdown()) != nil else { return }
-                    continuation.finish()
+                    signals.finish()
                     channel.eventLoop.scheduleTask(in: Self.patienceAtShutdown) { channel.close(promise: nil) }
                 }
             }
         }
-        let observer = peer.observe { continuation.finish() }
+        let observer = peer.observe { signals.finish() }
         defer {
             peer.forget(observer)
             sources.cancel()
+            signals.cancel()
         }
-        for await signal in signals {
+        var told: Int64 = 0
+        while let signal = await signals.next() {
+            let dropped = signals.dropped
+            if dropped > told {
+                told = dropped
+                try await writer.write(ByteBuffer(string: try Self.event("dropped", Loss(dropped: dropped))))
+            }
             switch signal {
             case .news(let piece):
                 if let text = try event(piece) { try await writer.write(ByteBuffer(string: text)) }
             case .heartbeat:
                 try await writer.write(ByteBuffer(string: ":\n\n"))
-                isHeartbeatDue.withLockedValue { $0 = false }
             }
         }
     }

@@ -30,9 +30,12 @@ struct ServiceRoutes {
 
     private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let wish: Override = try await call.fields("state").requiredWord("state")
+        let fields = try await call.fields("state", "for_ms", "reason")
+        let wish: Override = try fields.requiredWord("state")
         let status = try await coordinator.forceBreaker(
-            service: service, to: BreakerSnapshot.Forced(rawValue: wish.rawValue), by: call.caller.name)
+            service: service, to: BreakerSnapshot.Forced(rawValue: wish.rawValue),
+            forMilliseconds: try fields.integer("for_ms", in: 1...RESPOptions.longestMilliseconds),
+            reason: try fields.text("reason") ?? "", by: call.caller.name)
         return try .json(ServiceReply(status))
     }
 }
@@ -61,6 +64,10 @@ struct ServiceReply: Encodable {
             "calls": .integer(fleet.calls),
             "trips": .integer(fleet.trips),
             "forced": fleet.forced.map { .text($0.rawValue) } ?? .null,
+            "forced_until_ms": .integer(fleet.forcedUntilMilliseconds),
+            "reason": .text(fleet.reason),
+            "by": .text(fleet.by),
+            "own_cause": status.ownCause.map { .text($0.rawValue) } ?? .null,
         ]
     }
 

@@ -3,7 +3,7 @@ struct RESPCommandTable {
     enum Command: CaseIterable {
         case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
         case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak
-        case limitTake, limitPeek
+        case limitTake, limitPeek, throttle
         case permitAcquire, permitReport
         case breakerState, breakerList, breakerForce
     }
@@ -68,12 +68,14 @@ struct RESPCommandTable {
         case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
         case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms]", 2...many)
         case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s]", 2...many)
+        case .throttle: entry("CL.THROTTLE key max_burst count period [quantity]", 5...6)
         case .permitAcquire: entry("PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms]", 2...many)
         case .permitReport:
             entry("PERMIT.REPORT service permit OK|ERROR|IGNORE [LATENCY ms] [STATUS code] [RETRYAFTER ms]", 4...many)
         case .breakerState: entry("BREAKER.STATE service", 2...2)
         case .breakerList: entry("BREAKER.LIST", 1...1)
-        case .breakerForce: entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO", 3...3, .admin)
+        case .breakerForce:
+            entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]", 3...many, .admin)
         }
     }
 }

@@ -71,6 +71,7 @@ final class RESPCommands {
         case .lockList: try listLocks(request, tag, connection)
         case .lockBreak: try breakLock(request, tag, connection, completions)
         case .limitPeek: try peek(request, tag, connection, completions)
+        case .throttle: try throttle(request, tag, completions)
         case .permitReport: try reportPermit(request, tag, connection, completions)
         case .breakerState: try breakerState(request, tag, connection)
         case .breakerList: breakerList(tag, connection)
@@ -220,6 +221,25 @@ final class RESPCommands {
         calls.peek(service: request.text(1), subject: subject, completion: completions.take(tag))
     }
 
+    private func throttle(
+        _ request: RESPRequest, _ tag: UInt64, _ completions: RESPCompletions
+    ) throws(InterlockError) {
+        let key = try RESPOptions.name(request.text(1), what: "key")
+        let burst = try RESPOptions.integer(request, 2, what: "max_burst", in: ThrottleRequest.bursts)
+        let count = try RESPOptions.integer(request, 3, what: "count", in: ThrottleRequest.counts)
+        let period = try RESPOptions.integer(request, 4, what: "period", in: ThrottleRequest.periods)
+        let quantity =
+            request.count > 5 ? try RESPOptions.integer(request, 5, what: "quantity", in: ThrottleRequest.quantities) : 1
+        let wish = ThrottleRequest(key: key, maximumBurst: burst, count: count, period: period, quantity: quantity)
+        guard let wish else {
+            throw InterlockError(
+                .invalid,
+                "at \(count) in \(period) seconds a burst of \(burst) would take more than a hundred years to come back; "
+                    + "give a smaller max_burst or a higher rate")
+        }
+        calls.throttle(wish, completion: completions.throttle(tag))
+    }
+
     private func acquirePermit(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
@@ -279,6 +299,8 @@ final class RESPCommands {
             throw InterlockError(
                 .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(request.text(2).prefix(64))\"")
         }
+        let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
+        let milliseconds = try options.integer(.duration, in: 1...RESPOptions.longestMilliseconds)
         let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { [weak connection] tag, answer in
             connection?.reply(tag) { writer in
                 switch answer {
@@ -288,14 +310,16 @@ final class RESPCommands {
             } ?? false
         }
         let by = connection.session.caller?.name ?? ""
-        calls.forceBreaker(service: request.text(1), to: state, by: by, completion: completion)
+        calls.forceBreaker(
+            service: request.text(1), to: state, forMilliseconds: milliseconds, reason: options.text(.reason) ?? "", by: by,
+            completion: completion)
     }
 }
 
 extension RESPWriter {
     /// A breaker's status as a map.
     fileprivate func breaker(_ status: BreakerStatus) {
-        map(12)
+        map(16)
         bulk("service")
         bulk(status.service)
         bulk("state")
@@ -320,5 +344,13 @@ extension RESPWriter {
         integer(status.fleet.trips)
         bulk("forced")
         bulkOrNull(status.fleet.forced?.rawValue)
+        bulk("forced_until_ms")
+        integer(status.fleet.forcedUntilMilliseconds)
+        bulk("reason")
+        bulk(status.fleet.reason)
+        bulk("by")
+        bulk(status.fleet.by)
+        bulk("own_cause")
+        bulkOrNull(status.ownCause?.rawValue)
     }
 }

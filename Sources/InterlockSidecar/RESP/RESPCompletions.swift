@@ -9,6 +9,7 @@ final class RESPCompletions {
     private let renew: (UInt64, RenewAnswer) -> Bool
     private let release: (UInt64, ReleaseAnswer) -> Bool
     private let take: (UInt64, TakeAnswer) -> Bool
+    private let throttle: (UInt64, Result<ThrottleAnswer, InterlockError>) -> Bool
     private let permit: (UInt64, PermitAnswer) -> Bool
     private let outcome: (UInt64, Result<BreakerSnapshot.State, InterlockError>) -> Bool
 
@@ -64,6 +65,20 @@ final class RESPCompletions {
                 }
             }
         }
+        throttle = { tag, answer in
+            connection.reply(tag) { writer in
+                switch answer {
+                case .success(let answer):
+                    writer.array(5)
+                    writer.integer(answer.isLimited ? 1 : 0)
+                    writer.integer(answer.limit)
+                    writer.integer(answer.remaining)
+                    writer.integer(answer.retryAfterSeconds)
+                    writer.integer(answer.resetAfterSeconds)
+                case .failure(let error): writer.error(error)
+                }
+            }
+        }
         permit = { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
@@ -99,6 +114,9 @@ final class RESPCompletions {
     func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
     func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
     func take(_ tag: UInt64) -> Completion<TakeAnswer> { Completion(tag: tag, deliver: take) }
+    func throttle(_ tag: UInt64) -> Completion<Result<ThrottleAnswer, InterlockError>> {
+        Completion(tag: tag, deliver: throttle)
+    }
     func permit(_ tag: UInt64) -> Completion<PermitAnswer> { Completion(tag: tag, deliver: permit) }
     func outcome(_ tag: UInt64) -> Completion<Result<BreakerSnapshot.State, InterlockError>> {
         Completion(tag: tag, deliver: outcome)

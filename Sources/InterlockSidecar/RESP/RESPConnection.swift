@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import Glibc
 internal import Interlock
 internal import InterlockCore
 internal import Logging
@@ -85,13 +86,33 @@ final class RESPConnection: ChannelDuplexHandler {
         write(writer)
         slots.removeFirst()
         firstTag += 1
+        writeThoseReady()
+        return true
+    }
+
+    /// Writes the replies to `count` commands in a row at once, of which this tag is the first's. `false`: the client has
+    /// left.
+    func reply(_ tag: UInt64, count: Int, _ write: (_ writer: RESPWriter, _ replies: Range<Int>) -> Void) -> Bool {
+        guard context != nil, tag >= firstTag else { return false }
+        guard tag == firstTag else {
+            for index in 0..<count { reply(tag + UInt64(index)) { write($0, index..<(index + 1)) } }
+            return true
+        }
+        write(writer, 0..<count)
+        slots.removeFirst(count)
+        firstTag += UInt64(count)
+        writeThoseReady()
+        return true
+    }
+
+    /// The replies that have waited for the one just written.
+    private func writeThoseReady() {
         while case .ready(let buffer) = slots.first {
             writer.buffer.append(buffer)
             slots.removeFirst()
             firstTag += 1
         }
         afterWriting()
-        return true
     }
 
     /// Writes something that answers no command: what a subscription brings.
@@ -243,12 +264,11 @@ final class RESPConnection: ChannelDuplexHandler {
     private func takeOne(_ context: ChannelHandlerContext) -> Bool {
         let outcome = input.withUnsafeReadableBytes { bytes -> RESPRequestParser.Outcome in
             let outcome = parser.next(bytes)
-            if case .command = outcome {
-                let tag = firstTag + UInt64(slots.count)
-                slots.append(.pending(nil))
-                door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
-            }
-            return outcome
+            guard case .command(let length) = outcome else { return outcome }
+            let tag = firstTag + UInt64(slots.count)
+            slots.append(.pending(nil))
+            door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
+            return .command(consumed: length * (1 + takeRepeats(of: tag, length: length, in: bytes)))
         }
         switch outcome {
         case .command(let consumed), .nothing(let consumed):
@@ -264,6 +284,20 @@ final class RESPConnection: ChannelDuplexHandler {
             drop(context)
             return false
         }
+    }
+
+    /// Plain takes that repeat the one just taken byte for byte, as pipelines do: they need no parsing. How many.
+    private func takeRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer) -> Int {
+        guard let takes, takes.tag &+ UInt64(takes.count) == tag &+ 1, let start = bytes.baseAddress else { return 0 }
+        var repeats = 0
+        while slots.count < Self.longestPipeline, bytes.count >= (repeats + 2) * length,
+            memcmp(start, start + (repeats + 1) * length, length) == 0
+        {
+            slots.append(.pending(nil))
+            repeats += 1
+        }
+        self.takes?.count += repeats
+        return repeats
     }
 
     /// Answers in its turn with an error, and closes.

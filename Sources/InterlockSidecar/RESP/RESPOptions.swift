@@ -20,6 +20,8 @@ struct RESPOptions {
         case shared = "SHARED"
         case permits = "PERMITS"
         case also = "ALSO"
+        case duration = "FOR"
+        case reason = "REASON"
     }
 
     /// Where the values of a given option lie.
@@ -147,6 +149,8 @@ extension RESPRequest {
         case .shared: isWord(index, "SHARED")
         case .permits: isWord(index, "PERMITS")
         case .also: isWord(index, "ALSO")
+        case .duration: isWord(index, "FOR")
+        case .reason: isWord(index, "REASON")
         }
     }
 }

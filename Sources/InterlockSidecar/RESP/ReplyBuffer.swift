@@ -51,6 +51,13 @@ final class ReplyBuffer {
         append(UnsafeRawBufferPointer(start: other.storage, count: other.count))
     }
 
+    /// Bytes that were written before, once more.
+    func repeatBytes(_ range: Range<Int>) {
+        reserve(range.count)
+        (storage + count).copyMemory(from: storage + range.lowerBound, byteCount: range.count)
+        count += range.count
+    }
+
     /// A type byte, a number and the line's end, without a string in between.
     func appendHeader(_ type: UInt8, _ value: Int64) {
         // A type byte, a sign, 19 digits and the line's end.

@@ -15,7 +15,9 @@ struct SidecarReport {
             "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)", "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))", "",
             "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)", "",
-            "# Services", "services:\(status.services)", "permits_under_way:\(status.permitsUnderWay)",
+            "# Services", "services:\(status.services)",
+            "services_differing:\(status.servicesDiffering.joined(separator: ","))",
+            "permits_under_way:\(status.permitsUnderWay)",
         ]
         lines.append("")
         return lines.joined(separator: "\r\n")

@@ -4,13 +4,14 @@ extension BreakerCommand {
     /// `interlock breaker force`: an operator's word.
     struct Force: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Force a breaker for the whole fleet, until auto.",
+            abstract: "Force a breaker for the whole fleet, for a time or until auto.",
             discussion: """
                 open refuses all calls; closed lets all through; disabled lets all through and never trips; auto hands it back \
                 to itself. Where API keys are configured it needs one with the role admin.
 
                 EXAMPLES
-                  interlock breaker force catalog open
+                  interlock breaker force catalog open --for 10m --reason "moving the database"
+                  interlock breaker force catalog disabled
                   interlock breaker force catalog auto
                 """
         )
@@ -21,14 +22,30 @@ extension BreakerCommand {
         @Argument(help: "What it shall do.")
         var state: ForcedState
 
+        @Option(
+            name: .customLong("for"),
+            help: ArgumentHelp("After how long it acts by itself again: 10m, 2h. Otherwise it does not.", valueName: "duration"))
+        var span: DurationArgument?
+
+        @Option(help: ArgumentHelp("Why, for others to read.", valueName: "text"))
+        var reason: String?
+
         @OptionGroup var sidecar: SidecarOptions
 
+        func validate() throws {
+            guard let span else { return }
+            guard state != .auto else { throw ValidationError("auto has no end: leave --for away, or force another state") }
+            guard span.milliseconds > 0 else { throw ValidationError("--for is the time it holds for: 1ms or more") }
+        }
+
         func run() async throws {
-            let command = ForceBreaker(service: service, state: state)
+            let command = ForceBreaker(service: service, state: state, duration: span?.duration, reason: reason)
             try await SidecarConnection.open(sidecar) { try await $0.send(command) }
             switch state {
             case .open, .closed, .disabled:
-                Terminal.show("The breaker of \(service) is forced \(state.rawValue); `breaker force \(service) auto` ends it.")
+                let end = span.map { " for \(ReadableText.span(milliseconds: $0.milliseconds))" } ?? ""
+                Terminal.show(
+                    "The breaker of \(service) is forced \(state.rawValue)\(end); `breaker force \(service) auto` ends it.")
             case .auto:
                 Terminal.show("The breaker of \(service) acts by itself.")
             }

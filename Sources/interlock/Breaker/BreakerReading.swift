@@ -18,9 +18,19 @@ struct BreakerReading: Answer, Sendable {
     var trips: Int64
     /// What an operator forced; `nil`: nothing.
     var forced: String?
+    /// When the forced state ends; 0: not by itself.
+    var forcedUntilMilliseconds: Int64
+    /// In words; may be empty.
+    var reason: String
+    /// The sidecar that made the last change, and the API key's name when a person did.
+    var by: String
+    /// Why the sidecar is open for itself alone; `nil`: it is not.
+    var ownCause: String?
 
     private enum CodingKeys: String, CodingKey {
-        case service, state, cause, generation, calls, trips, forced
+        case service, state, cause, generation, calls, trips, forced, reason, by
+        case forcedUntilMilliseconds = "forced_until_ms"
+        case ownCause = "own_cause"
         case fleetState = "fleet_state"
         case sinceMilliseconds = "since_ms"
         case untilMilliseconds = "until_ms"
@@ -33,8 +43,11 @@ struct BreakerReading: Answer, Sendable {
             "service": service,
             "state": state,
             "in the fleet": fleetState,
-            "forced": forced ?? "no",
+            "forced": forcedWords,
             "cause": cause,
+            "reason": reason,
+            "by": by,
+            "alone": ownCause ?? "no",
             "since": ReadableText.moment(epochMilliseconds: sinceMilliseconds),
             "until": ReadableText.moment(epochMilliseconds: untilMilliseconds),
             "calls": "\(calls)",
@@ -43,5 +56,11 @@ struct BreakerReading: Answer, Sendable {
             "trips": "\(trips)",
             "generation": "\(generation)",
         ]).text
+    }
+
+    private var forcedWords: String {
+        guard let forced else { return "no" }
+        guard forcedUntilMilliseconds > 0 else { return forced }
+        return "\(forced) until \(ReadableText.moment(epochMilliseconds: forcedUntilMilliseconds))"
     }
 }

@@ -1,4 +1,5 @@
 import Hiredis
+import Interlock
 import Logging
 import NIOCore
 import NIOPosix
@@ -14,11 +15,8 @@ actor EventFollower {
         case interrupted
     }
 
-    /// How many notices may wait for a slow terminal; then the oldest are dropped.
-    private static let backlog = 10_000
-
-    nonisolated let notices: AsyncStream<Notice>
-    private let continuation: AsyncStream<Notice>.Continuation
+    /// What waits for the terminal. A slow one loses the oldest.
+    nonisolated let notices = NewestBuffer<Notice>(capacity: 10_000)
     private nonisolated let eventLoop: any EventLoop
     private let subscriber: RedisSubscriber
 
@@ -26,20 +24,19 @@ actor EventFollower {
 
     init(configuration: RedisConfiguration, channel: String) {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        (notices, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(Self.backlog))
         subscriber = RedisSubscriber(
             configuration: configuration, channels: [channel], eventLoop: eventLoop, logger: Logger(label: "interlock"))
     }
 
     func start() {
-        subscriber.onSubscribed = { [continuation] in continuation.yield(.following) }
-        subscriber.onMessage = { [continuation] _, payload in continuation.yield(.event(json: payload)) }
-        subscriber.onDown = { [continuation] _ in continuation.yield(.interrupted) }
+        subscriber.onSubscribed = { [notices] in notices.push(.following) }
+        subscriber.onMessage = { [notices] _, payload in notices.push(.event(json: payload)) }
+        subscriber.onDown = { [notices] _ in notices.push(.interrupted) }
         subscriber.start()
     }
 
     func close() async {
-        continuation.finish()
+        notices.finish()
         // Closing cannot fail: the future is completed by this side alone.
         try? await subscriber.close().get()
     }

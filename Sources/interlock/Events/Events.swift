@@ -7,17 +7,26 @@ struct Events: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Follow what happens in the fleet.",
         discussion: """
-            Prints a line for every change of a breaker, every broken lock and every sidecar that comes or goes, until Ctrl-C. \
-            Events are hints: those of a moment without a connection are missed, which is said on standard error.
+            Prints a line for every change of a breaker, every limit that is nearly or wholly used up, every broken lock and \
+            every sidecar that comes or goes, until Ctrl-C. Events are hints: those of a moment without a connection, and \
+            those that come faster than they can be printed, are missed, which is said on standard error.
 
             EXAMPLES
               interlock events
+              interlock events --type breaker --type limit.reached
               interlock events --json | jq -c 'select(.type == "breaker")'
             """
     )
 
     @Option(help: ArgumentHelp("What the sidecar's configuration has as redis.prefix.", valueName: "text"))
     var prefix = KeySpace.defaultPrefix
+
+    @Option(
+        name: .customLong("type"),
+        help: ArgumentHelp(
+            "Only events of this type, or of those that begin with it: breaker, limit, limit.near … Repeatable.",
+            valueName: "type"))
+    var types: [EventTypes] = []
 
     @OptionGroup var sidecar: SidecarOptions
     @OptionGroup var output: OutputOptions
@@ -29,11 +38,11 @@ struct Events: AsyncParsableCommand {
         try await SidecarConnection.open(sidecar) { try await $0.send(FollowEvents(channel: channel)) }
         let target = try sidecar.target()
         let follower = EventFollower(configuration: target.configuration, channel: channel)
-        let isJSON = output.json
+        let (types, isJSON) = (types, output.json)
         await follower.start()
         await withTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in signals { return } }
-            group.addTask { await Self.print(follower.notices, from: target.address, asJSON: isJSON) }
+            group.addTask { await Self.print(follower.notices, of: types, from: target.address, asJSON: isJSON) }
             _ = await group.next()
             group.cancelAll()
         }
@@ -42,10 +51,16 @@ struct Events: AsyncParsableCommand {
 
     /// Prints until the notices end or nobody reads on.
     private static func print(
-        _ notices: AsyncStream<EventFollower.Notice>, from address: SidecarAddress, asJSON: Bool
+        _ notices: NewestBuffer<EventFollower.Notice>, of types: [EventTypes], from address: SidecarAddress, asJSON: Bool
     ) async {
         var isFollowing = true
-        for await notice in notices {
+        var dropped: Int64 = 0
+        while let notice = await notices.next() {
+            let droppedNow = notices.dropped
+            if droppedNow > dropped {
+                Terminal.tell("interlock: \(droppedNow - dropped) events were missed: they came faster than they are printed")
+                dropped = droppedNow
+            }
             switch notice {
             case .following:
                 isFollowing = true
@@ -56,8 +71,9 @@ struct Events: AsyncParsableCommand {
                 Terminal.tell("interlock: the sidecar at \(address) is away, and events are missed; it is tried again")
                 isFollowing = false
             case .event(let json):
-                let line = asJSON ? JSONOutput.line(String(decoding: json, as: UTF8.self)) : InterlockEvent(json: json)?.line
-                guard let line else { continue }
+                guard let message = EventMessage(json), types.isEmpty || types.contains(where: { $0.includes(message.type) })
+                else { continue }
+                guard let line = asJSON ? JSONOutput.line(message.json) : InterlockEvent(json: json)?.line else { continue }
                 guard Terminal.show(line) else { return }
             }
         }

@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 
-extension InterlockEvent {
+extension InterlockEvent<EventPayload> {
     /// The event in one line, for people.
     var line: String {
         "\(ReadableText.moment(epochMilliseconds: atMilliseconds))  \(sentence)".printable
@@ -9,14 +9,28 @@ extension InterlockEvent {
 
     private var sentence: String {
         switch payload {
-        case .breaker(let service, let breaker):
-            "breaker \(service): \(breaker.state.rawValue)" + Self.reasons(of: breaker)
-        case .lockBroken(let name, let by):
-            "lock \(name): broken" + (by.isEmpty ? "" : " by \(by)")
-        case .sidecarJoined:
-            "sidecar \(origin): joined the fleet"
-        case .sidecarLeft:
-            "sidecar \(origin): left the fleet"
+        case .breaker(let event):
+            "breaker \(event.service): \(event.breaker.state.rawValue)" + Self.reasons(of: event.breaker)
+        case .lock(let event):
+            switch event.kind {
+            case .broken: "lock \(event.lock): broken" + (event.by.isEmpty ? "" : " by \(event.by)")
+            }
+        case .limit(let event):
+            "limit \(event.limit) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
+                + ": \(Self.finding(event)), \(event.used) of \(event.capacity) used (seen by \(origin))"
+        case .fleet(let event):
+            switch event.kind {
+            case .joined: "sidecar \(event.sidecar): joined the fleet"
+            case .left: "sidecar \(event.sidecar): left the fleet"
+            }
+        }
+    }
+
+    private static func finding(_ event: LimitEvent) -> String {
+        switch event.kind {
+        case .near: "nearly reached"
+        case .reached: "reached"
+        case .shadow: "would have refused a call"
         }
     }
 
@@ -27,9 +41,9 @@ extension InterlockEvent {
         } else if !breaker.cause.isEmpty {
             reasons.append(breaker.cause)
         }
-        if breaker.untilMilliseconds > 0 {
-            reasons.append("until \(ReadableText.moment(epochMilliseconds: breaker.untilMilliseconds))")
-        }
+        if !breaker.reason.isEmpty { reasons.append(breaker.reason) }
+        let end = breaker.forced == nil ? breaker.untilMilliseconds : breaker.forcedUntilMilliseconds
+        if end > 0 { reasons.append("until \(ReadableText.moment(epochMilliseconds: end))") }
         if !breaker.by.isEmpty { reasons.append("by \(breaker.by)") }
         return reasons.isEmpty ? "" : " (\(reasons.joined(separator: ", ")))"
     }

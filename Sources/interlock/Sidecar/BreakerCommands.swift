@@ -1,4 +1,5 @@
 import Hiredis
+import InterlockCore
 
 /// `BREAKER.STATE service`.
 struct ReadBreaker: SidecarCommand {
@@ -33,10 +34,13 @@ struct ListBreakers: SidecarCommand {
     }
 }
 
-/// `BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO`.
+/// `BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]`.
 struct ForceBreaker: SidecarCommand {
     var service: String
     var state: ForcedState
+    /// For how long; `nil`: until `AUTO`.
+    var duration: Duration?
+    var reason: String?
 
     var purpose: String { "breaker force \(service)" }
 
@@ -44,6 +48,14 @@ struct ForceBreaker: SidecarCommand {
         encoder.append("BREAKER.FORCE")
         encoder.append(service)
         encoder.append(state.rawValue)
+        if let duration {
+            encoder.append("FOR")
+            encoder.append(duration.wholeMilliseconds)
+        }
+        if let reason {
+            encoder.append("REASON")
+            encoder.append(reason)
+        }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) {
@@ -62,6 +74,8 @@ extension BreakerReading {
             sinceMilliseconds: fields.integer("since_ms") ?? 0, untilMilliseconds: fields.integer("until_ms") ?? 0,
             generation: fields.integer("generation") ?? 0, failureRate: fields.number("failure_rate") ?? 0,
             slowRate: fields.number("slow_rate") ?? 0, calls: fields.integer("calls") ?? 0,
-            trips: fields.integer("trips") ?? 0, forced: fields.text("forced"))
+            trips: fields.integer("trips") ?? 0, forced: fields.text("forced"),
+            forcedUntilMilliseconds: fields.integer("forced_until_ms") ?? 0, reason: fields.text("reason") ?? "",
+            by: fields.text("by") ?? "", ownCause: fields.text("own_cause"))
     }
 }

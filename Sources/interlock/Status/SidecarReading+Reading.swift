@@ -17,6 +17,7 @@ extension SidecarReading {
         redis = Redis(
             address: text("redis"), isUp: isUp, failure: text("redis_failure"), version: text("redis_version"),
             evictionPolicy: text("maxmemory_policy"))
+        servicesDiffering = text("services_differing").split(separator: ",").map { String($0) }
         fleet = text("members").split(separator: ",").map { String($0) }
         locks = Locks(
             held: number("locks_held") ?? 0, waiting: number("locks_waiting") ?? 0, heldInFleet: nil, areMoreInFleet: false)

@@ -50,18 +50,28 @@ struct SidecarReading: Answer {
     var fleet: [String]
     var locks: Locks
     var services: [BreakerReading]
+    /// Those whose configuration in this sidecar is not the fleet's last one.
+    var servicesDiffering: [String]
 
     private enum CodingKeys: String, CodingKey {
         case sidecar, redis, fleet, locks, services, warnings
+        case servicesDiffering = "services_differing"
     }
 
     /// What somebody should look into, one sentence each.
     var warnings: [String] {
-        guard !redis.evictionPolicy.isEmpty, redis.evictionPolicy != Self.safeEvictionPolicy else { return [] }
-        return [
-            "Redis may evict keys (maxmemory-policy \(redis.evictionPolicy)), and an evicted lock is a lost lock: set "
-                + "maxmemory-policy to \(Self.safeEvictionPolicy)"
-        ]
+        var warnings: [String] = []
+        if !redis.evictionPolicy.isEmpty, redis.evictionPolicy != Self.safeEvictionPolicy {
+            warnings.append(
+                "Redis may evict keys (maxmemory-policy \(redis.evictionPolicy)), and an evicted lock is a lost lock: set "
+                    + "maxmemory-policy to \(Self.safeEvictionPolicy)")
+        }
+        if !servicesDiffering.isEmpty {
+            warnings.append(
+                "this sidecar's configuration of \(servicesDiffering.joined(separator: ", ")) is not the fleet's last one: "
+                    + "compare the files, then reload")
+        }
+        return warnings
     }
 
     private static let safeEvictionPolicy = "noeviction"
@@ -73,6 +83,7 @@ struct SidecarReading: Answer {
         try container.encode(fleet, forKey: .fleet)
         try container.encode(locks, forKey: .locks)
         try container.encode(services, forKey: .services)
+        try container.encode(servicesDiffering, forKey: .servicesDiffering)
         try container.encode(warnings, forKey: .warnings)
     }
 

@@ -1,0 +1,104 @@
+internal import Hiredis
+internal import InterlockCore
+
+extension BreakerCoordinator {
+    // MARK: The limit
+
+    /// A call met a limit of this service.
+    func limitReached(_ service: GuardedService) {
+        let definition = service.definition
+        guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !service.isTripUnderWay else { return }
+        let snapshot = service.breaker.snapshot
+        guard snapshot.forced == nil, snapshot.state != .open else { return }
+        service.isTripUnderWay = true
+        let pause = definition.onLimit.pause
+        let operation = BreakerScript.Operation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
+        run(operation, on: service) { [self] result in
+            service.isTripUnderWay = false
+            guard case .failure(let error) = result, error.isUnavailability else { return }
+            let range = pause.lowerBound.wholeMilliseconds...pause.upperBound.wholeMilliseconds
+            tripAlone(service, .limit, forMilliseconds: .random(in: range))
+        }
+    }
+
+    /// The limit grants again: a breaker that only the limit opened has nothing more to wait for.
+    func limitHasRoom(_ service: GuardedService) {
+        guard service.breaker.isOpenByLimit, !service.isTripUnderWay, actingState(of: service) == .halfOpen else { return }
+        service.isTripUnderWay = true
+        run(.close(.limit, expect: service.breaker.snapshot.generation), on: service) { _ in
+            service.isTripUnderWay = false
+        }
+    }
+
+    // MARK: Forced states
+
+    /// - Parameter milliseconds: for how long; `nil`: until `AUTO`.
+    func force(
+        _ service: GuardedService, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64?, reason: String,
+        by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
+    ) {
+        guard state != nil || milliseconds == nil else {
+            completion(.failure(InterlockError(.invalid, "AUTO has no end: force a state FOR a time, or AUTO without")))
+            return
+        }
+        guard reason.utf8.count <= BreakerSnapshot.longestReason else {
+            completion(
+                .failure(
+                    InterlockError(
+                        .invalid,
+                        "reason: expected at most \(BreakerSnapshot.longestReason) bytes of UTF-8, got \(reason.utf8.count)")))
+            return
+        }
+        let operation = BreakerScript.Operation.force(state, forMilliseconds: milliseconds, reason: reason)
+        run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
+            completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
+        }
+    }
+
+    // MARK: Outages
+
+    /// What the outage monitor has found out. While Redis is away an outage opens the breaker for this sidecar alone.
+    func outage(
+        _ service: GuardedService, _ finding: OutageFinding,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        guard let probe = service.definition.probe else {
+            completion(.failure(InterlockError(.invalid, "the service \(service.name) has no probe: it has no outages")))
+            return
+        }
+        let quorum = probe.origin == .all ? sidecars() / 2 + 1 : nil
+        let lapse = probe.outageLapse.wholeMilliseconds
+        let operation: BreakerScript.Operation
+        switch finding {
+        case .down(let reason):
+            guard !service.definition.breaker.isMetricsOnly else {
+                completion(.success(actingState(of: service)))
+                return
+            }
+            operation = .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum)
+        case .up:
+            operation = .up(
+                expect: service.breaker.snapshot.generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: quorum)
+        }
+        run(operation, on: service) { [self] result in
+            if case .failure(let error) = result, !error.isUnavailability {
+                completion(.failure(InterlockError(error)))
+                return
+            }
+            switch (finding, result) {
+            case (.up, _): service.breaker.recoverAlone(from: .outage)
+            case (.down, .failure) where service.breaker.snapshot.forced == nil:
+                tripAlone(service, .outage, forMilliseconds: lapse)
+            case (.down, _): break
+            }
+            completion(.success(actingState(of: service)))
+        }
+    }
+
+    private static func cut(_ reason: String) -> String {
+        guard reason.utf8.count > BreakerSnapshot.longestReason else { return reason }
+        var cut = reason.prefix(BreakerSnapshot.longestReason)
+        while cut.utf8.count > BreakerSnapshot.longestReason { cut.removeLast() }
+        return String(cut)
+    }
+}

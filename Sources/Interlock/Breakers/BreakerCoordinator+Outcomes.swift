@@ -1,0 +1,185 @@
+internal import Hiredis
+internal import InterlockCore
+
+extension BreakerCoordinator {
+    // MARK: Trials
+
+    /// What Redis said of the wish for a trial permit.
+    enum TrialAnswer {
+        /// The call may be made: as this trial, or, when the breaker has closed meanwhile or Redis is away, as any other.
+        case allowed(PermitID?)
+        /// `retryAfter` is in milliseconds.
+        case refused(retryAfter: Int64)
+        case failed(RedisError)
+    }
+
+    /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
+    private static let trialRetryMilliseconds: Int64 = 100
+
+    /// Asks for one of the fleet's trial permits.
+    func askForTrial(_ service: GuardedService, id: PermitID, completion: @escaping (TrialAnswer) -> Void) {
+        let operation = BreakerScript.Operation.trial(
+            id: id.description, lifetime: service.definition.permitLifetime.wholeMilliseconds,
+            known: service.breaker.snapshot.generation)
+        run(operation, on: service) { [self] result in
+            let now = runtime.time.now()
+            switch result {
+            case .success(let reply):
+                let state = service.breaker.snapshot.state
+                guard !reply.isDone else { return completion(.allowed(state == .halfOpen ? id : nil)) }
+                if state == .halfOpen {
+                    service.breaker.trialsAreTaken(now: now, forMilliseconds: Self.trialRetryMilliseconds)
+                }
+                guard case .refuse(let retryAfter) = service.breaker.admission(now: now) else {
+                    return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+                }
+                completion(.refused(retryAfter: retryAfter))
+            case .failure(let error):
+                guard error.isUnavailability, service.definition.whenRedisIsDown != .deny else {
+                    return completion(.failed(error))
+                }
+                // Alone, and the open time is over: what may be called is found out by calling.
+                completion(.allowed(nil))
+            }
+        }
+    }
+
+    /// Frees the place of a trial that was not made.
+    func returnTrial(_ trial: PermitID?, _ service: GuardedService, generation: Int64) {
+        guard let trial else { return }
+        let operation = BreakerScript.Operation.trialOutcome(
+            id: trial.description, .ignore, expect: generation, retryAfter: nil, pause: nil)
+        run(operation, on: service) { _ in }
+    }
+
+    private func trialEnded(
+        _ service: GuardedService, id: PermitID, _ outcome: Outcome, generation: Int64, pause: Int64?, now: Instant,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        let counted = service.definition.breaker.isMetricsOnly ? .ignore : outcome
+        let operation = BreakerScript.Operation.trialOutcome(
+            id: id.description, counted, expect: generation, retryAfter: upstreamRetry(of: service, now: now), pause: pause)
+        run(operation, on: service) { [self] result in
+            if case .failure(let error) = result {
+                guard error.isUnavailability else {
+                    completion(.failure(InterlockError(error)))
+                    return
+                }
+                if counted == .error {
+                    let openFor = service.definition.breaker.openFor.lowerBound.wholeMilliseconds
+                    tripAlone(service, .failures, forMilliseconds: pause ?? openFor)
+                }
+            }
+            completion(.success(actingState(of: service)))
+        }
+    }
+
+    // MARK: Outcomes
+
+    /// Counts the outcome of a permitted call; answers with the breaker's state after it.
+    func record(
+        _ report: OutcomeReport, of permit: PermitTable.Permit, id: PermitID, now: Instant,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        let service = permit.service
+        let settings = service.definition.breaker
+        let outcome = settings.judged(report.outcome, status: report.status)
+        if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
+            let longest = BreakerSettings.longestRetryAfter.wholeMilliseconds
+            let until = now.advanced(byMilliseconds: min(retryAfter, longest))
+            service.upstreamRetryAt = max(service.upstreamRetryAt ?? until, until)
+        }
+        let pause = settings.pause(
+            askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
+        guard !permit.isTrial else {
+            return trialEnded(
+                service, id: id, outcome, generation: permit.generation, pause: pause, now: now, completion: completion)
+        }
+        if let pause, openForPause(service, pause, generation: permit.generation, completion: completion) { return }
+        let action = service.breaker.record(
+            outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation, now: now)
+        guard action != .sendNow else {
+            return sendSums(of: service) { [self] in completion(.success(actingState(of: service))) }
+        }
+        carryOut(action, for: service)
+        completion(.success(service.breaker.actingState(now: now)))
+    }
+
+    /// The upstream says for how long it wants to be left alone. `false`: that is of no consequence now, and the outcome
+    /// is one like others.
+    private func openForPause(
+        _ service: GuardedService, _ pause: Int64, generation: Int64,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) -> Bool {
+        let snapshot = service.breaker.snapshot
+        guard generation == snapshot.generation, snapshot.state != .open, snapshot.forced == nil, !service.isTripUnderWay,
+            service.breaker.ownTrip(now: runtime.time.now()) == nil
+        else { return false }
+        let settings = service.definition.breaker
+        service.isTripUnderWay = true
+        var operation = BreakerScript.Operation.trip(
+            .retryAfter, expect: generation, openFor: settings.openFor, pause: pause)
+        if settings.isByReporters {
+            tripAlone(service, .retryAfter, forMilliseconds: pause)
+            operation = .vote(.retryAfter, expect: generation, pause: pause)
+        }
+        run(operation, on: service) { [self] result in
+            service.isTripUnderWay = false
+            if case .failure(let error) = result, error.isUnavailability {
+                tripAlone(service, .retryAfter, forMilliseconds: pause)
+            }
+            completion(.success(actingState(of: service)))
+        }
+        return true
+    }
+
+    private func carryOut(_ action: Breaker.ReportAction, for service: GuardedService) {
+        switch action {
+        case .none:
+            break
+        case .sendNow:
+            sendSums(of: service) {}
+        case .sendAt(let instant):
+            runtime.deadlines.schedule(at: instant) { [unowned self] in
+                carryOut(service.breaker.plannedReportIsDue(now: runtime.time.now()), for: service)
+            }
+        case .vote(let cause):
+            trippedAlone(service, cause)
+            run(.vote(cause, expect: service.breaker.snapshot.generation, pause: nil), on: service) { _ in }
+            carryOut(service.breaker.planReport(now: runtime.time.now()), for: service)
+        }
+    }
+
+    private func sendSums(of service: GuardedService, then done: @escaping () -> Void) {
+        let now = runtime.time.now()
+        guard let sums = service.breaker.takeUnsent(now: now) else { return done() }
+        let generation = service.breaker.snapshot.generation
+        let operation = BreakerScript.Operation.report(
+            sums, expect: generation, retryAfter: upstreamRetry(of: service, now: now))
+        run(operation, on: service) { [self] result in
+            let now = runtime.time.now()
+            var lost: OutcomeSums?
+            if case .failure(let error) = result {
+                if !error.isOutcomeUnknown { lost = sums }
+                if error.isUnavailability, let cause = service.breaker.judgeAlone(now: now) { trippedAlone(service, cause) }
+            }
+            let next = service.breaker.reportEnded(lost: lost, generation: generation, now: now)
+            done()
+            carryOut(next, for: service)
+        }
+    }
+
+    /// Everything that was counted and not sent yet; before the sidecar goes, and when Redis is back.
+    func flushOutcomes(of services: [GuardedService]) {
+        for service in services { sendSums(of: service) {} }
+    }
+
+    private func upstreamRetry(of service: GuardedService, now: Instant) -> Int64? {
+        guard let until = service.upstreamRetryAt, until > now else { return nil }
+        return until.millisecondsRoundedUp(since: now)
+    }
+
+    func actingState(of service: GuardedService) -> BreakerSnapshot.State {
+        service.breaker.actingState(now: runtime.time.now())
+    }
+}

@@ -1,0 +1,12 @@
+extension LimitEvent {
+    /// The event's JSON up to the value of `at_ms`, which is its last field.
+    func json(origin: String, database: Int) -> String {
+        var fields = [
+            #""v":1"#, #""type":"\#(kind.rawValue)""#, #""origin":"# + JSONText.quoted(origin), #""db":\#(database)"#,
+            #""service":"# + JSONText.quoted(service), #""limit":"# + JSONText.quoted(limit),
+        ]
+        if let subject { fields.append(#""subject":"# + JSONText.quoted(subject)) }
+        fields += [#""used":\#(used)"#, #""capacity":\#(capacity)"#, #""at_ms":"#]
+        return "{" + fields.joined(separator: ",")
+    }
+}

@@ -1,0 +1,27 @@
+internal import FoundationEssentials
+
+/// A message of the event channel, read once for all who follow.
+struct ReceivedEvent: Sendable {
+    /// As it was published.
+    var message: EventMessage
+    /// The Redis database it happened in.
+    var database: Int
+    /// What it says; `nil`: its type is not known here.
+    var event: InterlockEvent<EventPayload>?
+
+    init(message: EventMessage, event: InterlockEvent<EventPayload>) {
+        self.message = message
+        self.event = event
+        database = event.database
+    }
+
+    /// `nil` when the message is of another version, lacks what its type has, or is no event at all.
+    init?(_ payload: [UInt8]) {
+        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 == 0x0A || $0 == 0x0D }),
+            let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))
+        else { return nil }
+        message = EventMessage(type: reading.type, json: String(decoding: payload, as: UTF8.self))
+        database = reading.database
+        event = reading.event
+    }
+}

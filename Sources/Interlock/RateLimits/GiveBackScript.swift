@@ -1,0 +1,42 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// Something taken from one counter, so that it can be given back.
+struct TakenShare {
+    var key: String
+    var limit: LimitDefinition
+    /// The limit's place among the service's.
+    var definition: Int
+    var subject: String?
+    var cost: Int64
+    /// Which window it was taken from, by Redis' time: when the fixed window ends, in milliseconds, or when it was taken, in
+    /// microseconds.
+    var since: Int64
+}
+
+/// See `give-back.lua`.
+struct GiveBackScript: ScriptCommand {
+    static let source = RedisScript(
+        name: "give-back.lua", source: PackageResources.counters_lua + PackageResources.give_back_lua)
+
+    var shares: [TakenShare]
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { shares.count }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        for share in shares { encoder.append(share.key) }
+        for share in shares {
+            encoder.append(share.limit.algorithm.scriptNumber)
+            encoder.append(share.cost)
+            encoder.append(share.since)
+            encoder.append(share.limit.limit)
+            encoder.append(share.limit.windowMilliseconds)
+        }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        guard let number = reply.integer else { throw reply.unexpected(for: Self.source.name) }
+        return number
+    }
+}

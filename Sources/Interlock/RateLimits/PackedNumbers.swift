@@ -1,0 +1,89 @@
+/// Whole numbers as the scripts' `cmsgpack` has them: one MessagePack array. A batch's numbers travel so as one argument and
+/// one reply, which costs both sides a fraction of as many arguments and elements.
+/// https://github.com/msgpack/msgpack/blob/master/spec.md
+struct PackedNumbers {
+    private static let array32: UInt8 = 0xDD
+    private static let headerLength = 5
+
+    /// The array as it is sent.
+    var bytes: [UInt8] {
+        var bytes = storage
+        for place in 0..<4 { bytes[1 + place] = UInt8(truncatingIfNeeded: count >> UInt32(24 - 8 * place)) }
+        return bytes
+    }
+
+    private var storage: [UInt8] = [Self.array32, 0, 0, 0, 0]
+    private var count: UInt32 = 0
+
+    init(capacity: Int) {
+        storage.reserveCapacity(Self.headerLength + 3 * capacity)
+    }
+
+    /// - Parameter number: 0 or more.
+    mutating func append(_ number: Int64) {
+        count += 1
+        switch number {
+        case 0..<0x80:
+            storage.append(UInt8(number))
+        case 0x80..<0x1_0000:
+            storage.append(0xCD)
+            appendBigEndian(UInt64(number), bytes: 2)
+        default:
+            storage.append(0xCF)
+            appendBigEndian(UInt64(bitPattern: number), bytes: 8)
+        }
+    }
+
+    mutating func append(_ number: Int) { append(Int64(number)) }
+
+    private mutating func appendBigEndian(_ number: UInt64, bytes: Int) {
+        for place in (0..<bytes).reversed() { storage.append(UInt8(truncatingIfNeeded: number >> UInt64(8 * place))) }
+    }
+}
+
+/// Reads the whole numbers of one MessagePack array in turn.
+struct PackedNumberReader {
+    private let bytes: [UInt8]
+    private var place: Int
+    /// How many there are.
+    let count: Int
+
+    /// `nil`: it is no array.
+    init?(_ bytes: [UInt8]) {
+        guard let first = bytes.first else { return nil }
+        switch first {
+        case 0x90...0x9F: (count, place) = (Int(first & 0x0F), 1)
+        case 0xDC where bytes.count >= 3: (count, place) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
+        case 0xDD where bytes.count >= 5: (count, place) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
+        default: return nil
+        }
+        self.bytes = bytes
+    }
+
+    /// `nil`: what comes next is no whole number.
+    mutating func next() -> Int64? {
+        guard place < bytes.count else { return nil }
+        let type = bytes[place]
+        place += 1
+        return switch type {
+        case 0x00...0x7F: Int64(type)
+        case 0xE0...0xFF: Int64(Int8(bitPattern: type))
+        case 0xCC: bigEndian(1).map { Int64($0) }
+        case 0xCD: bigEndian(2).map { Int64($0) }
+        case 0xCE: bigEndian(4).map { Int64($0) }
+        case 0xCF, 0xD3: bigEndian(8).map { Int64(bitPattern: $0) }
+        case 0xD0: bigEndian(1).map { Int64(Int8(truncatingIfNeeded: $0)) }
+        case 0xD1: bigEndian(2).map { Int64(Int16(truncatingIfNeeded: $0)) }
+        case 0xD2: bigEndian(4).map { Int64(Int32(truncatingIfNeeded: $0)) }
+        default: nil
+        }
+    }
+
+    private mutating func bigEndian(_ length: Int) -> UInt64? {
+        guard place + length <= bytes.count else { return nil }
+        defer { place += length }
+        var number: UInt64 = 0
+        for offset in place..<(place + length) { number = number << 8 | UInt64(bytes[offset]) }
+        return number
+    }
+}

@@ -1,0 +1,40 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// See `peek.lua`.
+struct PeekScript: ScriptCommand {
+    static let source = RedisScript(name: "peek.lua", source: PackageResources.counters_lua + PackageResources.peek_lua)
+
+    struct Counter {
+        var taken: Int64
+        /// In milliseconds.
+        var resetAfter: Int64
+        /// Of a call of cost 1; 0: it would be granted.
+        var retryAfterMicroseconds: Int64
+    }
+
+    var keyNames: [String]
+    /// Of each key.
+    var limits: [LimitDefinition]
+
+    var script: RedisScript { Self.source }
+    var keyCount: Int { keyNames.count }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        for key in keyNames { encoder.append(key) }
+        for limit in limits {
+            encoder.append(limit.algorithm.scriptNumber)
+            encoder.append(limit.capacity)
+            encoder.append(limit.limit)
+            encoder.append(limit.windowMilliseconds)
+        }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> [Counter] {
+        let numbers = reply.array?.compactMap(\.integer) ?? []
+        guard numbers.count == 3 * keyNames.count else { throw reply.unexpected(for: Self.source.name) }
+        return stride(from: 0, to: numbers.count, by: 3).map {
+            Counter(taken: numbers[$0], resetAfter: numbers[$0 + 1], retryAfterMicroseconds: numbers[$0 + 2])
+        }
+    }
+}

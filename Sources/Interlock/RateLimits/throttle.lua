@@ -1,0 +1,26 @@
+-- CL.THROTTLE as redis-cell answers it, but for fractions: nothing is rounded before the answer, and seconds are rounded up.
+--
+-- KEYS  1 the arrival time
+-- ARGV  1 the most at once (max_burst + 1)  2 count  3 period in microseconds  4 quantity
+-- Reply {limited (1 or 0), limit, remaining, s until it could be granted (-1: it was, or never can be), s until it is whole}
+--
+-- Guarantees that a refused call takes nothing, and one of quantity 0 neither.
+
+local clock = redis.call('TIME')
+local time = clock[1] * 1000000 + clock[2]
+local capacity, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
+local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time)
+if not cells then return redis.error_reply('ERR the value at ' .. KEYS[1] .. ' is not an arrival time') end
+
+local taken = cells.taken(capacity)
+local limited, retry = taken + quantity > capacity, -1
+if limited then
+  if quantity <= capacity then retry = math.ceil(cells.wait(0, capacity - quantity) / 1000000) end
+  quantity = 0
+elseif quantity > 0 then
+  cells.write(KEYS[1], quantity)
+end
+return {
+  limited and 1 or 0, capacity, math.max(0, capacity - taken - quantity), retry,
+  math.ceil(cells.wait(quantity, 0) / 1000000),
+}

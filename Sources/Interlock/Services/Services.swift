@@ -1,0 +1,76 @@
+internal import InterlockCore
+
+/// Guarded calls for Swift programs: `coordinator.services`.
+///
+/// A call is made with a permit of its service: its breaker, its limits and its places in this program have agreed. What became
+/// of it is reported, so that the breaker sees failures and slow calls.
+public struct Services: Sendable {
+    let coordinator: Coordinator
+
+    /// Makes a call to a service.
+    ///
+    /// `operation` runs once, where the caller runs, when the service may be called, and not at all otherwise. The time spent in
+    /// it is the call's latency. Cancelling the task gives up the wait; `operation` itself sees the cancellation as any
+    /// other code does. When it ends by that, the call counts for nothing.
+    ///
+    /// - Parameters:
+    ///   - service: the name of a configured service.
+    ///   - cost: how much the call takes from the service's limits, 1 or more.
+    ///   - subject: whom it counts for in the limits that count per subject.
+    ///   - patience: how long to wait at most: at a limit, for a place, and through a pause that a limit made. By default that
+    ///     of the service's `onLimit` when its action is `wait` or `trip`, else none. At most the configuration's
+    ///     `maximumWait`.
+    ///   - judge: says what became of the call. By default a value is a success and an error a failure, except that a call
+    ///     that was cancelled says nothing. Where the judge gives no latency, the measured one is reported.
+    ///   - operation: the call.
+    /// - Returns: what `operation` returns.
+    /// - Throws: `ServiceCallError` when the call was not made; else what `operation` throws.
+    public func call<Value>(
+        _ service: String, cost: Int64 = 1, subject: String? = nil, patience: Duration? = nil,
+        judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = Services.judge,
+        operation: () async throws -> Value
+    ) async throws -> Value {
+        let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
+        let begun = ContinuousClock.now
+        let result: Result<Value, any Error>
+        do {
+            result = .success(try await operation())
+        } catch {
+            result = .failure(error)
+        }
+        let latency = begun.duration(to: .now)
+        var report = judge(result)
+        if report.latencyMilliseconds == nil { report.latencyMilliseconds = latency.wholeMilliseconds }
+        await coordinator.settlePermit(service: service, permit: permit, report)
+        return try result.get()
+    }
+
+    /// How calls are judged by default: a value is a success and an error a failure; a call that was cancelled, by an error that
+    /// says so or with its task, says nothing.
+    public static func judge<Value>(_ result: Result<Value, any Error>) -> OutcomeReport {
+        switch result {
+        case .success: OutcomeReport(outcome: .ok)
+        case .failure(let error): OutcomeReport(outcome: error is CancellationError || Task.isCancelled ? .ignore : .error)
+        }
+    }
+
+    private func permit(_ service: String, cost: Int64, subject: String?, patience: Duration?) async throws -> PermitID {
+        let answer: PermitAnswer
+        do {
+            answer = try await coordinator.acquirePermit(service: service, cost: cost, subject: subject, patience: patience)
+        } catch let error as InterlockError {
+            throw ServiceCallError(error, service: service)
+        }
+        switch answer {
+        case .granted(let permit, _): return permit
+        case .refused(let reason, let state, let retryAfter):
+            throw ServiceCallError(refused: reason, service: service, state: state, retryAfter: retryAfter)
+        case .failed(let error): throw ServiceCallError(error, service: service)
+        }
+    }
+}
+
+extension Coordinator {
+    /// Guarded calls to services.
+    public nonisolated var services: Services { Services(coordinator: self) }
+}

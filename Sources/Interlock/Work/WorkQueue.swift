@@ -1,0 +1,260 @@
+internal import InterlockCore
+public import ServiceLifecycle
+internal import Synchronization
+
+/// Guarded calls in an order: each begins when those that it comes after have succeeded, so many at a time.
+///
+/// Work may be added at any time and begins while the queue runs: in a `ServiceGroup`, or in the scope of
+/// `Services.withWork`. A piece of work that fails or is cancelled cancels all that comes after it. There can be no
+/// cycle: only work that was added before can be named.
+public final class WorkQueue: Service {
+    private struct Entry {
+        var record: any WorkRecord
+        var task: Task<Void, Never>?
+        /// It was told to end.
+        var cause: WorkError.Cause?
+    }
+
+    private struct Contents {
+        var order: WorkOrder
+        var entries: [UInt64: Entry] = [:]
+        /// No more work is taken on.
+        var isClosed = false
+    }
+
+    private let services: Services
+    private let contents: Mutex<Contents>
+    /// What may begin, handed to whoever runs the queue. Never more than may be executing.
+    private let starts: AsyncStream<UInt64>
+    private let start: AsyncStream<UInt64>.Continuation
+
+    /// - Parameters:
+    ///   - services: makes the calls of work that names a service.
+    ///   - maximumExecuting: how many operations may run at a time, those that wait for a permit included; 1 or more.
+    ///   - maximumPending: how much work may be there that has not ended; more is refused. 1 or more.
+    public init(_ services: Services, maximumExecuting: Int = 8, maximumPending: Int = 1000) {
+        self.services = services
+        contents = Mutex(
+            Contents(order: WorkOrder(maximumStarted: maximumExecuting, capacity: maximumPending)))
+        (starts, start) = AsyncStream.makeStream(of: UInt64.self)
+    }
+
+    // MARK: Adding
+
+    /// Adds work.
+    ///
+    /// - Parameters:
+    ///   - name: for people, in errors.
+    ///   - service: the operation is a call to this service, made as by `Services.call`, to which `cost`, `subject`, `patience`
+    ///     and `judge` belong; `nil`: it is not guarded.
+    ///   - dependencies: items of this queue that must have succeeded before it begins. Their values can be had at
+    ///     once then.
+    ///   - operation: the work. It should end when its task is cancelled.
+    /// - Returns: by which it can be watched, waited for and cancelled. If a dependency has already failed or been
+    ///   cancelled, it is cancelled.
+    /// - Throws: `WorkError` when the queue is full or takes no more, or a dependency is not its own.
+    public func add<Value: Sendable>(
+        _ name: String, service: String? = nil, cost: Int64 = 1, subject: String? = nil, patience: Duration? = nil,
+        judgedBy judge: @escaping @Sendable (Result<Value, any Error>) -> OutcomeReport = { Services.judge($0) },
+        after dependencies: [any WorkDependency] = [],
+        operation: @escaping @Sendable () async throws -> Value
+    ) throws(WorkError) -> WorkItem<Value> {
+        let references = dependencies.map(\.reference)
+        for dependency in references where dependency.queue !== self {
+            throw WorkError(
+                .invalid, "\"\(name)\" cannot come after \"\(dependency.record.name)\", which is work of another queue")
+        }
+        let record = TypedWorkRecord<Value>(name: name, state: .waiting) { [services] begin in
+            guard let service else {
+                begin()
+                return try await operation()
+            }
+            return try await services.call(service, cost: cost, subject: subject, patience: patience, judgedBy: judge) {
+                begin()
+                return try await operation()
+            }
+        }
+        return WorkItem(
+            record: record,
+            reference: WorkReference(queue: self, id: try enter(record, after: references), record: record))
+    }
+
+    /// `nil`: it was cancelled at once, because a dependency has not succeeded.
+    private func enter(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
+        try contents.withLock { contents throws(WorkError) in
+            guard !contents.isClosed else {
+                throw WorkError(.closed, "\"\(record.name)\" was not taken on: the queue takes no more work")
+            }
+            for dependency in dependencies {
+                switch dependency.record.state {
+                case .waiting, .ready, .executing, .finished(.success): continue
+                case .finished(.failure), .cancelled:
+                    record.end(WorkError(name: record.name, dependency: dependency.record))
+                    return nil
+                }
+            }
+            guard let id = contents.order.add(after: dependencies.compactMap(\.id)) else {
+                throw WorkError(
+                    .full, "\"\(record.name)\" was not taken on: \(contents.order.capacity) pieces of work have not ended yet")
+            }
+            contents.entries[id] = Entry(record: record)
+            if contents.order.stage(of: id) == .ready { record.move(to: .ready) }
+            beginNext(&contents)
+            return id
+        }
+    }
+
+    // MARK: Cancelling
+
+    /// Cancels all work that has not ended. More can be added.
+    public func cancelAll() {
+        endAll(.cancelled)
+    }
+
+    func cancel(_ reference: WorkReference) {
+        guard let id = reference.id else { return }
+        let task: Task<Void, Never>? = contents.withLock { contents in
+            guard contents.order.stage(of: id) == .started else {
+                apply(contents.order.cancel(id), cause: .cancelled, to: &contents)
+                closeIfDone(contents)
+                return nil
+            }
+            return Self.tell(id, .cancelled, in: &contents)
+        }
+        // Outside the lock: whoever hears of the cancellation may well call back.
+        task?.cancel()
+    }
+
+    private func endAll(_ cause: WorkError.Cause) {
+        let tasks = contents.withLock { contents in
+            if cause == .shutDown {
+                contents.isClosed = true
+                start.finish()
+            }
+            var tasks: [Task<Void, Never>] = []
+            for id in contents.order.all {
+                if contents.order.stage(of: id) == .started {
+                    if let task = Self.tell(id, cause, in: &contents) { tasks.append(task) }
+                } else {
+                    for cancelled in contents.order.cancel(id).cancelled {
+                        guard let record = contents.entries.removeValue(forKey: cancelled.id)?.record else { continue }
+                        record.end(WorkError(cause, name: record.name))
+                    }
+                }
+            }
+            closeIfDone(contents)
+            return tasks
+        }
+        for task in tasks { task.cancel() }
+    }
+
+    /// Started work ends when its task does. The first cause is the one that is told.
+    private static func tell(_ id: UInt64, _ cause: WorkError.Cause, in contents: inout Contents) -> Task<Void, Never>? {
+        if contents.entries[id]?.cause == nil { contents.entries[id]?.cause = cause }
+        return contents.entries[id]?.task
+    }
+
+    // MARK: Running
+
+    /// Runs the work until graceful shutdown or cancellation. Then nothing more is taken on, what has not begun never
+    /// will, and the tasks of running operations are cancelled; it returns when they have ended.
+    /// - Throws: `WorkError` when it runs already.
+    public func run() async throws {
+        guard beginRunning() else { throw WorkError(.invalid, "the queue runs already, or has run: it cannot run twice") }
+        await serve()
+    }
+
+    /// Once only.
+    func beginRunning() -> Bool {
+        contents.withLock { contents in
+            guard !contents.order.isRunning else { return false }
+            contents.order.isRunning = true
+            beginNext(&contents)
+            return true
+        }
+    }
+
+    /// Runs what begins, until the queue is shut down, or closed and empty.
+    func serve() async {
+        await withTaskCancellationOrGracefulShutdownHandler {
+            await withDiscardingTaskGroup { group in
+                for await id in starts { group.addTask { await self.execute(id) } }
+            }
+        } onCancelOrGracefulShutdown: {
+            self.endAll(.shutDown)
+        }
+        endAll(.shutDown)
+        contents.withLock { contents in
+            for id in contents.order.all { end(id, in: &contents) }
+        }
+    }
+
+    /// What has been added is still done, and nothing more is taken on; `serve` returns then.
+    func close() {
+        contents.withLock { contents in
+            contents.isClosed = true
+            closeIfDone(contents)
+        }
+    }
+
+    private func closeIfDone(_ contents: borrowing Contents) {
+        if contents.isClosed, contents.order.count == 0 { start.finish() }
+    }
+
+    private func execute(_ id: UInt64) async {
+        let task: Task<Void, Never>? = contents.withLock { contents in
+            guard let entry = contents.entries[id], entry.cause == nil else { return nil }
+            let task = Task { await entry.record.perform { self.begun(id) } }
+            contents.entries[id]?.task = task
+            return task
+        }
+        if let task {
+            await withTaskCancellationHandler {
+                await task.value
+            } onCancel: {
+                // The queue's own task was cancelled: that is told as what it is.
+                self.endAll(.shutDown)
+            }
+        }
+        contents.withLock { end(id, in: &$0) }
+    }
+
+    private func begun(_ id: UInt64) {
+        contents.withLock { $0.entries[id]?.record.move(to: .executing) }
+    }
+
+    private func end(_ id: UInt64, in contents: inout Contents) {
+        guard let entry = contents.entries.removeValue(forKey: id) else { return }
+        entry.record.end(cause: entry.cause)
+        let effects = contents.order.ended(id, succeeded: entry.record.state == .finished(.success))
+        apply(effects, cause: entry.cause ?? .cancelled, after: entry.record, id: id, to: &contents)
+        beginNext(&contents)
+        closeIfDone(contents)
+    }
+
+    private func beginNext(_ contents: inout Contents) {
+        while let id = contents.order.takeNext() { start.yield(id) }
+    }
+
+    /// - Parameters:
+    ///   - cause: of the one that was cancelled for no other's sake.
+    ///   - ended: the work that has just ended, if any has.
+    private func apply(
+        _ effects: WorkOrder.Effects, cause: WorkError.Cause, after ended: (any WorkRecord)? = nil, id: UInt64? = nil,
+        to contents: inout Contents
+    ) {
+        for id in effects.ready { contents.entries[id]?.record.move(to: .ready) }
+        // Those that are cancelled for the sake of others come behind them.
+        var gone: [UInt64: any WorkRecord] = [:]
+        if let id { gone[id] = ended }
+        for cancellation in effects.cancelled {
+            guard let record = contents.entries.removeValue(forKey: cancellation.id)?.record else { continue }
+            gone[cancellation.id] = record
+            if let dependency = cancellation.cause.flatMap({ gone[$0] }) {
+                record.end(WorkError(name: record.name, dependency: dependency))
+            } else {
+                record.end(WorkError(cause, name: record.name))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/// What this sidecar alone has seen of a service lately, in slices of which the oldest are dropped. The script keeps the
+/// fleet's in the same way. O(1) for each outcome.
+struct OutcomeWindow: Sendable {
+    /// What a window is divided into. One of calls has the slice that is being filled besides, so that it never holds less
+    /// than it is said to.
+    static let slices: Int64 = 10
+
+    private let kind: BreakerSettings.Window
+    private var ring: [OutcomeSums]
+    /// The number of the slice that is being filled; since the clock's start, or since the first call.
+    private var newest: Int64 = 0
+    private var total = OutcomeSums()
+
+    init(_ kind: BreakerSettings.Window) {
+        self.kind = kind
+        let count =
+            switch kind {
+            case .time: Self.slices
+            case .calls: Self.slices + 1
+            }
+        ring = Array(repeating: OutcomeSums(), count: Int(count))
+    }
+
+    /// What the window holds. The failures in a row are counted beyond it.
+    mutating func sums(now: Instant) -> OutcomeSums {
+        if case .time(let length) = kind { move(to: Self.slice(of: now, length)) }
+        return total
+    }
+
+    mutating func add(isFailure: Bool, isSlow: Bool, now: Instant) {
+        switch kind {
+        case .time(let length):
+            move(to: Self.slice(of: now, length))
+        case .calls(let count):
+            if ring[place(newest)].calls >= Self.callsInSlice(of: count) { move(to: newest &+ 1) }
+        }
+        ring[place(newest)].add(isFailure: isFailure, isSlow: isSlow)
+        total.add(isFailure: isFailure, isSlow: isSlow)
+    }
+
+    mutating func removeAll() {
+        for index in ring.indices { ring[index] = OutcomeSums() }
+        total = OutcomeSums()
+    }
+
+    private mutating func move(to number: Int64) {
+        let steps = min(number &- newest, Int64(ring.count))
+        guard steps > 0 else { return }
+        for step in 0..<steps {
+            let index = place(number &- step)
+            total.calls -= ring[index].calls
+            total.failures -= ring[index].failures
+            total.slow -= ring[index].slow
+            ring[index] = OutcomeSums()
+        }
+        newest = number
+    }
+
+    private func place(_ number: Int64) -> Int { Int(number % Int64(ring.count)) }
+
+    private static func slice(of now: Instant, _ length: Duration) -> Int64 {
+        max(0, now.nanoseconds / 1_000_000) / max(1, length.wholeMilliseconds / slices)
+    }
+
+    private static func callsInSlice(of count: Int) -> Int64 { (Int64(count) + slices - 1) / slices }
+}

@@ -1,0 +1,110 @@
+/// A regular expression that is searched for in a time that grows with the text and not beyond it.
+///
+/// All its states advance together, one character of the text at a time (Thompson, "Regular Expression Search Algorithm", CACM
+/// 11(6), 1968; Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). Nothing is ever tried again, so no text that
+/// a service sends can keep it busy. That rules out references to groups, looking ahead or behind, and possessive repetition;
+/// lazy repetition is understood and, as only finding counts, finds the same.
+public struct RegularExpression: Hashable, Sendable {
+    /// What a search came to.
+    public enum Search: Hashable, Sendable {
+        case found
+        case notFound
+        /// Given up: too many states were alive for too much of the text.
+        case tooCostly
+    }
+
+    /// What is wrong with an expression, and where.
+    public struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// The most states that an expression may have, repetitions written out.
+    public static let mostStates = 1000
+    /// The most steps of one search: a tenth of a second or less.
+    public static let mostSteps = 8_000_000
+
+    /// The expression as it was written.
+    public let text: String
+    private let program: [ExpressionInstruction]
+    private let sets: [ScalarSet]
+
+    /// - Throws: `Violation` for what is not an expression, and for syntax that cannot be searched for in bounded time.
+    public init(_ text: String) throws(Violation) {
+        self.text = text
+        var parser = ExpressionParser(text: text)
+        let compiled = try ExpressionCompiler(try parser.wholeExpression())
+        program = compiled.program
+        sets = compiled.sets
+    }
+
+    /// Whether it is found anywhere in `text`. O(n · m) in characters of the text and states, at most `mostSteps` steps.
+    public func search(in text: String) -> Search {
+        var states = ExpressionStates(count: program.count)
+        var steps = 0
+        var previous: Unicode.Scalar?
+        var scalars = text.unicodeScalars.makeIterator()
+        while true {
+            let scalar = scalars.next()
+            states.reached.append(0)
+            guard !follow(&states, between: previous, and: scalar) else { return .found }
+            guard let scalar else { return .notFound }
+            steps += states.visited
+            guard steps <= Self.mostSteps else { return .tooCostly }
+            states.advance()
+            for waiting in states.waiting where sets[waiting.set].contains(scalar) { states.reached.append(waiting.state + 1) }
+            states.waiting.removeAll(keepingCapacity: true)
+            previous = scalar
+        }
+    }
+
+    /// Follows what needs no character from the states that were reached on.
+    /// - Returns: whether the end of the expression was reached.
+    private func follow(
+        _ states: inout ExpressionStates, between previous: Unicode.Scalar?, and next: Unicode.Scalar?
+    ) -> Bool {
+        while let state = states.reached.popLast() {
+            guard states.visit(state) else { continue }
+            switch program[state] {
+            case .take(let set): states.waiting.append((state, set))
+            case .jump(let target): states.reached.append(target)
+            case .split(let one, let other):
+                states.reached.append(other)
+                states.reached.append(one)
+            case .check(let assertion):
+                if assertion.holds(between: previous, and: next) { states.reached.append(state + 1) }
+            case .end: return true
+            }
+        }
+        return false
+    }
+}
+
+/// The states that are alive at one place of the text, each once.
+private struct ExpressionStates {
+    /// Yet to be followed.
+    var reached: [Int] = []
+    /// Those that wait for a character of a set.
+    var waiting: [(state: Int, set: Int)] = []
+    private(set) var visited = 0
+    /// By state: at which place it was last alive.
+    private var places: [Int]
+    private var place = 1
+
+    init(count: Int) {
+        places = Array(repeating: 0, count: count)
+    }
+
+    /// To the next place of the text.
+    mutating func advance() {
+        visited = 0
+        place += 1
+    }
+
+    /// `false`: it is alive already.
+    mutating func visit(_ state: Int) -> Bool {
+        guard places[state] != place else { return false }
+        places[state] = place
+        visited += 1
+        return true
+    }
+}

@@ -1,0 +1,114 @@
+/// A path to one value of a JSON document: what RFC 9535 calls a singular query, such as `$.checks[0]['disk space'].status`.
+public struct JSONPath: Hashable, Sendable {
+    public enum Step: Hashable, Sendable {
+        /// The member of an object.
+        case member(String)
+        /// The element of an array; a negative one counts from the end.
+        case element(Int)
+    }
+
+    /// What is wrong with a path, and where.
+    public struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// From the document inwards; none: the document itself.
+    public let steps: [Step]
+
+    /// - Throws: `Violation` for what is not a path, or one to several values: wildcards, slices, filters and `..`.
+    public init(_ text: String) throws(Violation) {
+        var reader = Reader(text: text)
+        steps = try reader.path()
+    }
+}
+
+extension JSONPath {
+    private struct Reader {
+        private let characters: [Character]
+        private var index = 0
+
+        init(text: String) {
+            characters = Array(text)
+        }
+
+        mutating func path() throws(Violation) -> [Step] {
+            guard take("$") else { throw violation("a path begins with $") }
+            var steps: [Step] = []
+            while let character = next() {
+                switch character {
+                case ".": steps.append(.member(try bareName()))
+                case "[": steps.append(try bracketed())
+                default: throw violation("expected . or [ before \"\(character)\"", at: index - 1)
+                }
+            }
+            return steps
+        }
+
+        private mutating func bareName() throws(Violation) -> String {
+            var name = ""
+            while let character = peek, character.isLetter || character.isNumber || "_-".contains(character) {
+                name.append(character)
+                index += 1
+            }
+            guard !name.isEmpty else {
+                throw violation("expected a name behind the dot; others than letters, digits, _ and - stand in ['…']")
+            }
+            return name
+        }
+
+        private mutating func bracketed() throws(Violation) -> Step {
+            let step: Step
+            switch peek {
+            case "'", "\"": step = .member(try quotedName())
+            default: step = .element(try number())
+            }
+            guard take("]") else { throw violation("expected ]") }
+            return step
+        }
+
+        private mutating func quotedName() throws(Violation) -> String {
+            let quote = next()
+            var name = ""
+            while let character = next() {
+                switch character {
+                case quote: return name
+                case "\\":
+                    guard let escaped = next(), escaped == quote || escaped == "\\" || escaped == "/" else {
+                        throw violation("only quotes, \\ and / stand behind a \\", at: index - 1)
+                    }
+                    name.append(escaped)
+                default: name.append(character)
+                }
+            }
+            throw violation("a name in quotes does not end")
+        }
+
+        private mutating func number() throws(Violation) -> Int {
+            let start = index
+            _ = take("-")
+            while let character = peek, character.isASCII, character.isNumber { index += 1 }
+            guard let number = Int(String(characters[start..<index])) else {
+                throw violation("expected a number or a name in quotes; a path to several values is not one value", at: start)
+            }
+            return number
+        }
+
+        private var peek: Character? { characters.indices.contains(index) ? characters[index] : nil }
+
+        private mutating func next() -> Character? {
+            guard let character = peek else { return nil }
+            index += 1
+            return character
+        }
+
+        private mutating func take(_ character: Character) -> Bool {
+            guard peek == character else { return false }
+            index += 1
+            return true
+        }
+
+        private func violation(_ text: String, at place: Int? = nil) -> Violation {
+            Violation(description: "\(text) (character \((place ?? index) + 1))")
+        }
+    }
+}

@@ -1,0 +1,225 @@
+extension ServiceLimiter {
+    /// What is needed while the verdict on one batch is taken in.
+    private struct Judgement {
+        let batch: LimitBatch
+        let verdict: LimitVerdict
+        let sentAt: Instant
+        let now: Instant
+        let sidecars: Int
+        /// `false`: a reload came meanwhile. The verdict stands, but says nothing of the new limits.
+        let isCurrent: Bool
+        /// What is taken of each counter, after the calls that were settled.
+        var used: [Int64]
+        /// Of each counter that refused something: what those cost who wait for it since; `nil`: it refused nothing.
+        var ahead: [Int64?] = []
+
+        mutating func refused(by counter: Int) {
+            if ahead.isEmpty { ahead = Array(repeating: nil, count: used.count) }
+            ahead[counter] = ahead[counter] ?? 0
+        }
+
+        func hasRefused(_ counter: Int) -> Bool { !ahead.isEmpty && ahead[counter] != nil }
+    }
+
+    /// The verdict on the batch under way: appends an answer for each call that has one; the others wait on.
+    /// - Parameter sentAt: before the batch was sent.
+    public mutating func settle(
+        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, into settlements: inout [Settlement]
+    ) {
+        guard let (batch, sequences) = inFlight else { return }
+        inFlight = nil
+        var judgement = Judgement(
+            batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
+            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
+        var place = 0
+        for (run, decided) in zip(batch.runs, verdict.runs) {
+            let bound = batch.counterIndices(ofGroup: run.group)
+            var callsLeft = run.count
+            var grantsLeft = decided.granted
+            while callsLeft > 0 {
+                let request = batch.requests[place]
+                let granted = min(grantsLeft, request.count)
+                callsLeft -= request.count
+                grantsLeft -= granted
+                if granted > 0 {
+                    let answer = grant(granted, cost: run.cost, from: bound.serviceWide, and: bound.perSubject, &judgement)
+                    settlements.append(
+                        Settlement(
+                            id: request.id, answer: answer, place: place, calls: 0..<granted,
+                            isLast: granted == request.count, step: run.cost))
+                }
+                if granted < request.count {
+                    refuse(
+                        request, from: granted, sequence: sequences[place], place: place, decided, &judgement,
+                        into: &settlements)
+                }
+                place += 1
+            }
+        }
+        guard judgement.isCurrent else { return }
+        note(judgement)
+        if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
+    }
+
+    /// Counts the first calls of a request as granted; the answer to the first of them.
+    private func grant(
+        _ calls: Int, cost: Int64, from wide: Range<Int>, and narrow: Range<Int>, _ judgement: inout Judgement
+    ) -> LimitAnswer {
+        for index in wide { take(Int64(calls), cost: cost, from: index, &judgement) }
+        for index in narrow { take(Int64(calls), cost: cost, from: index, &judgement) }
+        let tightest = Self.tightest(of: wide, and: narrow, judgement)
+        let counter = judgement.verdict.counters[tightest]
+        let others = cost * Int64(calls - 1)
+        return LimitAnswer(
+            retryAfter: nil, limit: Self.bound(of: tightest, judgement),
+            remaining: max(0, counter.capacity - judgement.used[tightest] + others),
+            resetAfter: max(1, counter.resetAfter), limitIndex: judgement.batch.counters[tightest].definition)
+    }
+
+    private func take(_ calls: Int64, cost: Int64, from index: Int, _ judgement: inout Judgement) {
+        let definition = judgement.batch.counters[index].definition
+        guard judgement.batch.definitions[definition].isShadow else {
+            judgement.used[index] += calls * cost
+            return
+        }
+        let room = max(0, judgement.verdict.counters[index].capacity - judgement.used[index])
+        judgement.used[index] += min(calls, room / cost) * cost
+    }
+
+    /// A request that a counter refused, but for its first calls: it waits when it may, else it is answered.
+    private mutating func refuse(
+        _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, _ decided: LimitVerdict.Run,
+        _ judgement: inout Judgement, into settlements: inout [Settlement]
+    ) {
+        let index = decided.binding
+        let counter = judgement.batch.counters[index]
+        let definition = judgement.batch.definitions[counter.definition]
+        let judged = judgement.verdict.counters[index]
+        let isFirst = !judgement.hasRefused(index)
+        judgement.refused(by: index)
+        let remaining = max(0, judged.capacity - judgement.used[index])
+        let retryAt = judgement.now.advanced(byMicroseconds: decided.retryAfterMicroseconds)
+        let isSatisfiable = request.cost <= definition.capacity
+        let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
+        // The least that is known of those who wait before it.
+        var refusal = RefusalMemory.Refusal(
+            cost: request.cost, holdsForMore: definition.algorithm == .fixed, remaining: remaining, until: retryAt,
+            retryAt: retryAt, wholeAt: judgement.now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt)
+        var earliest = retryAt
+        var mayWait = isSatisfiable
+        if judgement.isCurrent, isSatisfiable {
+            let ahead = (judgement.ahead[index] ?? 0)
+            if isFirst || ahead == 0 {
+                mayWait = remember(&refusal, of: id, index, isFirst: isFirst, decided, judgement)
+            }
+            if let known = refusals[id] { earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition)) }
+        }
+        if mayWait, let deadline = request.deadline, earliest <= deadline, waiting.count < maximumWaiting {
+            guard judgement.isCurrent else {
+                arrived.append(request)
+                arrivedSequences.append(sequence)
+                return
+            }
+            judgement.ahead[index] = (judgement.ahead[index] ?? 0) + request.cost
+            insert(Waiter(request: request, deadline: deadline, binding: id, sequence: sequence))
+            return
+        }
+        var answer = LimitAnswer(
+            retryAfter: LimitAnswer.neverSatisfiable, limit: Self.bound(of: index, judgement), remaining: remaining,
+            resetAfter: 0, limitIndex: counter.definition)
+        if isSatisfiable {
+            let wait = max(1, earliest.millisecondsRoundedUp(since: judgement.now))
+            answer.retryAfter = wait
+            answer.resetAfter = max(wait, judged.resetAfter)
+        }
+        settlements.append(Settlement(id: request.id, answer: answer, place: place, calls: first..<request.count))
+    }
+
+    /// `false`: there is no place for it.
+    private mutating func remember(
+        _ refusal: inout RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool,
+        _ decided: LimitVerdict.Run, _ judgement: Judgement
+    ) -> Bool {
+        let definition = definitions[id.definition]
+        let hasGranted = judgement.used[index] > judgement.verdict.counters[index].count
+        // Redis tells the end of a fixed window in whole milliseconds, and the key is gone in the one after it.
+        let slack: Int64 = refusal.holdsForMore ? 1000 : 0
+        refusal.until = judgement.sentAt.advanced(byMicroseconds: decided.retryAfterMicroseconds - slack)
+        if let known = refusals[id] {
+            refusal.waiters = known.waiters
+            refusal.costAhead = known.costAhead
+            refusal.rounds = known.rounds
+            if refusal.holdsForMore, known.until > judgement.now { refusal.cost = min(refusal.cost, known.cost) }
+            if isFirst { refusal.rounds = known.hasGranted || hasGranted ? 0 : known.rounds + 1 }
+        } else if !hasGranted {
+            refusal.rounds = 1
+        }
+        let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
+        refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
+        return refusals.remember(refusal, of: id, now: judgement.now)
+    }
+
+    /// What the batch changed for those who watch, and for those who wait.
+    private mutating func note(_ judgement: Judgement) {
+        let areRefusalsKnown = !refusals.isEmpty
+        for (index, counter) in judgement.batch.counters.enumerated() {
+            let judged = judgement.verdict.counters[index]
+            let after = judgement.used[index]
+            let isRefused = judgement.hasRefused(index)
+            notices.judged(
+                counter, before: judged.count, after: after, capacity: judged.capacity, excess: judged.excess,
+                isRefused: isRefused, now: judgement.now)
+            if areRefusalsKnown, !isRefused, after > judged.count {
+                refusals.granted(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject))
+            }
+        }
+    }
+
+    /// Calls came while others were refused: what is now known holds for them, and they stand behind those who wait.
+    private mutating func reconsiderArrivals(now: Instant, into settlements: inout [Settlement]) {
+        let pending = zip(arrived.requests, arrivedSequences)
+        arrived = emptyBatch
+        arrivedSequences.removeAll(keepingCapacity: true)
+        for (request, sequence) in pending {
+            guard let known = knownRefusal(of: request, now: now) else {
+                arrived.append(request)
+                arrivedSequences.append(sequence)
+                continue
+            }
+            if let deadline = request.deadline, known.until <= deadline, waiting.count < maximumWaiting {
+                insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: sequence))
+            } else {
+                settlements.append(
+                    Settlement(id: request.id, answer: known.answer, place: nil, calls: 0..<request.count))
+            }
+        }
+    }
+
+    /// The bound that callers are told of: of a `gcra` limit its limit, not what it grants at once.
+    private static func bound(of index: Int, _ judgement: Judgement) -> Int64 {
+        let definition = judgement.batch.definitions[judgement.batch.counters[index].definition]
+        if case .gcra = definition.algorithm { return definition.limit }
+        return judgement.verdict.counters[index].capacity
+    }
+
+    /// The counter with the least left; of equals, the one that stays so for longest. A shadow only when there is no other.
+    private static func tightest(of wide: Range<Int>, and narrow: Range<Int>, _ judgement: Judgement) -> Int {
+        if narrow.isEmpty && wide.count == 1 { return wide.lowerBound }
+        var best: (index: Int, isShadow: Bool, left: Int64)?
+        func consider(_ index: Int) {
+            let counter = judgement.verdict.counters[index]
+            let isShadow = judgement.batch.definitions[judgement.batch.counters[index].definition].isShadow
+            let left = counter.capacity - judgement.used[index]
+            if let best {
+                guard best.isShadow || !isShadow else { return }
+                let staysLonger = counter.resetAfter > judgement.verdict.counters[best.index].resetAfter
+                let isTighter = left < best.left || (left == best.left && staysLonger)
+                guard isTighter || (best.isShadow && !isShadow) else { return }
+            }
+            best = (index, isShadow, left)
+        }
+        for index in wide { consider(index) }
+        for index in narrow { consider(index) }
+        return best?.index ?? 0
+    }
+}

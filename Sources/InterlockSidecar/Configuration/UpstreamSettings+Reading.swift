@@ -1,0 +1,119 @@
+import InterlockCore
+
+extension UpstreamSettings {
+    private static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+    fileprivate static let ages: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
+    fileprivate static let attempts = 0...10
+    fileprivate static let rates = 0...1_000_000
+    fileprivate static let statuses = 200...599
+    fileprivate static let longestBody = 64 * 1024
+
+    /// Reads `url`, `tls`, `timeouts`, `retries` and `fallback` of a service; `nil`: it has no `url`, or that was refused.
+    init?(reading section: ConfigurationSection) {
+        var settings = UpstreamSettings(url: "")
+        var url: String?
+        section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
+        section.readOptional("tls", into: &settings.certificateAuthority) { Self.certificateAuthority($0) }
+        section.read("timeouts") { settings.readTimeouts($0) }
+        section.read("retries") { settings.retries.read($0) }
+        section.readOptional("fallback", into: &settings.fallback) { FallbackSettings(reading: $0) }
+        if section.value("url").map(\.isNull) ?? true {
+            section.refuse(["tls", "timeouts", "retries", "fallback"], "goes with url, and this service has none")
+        } else if url?.lowercased().hasPrefix("http://") == true {
+            section.refuse(["tls"], "goes with a url that begins with https://")
+        }
+        guard let url else { return nil }
+        settings.url = url
+        self = settings
+    }
+
+    private mutating func readTimeouts(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("connect", into: &connectTimeout) { $0.duration(in: Self.timeouts) }
+            section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeouts) }
+            section.read("total", into: &totalTimeout) { $0.duration(in: Self.timeouts) }
+        }
+    }
+
+    private static func certificateAuthority(_ value: ConfigurationValue) -> String? {
+        var file: String?
+        value.section { section in
+            file = section.required("ca", "the path of a PEM file") { $0.parsed(by: TLSSettings.readableFile) }
+        }
+        return file
+    }
+
+    /// Where the service lives: `http://` or `https://`, a host, perhaps a port and a path.
+    static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
+        let expectation = ConfigurationExpectation("a URL that begins with http:// or https:// and names a host")
+        let schemes = ["http://", "https://"]
+        guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }),
+            !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl)
+        else { throw expectation }
+        let authority = text.dropFirst(scheme.count).prefix { !"/?#".contains($0) }
+        guard !authority.contains("@"), !text.contains("?"), !text.contains("#") else {
+            throw ConfigurationExpectation("a URL without user, query and fragment")
+        }
+        let hasPort = authority.last != "]" && authority.contains(":")
+        do {
+            _ = try SocketEndpoint(parsing: hasPort ? String(authority) : "\(authority):0")
+        } catch {
+            throw expectation
+        }
+        guard UpstreamBase(text) != nil else {
+            throw ConfigurationExpectation("a URL whose path is percent-encoded and has no segment . or ..")
+        }
+        return text
+    }
+}
+
+extension RetrySettings {
+    fileprivate mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("attempts", into: &attempts) { $0.wholeNumber(in: UpstreamSettings.attempts) }
+            section.read("budget", into: &budget) { $0.percentage() }
+            section.read("min_per_second", into: &minimumPerSecond) { $0.wholeNumber(in: UpstreamSettings.rates) }
+        }
+    }
+}
+
+extension FallbackSettings {
+    /// `nil` when something was refused.
+    fileprivate init?(reading value: ConfigurationValue) {
+        var status: Int?
+        var age: Duration?
+        var body = ""
+        var mediaType = "text/plain"
+        value.section { section in
+            section.read("status", into: &status) { $0.wholeNumber(in: UpstreamSettings.statuses) }
+            section.read("body", into: &body) { $0.parsed(by: Self.checkedBody) }
+            section.read("type", into: &mediaType) { $0.parsed(by: Self.checkedMediaType) }
+            section.read("last_good", into: &age) { $0.duration(in: UpstreamSettings.ages) }
+            if section.value("last_good") != nil {
+                section.refuse(["status", "body", "type"], "is of a fixed answer, which last_good is not; give one of them")
+            } else if section.value("status") == nil {
+                section.whole.refuse("expected status, with body and type, or last_good")
+            }
+        }
+        if let age {
+            self = .lastGood(maximumAge: age)
+        } else if let status {
+            self = .fixed(status: status, body: body, mediaType: mediaType)
+        } else {
+            return nil
+        }
+    }
+
+    private static func checkedBody(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard text.utf8.count <= UpstreamSettings.longestBody else {
+            throw ConfigurationExpectation("a text of at most \(UpstreamSettings.longestBody) bytes")
+        }
+        return text
+    }
+
+    private static func checkedMediaType(_ text: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable = text.contains("/") && text.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
+        guard isAcceptable else { throw ConfigurationExpectation("a media type such as text/plain or application/json") }
+        return text
+    }
+}

@@ -1,0 +1,110 @@
+internal import Interlock
+internal import InterlockCore
+internal import Logging
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+internal import ServiceLifecycle
+
+/// Watches for outages, apart from user traffic: probes each service that wants it, and tells its breaker.
+final class OutageMonitor: Service {
+    private let coordinator: Coordinator
+    private let locks: LockSettings
+    private let eventLoopGroup: any EventLoopGroup
+    private let reports: OutageReports
+    private let logger: Logger
+    private let watched = ProbeReadings()
+    private let changes: AsyncStream<[ServiceDefinition]>
+    private let change: AsyncStream<[ServiceDefinition]>.Continuation
+
+    /// - Parameters:
+    ///   - coordinator: where its elections are held.
+    ///   - locks: the bounds that those keep to.
+    ///   - eventLoopGroup: what probes run on.
+    init(
+        services: [ServiceDefinition], coordinator: Coordinator, locks: LockSettings, eventLoopGroup: any EventLoopGroup,
+        reports: OutageReports, logger: Logger
+    ) {
+        self.coordinator = coordinator
+        self.locks = locks
+        self.eventLoopGroup = eventLoopGroup
+        self.reports = reports
+        self.logger = logger
+        // Only the newest definitions matter.
+        (changes, change) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        change.yield(services)
+    }
+
+    /// What is known of each probed service, by name.
+    var readings: [ProbeReading] { watched.all }
+
+    /// What is known of one service; `nil`: it is not probed.
+    func reading(ofService name: String) -> ProbeReading? { watched[name] }
+
+    /// Takes over new definitions. Services whose probe did not change are probed on as if nothing had happened.
+    func reload(services: [ServiceDefinition]) {
+        change.yield(services)
+    }
+
+    func run() async throws {
+        let clients = ProbeClients(eventLoopGroup: eventLoopGroup)
+        var tasks: [String: (definition: ProbedService, task: Task<Void, Never>)] = [:]
+        for await services in changes.cancelOnGracefulShutdown() {
+            let probed = services.compactMap(ProbedService.init)
+            let wanted = Dictionary(probed.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+            let ended = tasks.filter { wanted[$0.key] != $0.value.definition }
+            await end(ended.values.map(\.task))
+            for name in ended.keys {
+                tasks[name] = nil
+                watched.remove(name)
+            }
+            for (name, service) in wanted where tasks[name] == nil {
+                guard let watch = watch(service, clients: clients) else { continue }
+                tasks[name] = (service, Task { await watch.run() })
+            }
+        }
+        await end(tasks.values.map(\.task))
+        await clients.shutDown()
+    }
+
+    /// Each gives up its turn before it ends, so that another sidecar takes over at once.
+    private func end(_ tasks: [Task<Void, Never>]) async {
+        for task in tasks { task.cancel() }
+        for task in tasks { await task.value }
+    }
+
+    private func watch(_ service: ProbedService, clients: ProbeClients) -> ServiceWatch? {
+        let settings = service.settings
+        do {
+            let probe = try Probe(
+                settings, url: service.url, certificateAuthority: service.certificateAuthority, clients: clients)
+            let election =
+                settings.origin == .all
+                ? nil
+                : try ProbeElection(
+                    service: service.name, interval: settings.interval, locks: locks, coordinator: coordinator)
+            return ServiceWatch(
+                service: service.name, settings: settings, probe: probe, election: election, reports: reports, readings: watched,
+                logger: logger)
+        } catch {
+            logger.error("The service cannot be probed", metadata: ["service": "\(service.name)", "error": "\(error)"])
+            return nil
+        }
+    }
+}
+
+/// What makes a service's probes: while it stays the same they go on.
+private struct ProbedService: Hashable {
+    let name: String
+    let url: String?
+    let certificateAuthority: String?
+    let settings: ProbeSettings
+
+    /// `nil`: it is not probed.
+    init?(_ definition: ServiceDefinition) {
+        guard let settings = definition.probe else { return nil }
+        name = definition.name
+        url = definition.upstream?.url
+        certificateAuthority = definition.upstream?.certificateAuthority
+        self.settings = settings
+    }
+}

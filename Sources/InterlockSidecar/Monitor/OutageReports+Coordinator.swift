@@ -1,0 +1,14 @@
+internal import Interlock
+internal import InterlockCore
+
+extension OutageReports {
+    /// To the breakers of a coordinator's services.
+    init(to coordinator: Coordinator) {
+        self.init(
+            report: { try await coordinator.reportOutage(service: $0, $1) },
+            isOpenByOutage: { service in
+                guard let breaker = try? await coordinator.breaker(service: service) else { return false }
+                return breaker.fleet.state == .open && breaker.fleet.cause == BreakerCause.outage.rawValue
+            })
+    }
+}

@@ -1,0 +1,95 @@
+internal import Interlock
+internal import InterlockCore
+
+/// Who of the fleet probes a service: whoever has the lease of a lock of Interlock's own.
+struct ProbeElection: Sendable {
+    private static let prefix = "interlock-monitor/"
+    /// The longest name of a service that can be probed by one of the fleet, in bytes.
+    static let longestService = ResourceName.longest - prefix.utf8.count
+
+    private static let shortestLease: Int64 = 1000
+    private static let longestLease: Int64 = 30_000
+
+    private let coordinator: Coordinator
+    private let lock: ResourceName
+    /// The lease's length in milliseconds: one that dies is replaced within a probe interval, or a second.
+    private let ttl: Int64
+    private let wait: Int64
+
+    /// - Throws: `SidecarError` when the service's name is too long.
+    init(service: String, interval: Duration, locks: LockSettings, coordinator: Coordinator) throws(SidecarError) {
+        guard let lock = Self.lock(ofService: service) else {
+            throw SidecarError("the service's name has more than \(Self.longestService) bytes")
+        }
+        self.lock = lock
+        self.coordinator = coordinator
+        let wanted = max(Self.shortestLease, min(interval.wholeMilliseconds, Self.longestLease))
+        ttl = min(wanted, locks.maximumTTL.wholeMilliseconds)
+        wait = locks.maximumWait.wholeMilliseconds
+    }
+
+    /// The lock whose holder probes the service; `nil`: the name is too long.
+    static func lock(ofService service: String) -> ResourceName? {
+        try? ResourceName(prefix + service)
+    }
+
+    /// Stands for election.
+    /// - Parameter waits: it is waited for as long as a lock may be waited for, or a little when that is less.
+    /// - Returns: the lease of whoever is elected; `nil`: another is.
+    /// - Throws: `InterlockError`: nobody can be elected now.
+    func stand(waits: Bool) async throws -> Lease? {
+        if waits, wait < pause { try? await Task.sleep(for: .milliseconds(pause - wait), clock: .continuous) }
+        return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
+    }
+
+    /// Between two requests of one that is not elected, in milliseconds.
+    private var pause: Int64 { ttl / 4 }
+
+    /// Whether an election is worth trying: Redis is there.
+    var isPossible: Bool {
+        get async { await coordinator.isReady }
+    }
+
+    /// Runs `body` for as long as the lease stands. When the lease is lost `body` is cancelled at once; when this task is, the lease
+    /// is released, so that another takes over without waiting.
+    func whileElected(_ lease: Lease, _ body: @escaping @Sendable () async -> Void) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await body() }
+            group.addTask { await untilLost(lease) }
+            await group.next()
+            group.cancelAll()
+        }
+        // In a task of its own, because this one may be cancelled. What cannot be released lapses.
+        await Task { _ = try? await coordinator.releaseLock(lock, token: lease.token) }.value
+    }
+
+    private func untilLost(_ lease: Lease) async {
+        guard let followed = try? await coordinator.followLease(lease, isLinked: true) else { return await renew(lease) }
+        for await _ in followed.losses { return }
+    }
+
+    /// Leases on a quorum are not looked after by the coordinator.
+    private func renew(_ lease: Lease) async {
+        let clock = TimeSource.system
+        var now = clock.now()
+        var held = HeldLease(
+            ttl: ttl, deadline: now.advanced(byMilliseconds: lease.validMilliseconds), isExtended: true, ceilingMilliseconds: nil,
+            now: now)
+        while !Task.isCancelled {
+            now = clock.now()
+            switch held.step(now: now) {
+            case .over: return
+            case .wait(let until):
+                try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
+            case .extend(let ttl):
+                held.extensionBegan()
+                do {
+                    guard try await coordinator.renewLock(lock, token: lease.token, ttl: ttl) != nil else { return }
+                    held.extended(ttl: ttl, sentAt: now)
+                } catch {
+                    held.extensionFailed(now: clock.now())
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+internal import FoundationEssentials
+internal import InterlockCore
+
+/// Judges the answers to a service's HTTP probes.
+struct ProbeJudge: Sendable {
+    private enum Rule: Sendable {
+        case contains(String)
+        case matches(RegularExpression)
+        case json(path: JSONPath, name: String, text: String)
+    }
+
+    private let expectation: ProbeExpectation
+    private let rules: [Rule]
+
+    /// - Throws: `RegularExpression.Violation` or `JSONPath.Violation`.
+    init(_ expectation: ProbeExpectation) throws {
+        self.expectation = expectation
+        rules = try expectation.body.map { rule in
+            switch rule {
+            case .contains(let text): .contains(text)
+            case .matches(let text): .matches(try RegularExpression(text))
+            case .json(let path, let text): .json(path: try JSONPath(path), name: path, text: text)
+            }
+        }
+    }
+
+    /// Good when everything that is expected holds. Bounded: of the body, its first `inspectedBytes` are looked at.
+    func judge(_ answer: ProbeAnswer) -> ProbeFinding {
+        guard expectation.statuses.contains(answer.status) else {
+            return .bad("status \(answer.status), expected \(expectation.statuses.spelled)")
+        }
+        for header in expectation.headers {
+            let values = answer.values(of: header.name)
+            guard !values.contains(where: { ExactText($0) == ExactText(header.value) }) else { continue }
+            guard let value = values.first else { return .bad("the header \(header.name) is missing") }
+            return .bad("the header \(header.name) is \"\(value.prefix(60))\", expected \"\(header.value.prefix(60))\"")
+        }
+        guard !rules.isEmpty else { return .good }
+        if let coding = answer.values(of: "Content-Encoding").first(where: { $0.lowercased() != "identity" }) {
+            return .bad("the body is encoded as \(coding), although that was not asked for")
+        }
+        for rule in rules {
+            if let reason = violation(of: rule, in: answer) { return .bad(reason) }
+        }
+        return .good
+    }
+
+    private func violation(of rule: Rule, in answer: ProbeAnswer) -> ProbeReason? {
+        switch rule {
+        case .contains(let text):
+            return answer.body.firstRange(of: Array(text.utf8)) != nil ? nil : "the body lacks \"\(text.prefix(100))\""
+        case .matches(let expression):
+            switch expression.search(in: String(decoding: answer.body, as: UTF8.self)) {
+            case .found: return nil
+            case .notFound: return "the body does not match \(expression.text.prefix(100))"
+            case .tooCostly: return "body_matches takes too many steps on this body; make it simpler"
+            }
+        case .json(let path, let name, let text):
+            return violation(of: path, name, text, in: answer)
+        }
+    }
+
+    private func violation(of path: JSONPath, _ name: String, _ text: String, in answer: ProbeAnswer) -> ProbeReason? {
+        guard !answer.isCut else {
+            return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB: too long to be judged as JSON"
+        }
+        guard let document = try? JSONDecoder().decode(JSONValue.self, from: Data(answer.body)) else {
+            return "the body is not JSON"
+        }
+        guard let value = path.value(in: document) else { return "the body has nothing at \(name.prefix(80))" }
+        guard !value.reads(as: text) else { return nil }
+        let shown = if case .text(let own) = value { "\"\(own.prefix(40))\"" } else { value.kind }
+        return "\(name.prefix(80)) is \(shown), expected \"\(text.prefix(40))\""
+    }
+}
+
+extension StatusSet {
+    /// As the configuration spells it.
+    fileprivate var spelled: String {
+        ranges.map { $0.lowerBound == $0.upperBound ? "\($0.lowerBound)" : "\($0.lowerBound)..\($0.upperBound)" }
+            .joined(separator: ", ")
+    }
+}

@@ -1,0 +1,159 @@
+internal import FoundationEssentials
+internal import Interlock
+internal import InterlockCore
+internal import Logging
+
+/// Probes one service for as long as its task lives: at its pace, when it is this sidecar's turn, never two at a time.
+struct ServiceWatch: Sendable {
+    private let service: String
+    private let settings: ProbeSettings
+    private let probe: Probe
+    private let election: ProbeElection?
+    private let reports: OutageReports
+    private let readings: ProbeReadings
+    private let metrics: ProbeMetrics
+    private let logger: Logger
+
+    private static let clock = ContinuousClock()
+    /// Sidecars that start together do not probe in step: of an interval, and not more than this.
+    private static let greatestJitter = 0.1
+    private static let longestJitter = Duration.seconds(1)
+    /// Between two attempts at an election while Redis is away.
+    private static let longestPause = Duration.milliseconds(250)
+
+    /// - Parameter election: who probes; `nil`: every sidecar does.
+    init(
+        service: String, settings: ProbeSettings, probe: Probe, election: ProbeElection?, reports: OutageReports,
+        readings: ProbeReadings, logger: Logger
+    ) {
+        self.service = service
+        self.settings = settings
+        self.probe = probe
+        self.election = election
+        self.reports = reports
+        self.readings = readings
+        metrics = ProbeMetrics(service: service)
+        var logger = logger
+        logger[metadataKey: "service"] = "\(service)"
+        self.logger = logger
+    }
+
+    /// Runs until the task is cancelled.
+    func run() async {
+        readings.update(service) { _ in }
+        let jitter = min(settings.interval * Self.greatestJitter, Self.longestJitter)
+        try? await Task.sleep(for: jitter * Double.random(in: 0...1), clock: Self.clock)
+        if let election {
+            await takeTurns(election)
+        } else {
+            await probeOnAndOn(as: .all)
+        }
+    }
+
+    // MARK: Whose turn it is
+
+    private enum Turn {
+        case elected(Lease)
+        case anothers
+        /// Redis is away.
+        case nobodys
+    }
+
+    private func takeTurns(_ election: ProbeElection) async {
+        var away: ContinuousClock.Instant?
+        var alone: OutageWatch?
+        while !Task.isCancelled {
+            // While it probes alone it must not be held up by a Redis that is away.
+            let mayAsk = alone == nil ? true : await election.isPossible
+            switch mayAsk ? await turn(in: election) : .nobodys {
+            case .elected(let lease):
+                (away, alone) = (nil, nil)
+                logger.info("This sidecar probes the service")
+                await election.whileElected(lease) { await probeOnAndOn(as: .elected) }
+            case .anothers:
+                (away, alone) = (nil, nil)
+            case .nobodys:
+                let now = Self.clock.now
+                let since = away ?? now
+                away = since
+                let patience = since + settings.interval
+                guard now >= patience else {
+                    try? await Task.sleep(until: min(patience, now + Self.longestPause), clock: Self.clock)
+                    continue
+                }
+                var watch = alone ?? newWatch
+                if alone == nil { logger.warning("Nobody can be elected to probe the service: this sidecar does, for itself") }
+                await probeOnce(&watch, as: .alone)
+                alone = watch
+                try? await Task.sleep(until: now + settings.interval, clock: Self.clock)
+            }
+        }
+    }
+
+    private func turn(in election: ProbeElection) async -> Turn {
+        do {
+            if let lease = try await election.stand(waits: false) { return .elected(lease) }
+            readings.update(service) { $0.prober = .another }
+            if let lease = try await election.stand(waits: true) { return .elected(lease) }
+            return .anothers
+        } catch {
+            logger.debug("Nobody can be elected to probe the service", metadata: ["error": "\(error)"])
+            return .nobodys
+        }
+    }
+
+    // MARK: Probing
+
+    private var newWatch: OutageWatch {
+        OutageWatch(unhealthyAfter: settings.unhealthyAfter, healthyAfter: settings.healthyAfter)
+    }
+
+    private func probeOnAndOn(as prober: ProbeReading.Prober) async {
+        var watch = newWatch
+        while !Task.isCancelled {
+            let began = Self.clock.now
+            await probeOnce(&watch, as: prober)
+            try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
+        }
+    }
+
+    private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober) async {
+        let began = Self.clock.now
+        let finding = await probe.ask()
+        // What was found on the way out, or after the turn was over, is nobody's news.
+        guard !Task.isCancelled else { return }
+        let duration = Self.clock.now - began
+        metrics.record(finding, duration: duration)
+        let advice = watch.saw(finding, isOpenByOutage: await reports.isOpenByOutage(service))
+        note(finding, duration: duration, watch: watch, prober: prober)
+        guard let advice else { return }
+        do {
+            let state = try await reports.report(service, advice)
+            watch.told(advice)
+            logger.debug("The breaker was told", metadata: ["finding": "\(advice)", "state": "\(state.rawValue)"])
+        } catch {
+            guard !Task.isCancelled else { return }
+            logger.warning("The breaker could not be told what the probes found: it will be", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// For the log and the reading; a change is worth a line that everybody sees.
+    private func note(_ finding: ProbeFinding, duration: Duration, watch: OutageWatch, prober: ProbeReading.Prober) {
+        let before = readings[service]?.last?.finding
+        let now = ProbeReading.Probe(
+            finding: finding, atMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1000), duration: duration)
+        readings.update(service) { reading in
+            reading = ProbeReading(
+                service: service, prober: prober, last: now, failures: watch.failures, successes: watch.successes)
+        }
+        switch finding {
+        case .good:
+            if case .bad = before { logger.notice("The service is good again at its probes") }
+        case .bad(let reason):
+            let isNews = if case .bad = before { false } else { true }
+            logger.log(level: isNews ? .warning : .debug, "A probe was bad", metadata: ["reason": "\(reason)"])
+        case .unjudged(let reason):
+            logger.warning("A probe could not be judged", metadata: ["reason": "\(reason)"])
+        }
+    }
+}

@@ -1,0 +1,109 @@
+internal import HTTPTypes
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+
+/// The last good answers of a service, for when it cannot be called. Bounded in number and in bytes; the one that was asked
+/// for longest ago makes room.
+final class LastGoodAnswers: Sendable {
+    /// Which requests an answer is an answer to.
+    struct Key: Hashable, Sendable {
+        var target: String
+        var acceptEncoding: String
+    }
+
+    struct Answer: Sendable {
+        var status: HTTPResponse.Status
+        var fields: HTTPFields
+        var body: ByteBuffer
+        var storedAt: NIODeadline
+    }
+
+    /// The largest body that is kept, in bytes.
+    static let largestBody = 256 * 1024
+    private static let most = 256
+    private static let mostBytes = 16 * 1024 * 1024
+
+    private struct Entry {
+        var answer: Answer
+        var usedAt: UInt64
+    }
+
+    private struct State {
+        var entries: [Key: Entry] = [:]
+        var bytes = 0
+        var uses: UInt64 = 0
+
+        mutating func remove(_ key: Key) {
+            guard let entry = entries.removeValue(forKey: key) else { return }
+            bytes -= LastGoodAnswers.size(key, entry.answer)
+        }
+    }
+
+    private let state = NIOLockedValueBox(State())
+    private let maximumAge: TimeAmount
+
+    init(maximumAge: Duration) {
+        self.maximumAge = TimeAmount(maximumAge)
+    }
+
+    /// The key of a request whose answer may be given to others: none that shows who asks or asks for a part.
+    static func key(of request: HTTPRequest) -> Key? {
+        let fields = request.headerFields
+        guard request.method == .get, let target = request.path,
+            ![.authorization, .cookie, .range].contains(where: { fields.contains($0) })
+        else { return nil }
+        return Key(target: target, acceptEncoding: fields[.acceptEncoding] ?? "")
+    }
+
+    /// Whether an answer with this head may be given to others, as far as its size is not concerned.
+    static func mayBeKept(_ status: HTTPResponse.Status, _ fields: HTTPFields) -> Bool {
+        guard status.kind == .successful, status != .partialContent, !fields.contains(.setCookie),
+            fields[.contentLength].flatMap({ Int($0) }) ?? 0 <= largestBody
+        else { return false }
+        let isPrivate = fields[values: .cacheControl].contains { value in
+            let value = value.lowercased()
+            return value.contains("no-store") || value.contains("private")
+        }
+        let varies = fields[values: .vary].contains { value in
+            !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " } == "accept-encoding" }
+        }
+        return !isPrivate && !varies
+    }
+
+    /// Keeps an answer. O(n) in answers when there is no room.
+    func keep(_ answer: Answer, for key: Key) {
+        state.withLockedValue { state in
+            state.remove(key)
+            state.uses += 1
+            state.entries[key] = Entry(answer: answer, usedAt: state.uses)
+            state.bytes += Self.size(key, answer)
+            while state.entries.count > Self.most || state.bytes > Self.mostBytes,
+                let oldest = state.entries.min(by: { $0.value.usedAt < $1.value.usedAt })
+            {
+                state.remove(oldest.key)
+            }
+        }
+    }
+
+    /// The answer for this key with its age in seconds, if it is not too old.
+    func answer(for key: Key, now: NIODeadline) -> (answer: Answer, age: Int64)? {
+        state.withLockedValue { state in
+            guard let entry = state.entries[key] else { return nil }
+            let age = now - entry.answer.storedAt
+            guard age <= maximumAge else {
+                state.remove(key)
+                return nil
+            }
+            state.uses += 1
+            state.entries[key]?.usedAt = state.uses
+            return (entry.answer, max(0, age.nanoseconds / 1_000_000_000))
+        }
+    }
+
+    /// In bytes, about.
+    private static func size(_ key: Key, _ answer: Answer) -> Int {
+        answer.fields.reduce(answer.body.readableBytes + key.target.utf8.count + key.acceptEncoding.utf8.count + 256) {
+            $0 + $1.name.rawName.utf8.count + $1.value.utf8.count + 32
+        }
+    }
+}

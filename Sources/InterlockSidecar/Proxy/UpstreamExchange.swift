@@ -1,0 +1,203 @@
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+internal import NIOHTTP1
+
+/// One call to an upstream, between whoever carries it out and whoever relays its answer.
+///
+/// The one who carries it out says what arrives and holds back while too much of it is unread; the one who relays takes the
+/// head, then the body in pieces. Whatever ends the call, an error, a timeout or the client leaving, ends it for both.
+final class UpstreamExchange: Sendable {
+    /// What of the body has arrived.
+    struct Batch: Sendable {
+        var buffers: [ByteBuffer]
+        var isLast: Bool
+    }
+
+    /// From so many unread bytes on, no more are asked for.
+    private static let mostUnread = 64 * 1024
+
+    private struct State {
+        var stage = ProxyFailure.Stage.connecting
+        var head: HTTPResponseHead?
+        var chunks: [ByteBuffer] = []
+        var unread = 0
+        /// Fulfilled when there is room for more.
+        var demand: EventLoopPromise<Void>?
+        var end: Result<Void, ProxyFailure>?
+        var waiter: CheckedContinuation<Void, Never>?
+        var hasNews = false
+        var cancel: (@Sendable () -> Void)?
+        var timers: [Scheduled<Void>] = []
+
+        /// Whoever waits for something to happen.
+        mutating func tell() -> CheckedContinuation<Void, Never>? {
+            defer { waiter = nil }
+            if waiter == nil { hasNews = true }
+            return waiter
+        }
+    }
+
+    private let state = NIOLockedValueBox(State())
+    private let eventLoop: any EventLoop
+    private let firstByteTimeout: TimeAmount
+
+    /// - Parameter deadline: for the whole call; then it has failed.
+    init(eventLoop: any EventLoop, firstByteTimeout: TimeAmount, deadline: NIODeadline) {
+        self.eventLoop = eventLoop
+        self.firstByteTimeout = firstByteTimeout
+        let timer = eventLoop.scheduleTask(deadline: deadline) { [self] in abort(.total) }
+        keep(timer)
+    }
+
+    // MARK: Carrying out
+
+    /// The call is under way; `cancel` gives it up.
+    func began(cancel: @escaping @Sendable () -> Void) {
+        let isOver = state.withLockedValue { state in
+            guard state.end == nil else { return true }
+            state.cancel = cancel
+            return false
+        }
+        if isOver { cancel() }
+    }
+
+    /// A connection stands, and the request's head is on its way.
+    func sentHead() {
+        state.withLockedValue { state in
+            if state.stage == .connecting { state.stage = .sent }
+        }
+    }
+
+    /// The request is sent to its end: from now on the answer's first byte is awaited.
+    func sentAll() {
+        let isAwaited = state.withLockedValue { $0.head == nil && $0.stage != .answering && $0.end == nil }
+        if isAwaited { keep(eventLoop.scheduleTask(in: firstByteTimeout) { [self] in failUnlessAnswering() }) }
+    }
+
+    func received(_ head: HTTPResponseHead) {
+        let waiter = state.withLockedValue { state in
+            guard state.end == nil else { return nil as CheckedContinuation<Void, Never>? }
+            state.stage = .answering
+            state.head = head
+            return state.tell()
+        }
+        waiter?.resume()
+    }
+
+    /// - Returns: fulfilled when more may come.
+    func received(_ chunk: ByteBuffer) -> EventLoopFuture<Void> {
+        let (waiter, room) = state.withLockedValue { state in
+            guard state.end == nil else { return (nil as CheckedContinuation<Void, Never>?, nil as EventLoopFuture<Void>?) }
+            state.chunks.append(chunk)
+            state.unread += chunk.readableBytes
+            if state.unread >= Self.mostUnread, state.demand == nil { state.demand = eventLoop.makePromise() }
+            return (state.tell(), state.demand?.futureResult)
+        }
+        waiter?.resume()
+        return room ?? eventLoop.makeSucceededVoidFuture()
+    }
+
+    /// The call is over; only the first end counts.
+    func ended(_ result: Result<Void, any Error>) {
+        end { stage in result.mapError { ProxyFailure($0, at: stage) } }
+    }
+
+    // MARK: Relaying
+
+    /// Waits for the answer to begin.
+    func head() async throws(ProxyFailure) -> HTTPResponseHead {
+        while true {
+            let found: Result<HTTPResponseHead, ProxyFailure>? = state.withLockedValue { state in
+                if let head = state.head { return .success(head) }
+                if case .failure(let failure) = state.end { return .failure(failure) }
+                return nil
+            }
+            if let found { return try found.get() }
+            await news()
+        }
+    }
+
+    /// The body to its end, if it is all here.
+    func wholeBody() -> ByteBuffer? {
+        state.withLockedValue { state in
+            guard case .success = state.end else { return nil }
+            defer { state.chunks = [] }
+            if state.chunks.count < 2 { return state.chunks.first ?? ByteBuffer() }
+            var body = ByteBuffer()
+            body.reserveCapacity(state.unread)
+            for chunk in state.chunks { body.writeImmutableBuffer(chunk) }
+            return body
+        }
+    }
+
+    /// Waits for more of the body.
+    func next() async throws(ProxyFailure) -> Batch {
+        while true {
+            let (found, demand) = state.withLockedValue { state in
+                let found: Result<Batch, ProxyFailure>?
+                switch state.end {
+                case .failure(let failure): found = .failure(failure)
+                case .success: found = .success(Batch(buffers: state.chunks, isLast: true))
+                case nil: found = state.chunks.isEmpty ? nil : .success(Batch(buffers: state.chunks, isLast: false))
+                }
+                guard found != nil else { return (found, nil as EventLoopPromise<Void>?) }
+                state.chunks = []
+                state.unread = 0
+                defer { state.demand = nil }
+                return (found, state.demand)
+            }
+            demand?.succeed()
+            if let found { return try found.get() }
+            await news()
+        }
+    }
+
+    /// Ends the call for this reason, if it is not over.
+    func abort(_ failure: ProxyFailure) {
+        let cancel = state.withLockedValue { $0.end == nil ? $0.cancel : nil }
+        end { _ in .failure(failure) }
+        cancel?()
+    }
+
+    // MARK: Both
+
+    private func failUnlessAnswering() {
+        guard state.withLockedValue({ $0.stage != .answering }) else { return }
+        abort(.firstByte)
+    }
+
+    private func keep(_ timer: Scheduled<Void>) {
+        let isOver = state.withLockedValue { state in
+            if state.end == nil { state.timers.append(timer) }
+            return state.end != nil
+        }
+        if isOver { timer.cancel() }
+    }
+
+    private func end(_ result: (ProxyFailure.Stage) -> Result<Void, ProxyFailure>) {
+        let (waiter, demand, timers) = state.withLockedValue { state in
+            guard state.end == nil else {
+                return (nil as CheckedContinuation<Void, Never>?, nil as EventLoopPromise<Void>?, [] as [Scheduled<Void>])
+            }
+            state.end = result(state.stage)
+            // It holds the call, which holds this exchange.
+            state.cancel = nil
+            defer { (state.demand, state.timers) = (nil, []) }
+            return (state.tell(), state.demand, state.timers)
+        }
+        for timer in timers { timer.cancel() }
+        demand?.succeed()
+        waiter?.resume()
+    }
+
+    private func news() async {
+        await withCheckedContinuation { continuation in
+            let isThere = state.withLockedValue { state in
+                defer { state.hasNews = false }
+                if !state.hasNews { state.waiter = continuation }
+                return state.hasNews
+            }
+            if isThere { continuation.resume() }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@testable import interlock
+
+@Suite("What people and filters see of an event")
+struct EventLineTests {
+    private static func line(_ payload: EventPayload) -> String {
+        InterlockEvent(origin: "a1", database: 0, atMilliseconds: 1_795_237_271_176, payload: payload).line
+    }
+
+    @Test(
+        "what is told of a limit",
+        arguments: [
+            (LimitEvent.Kind.near, "nearly reached"), (.reached, "reached"), (.shadow, "would have refused a call"),
+        ])
+    func limits(kind: LimitEvent.Kind, words: String) {
+        var event = LimitEvent(kind: kind, service: "catalog", limit: "1s", subject: nil, used: 8, capacity: 10)
+        let start = "2026-11-21T05:01:11.176Z  limit 1s of catalog"
+        #expect(Self.line(.limit(event)) == "\(start): \(words), 8 of 10 used (seen by a1)")
+        event.subject = "tenant-7"
+        #expect(Self.line(.limit(event)) == "\(start) for tenant-7: \(words), 8 of 10 used (seen by a1)")
+    }
+
+    @Test("a breaker's change, with why, until when and by whom")
+    func breakers() {
+        let open = BreakerSnapshot(
+            state: .open, cause: "probe", untilMilliseconds: 1_795_237_273_782, by: "b2", reason: "status 503")
+        #expect(
+            Self.line(.breaker(BreakerEvent(service: "catalog", breaker: open)))
+                == "2026-11-21T05:01:11.176Z  breaker catalog: open (probe, status 503, until 2026-11-21T05:01:13.782Z, by b2)")
+        let forced = BreakerSnapshot(
+            state: .closed, cause: "forced", by: "ops", forced: .disabled, forcedUntilMilliseconds: 1_795_237_273_782)
+        #expect(
+            Self.line(.breaker(BreakerEvent(service: "catalog", breaker: forced)))
+                == "2026-11-21T05:01:11.176Z  breaker catalog: closed (forced disabled, until 2026-11-21T05:01:13.782Z, by ops)")
+    }
+
+    @Test("locks and sidecars")
+    func others() {
+        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: "ops"))).hasSuffix("  lock orders: broken by ops"))
+        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "orders", by: ""))).hasSuffix("  lock orders: broken"))
+        #expect(Self.line(.fleet(FleetEvent(kind: .joined, sidecar: "a1"))).hasSuffix("  sidecar a1: joined the fleet"))
+        #expect(Self.line(.fleet(FleetEvent(kind: .left, sidecar: "a1"))).hasSuffix("  sidecar a1: left the fleet"))
+    }
+
+    @Test("a name that would move the cursor does not")
+    func unprintable() {
+        #expect(Self.line(.lock(LockEvent(kind: .broken, lock: "a\u{1B}[2Jb", by: ""))).hasSuffix("lock a\u{FFFD}[2Jb: broken"))
+    }
+
+    @Test("a filter takes a type, or what several begin with up to a dot")
+    func filters() throws {
+        let limits = try #require(EventTypes(argument: "limit"))
+        #expect(limits.includes("limit.near"))
+        #expect(limits.includes("limit.shadow"))
+        #expect(!limits.includes("limited.near"))
+        let near = try #require(EventTypes(argument: "limit.near"))
+        #expect(near.includes("limit.near"))
+        #expect(!near.includes("limit.reached"))
+    }
+
+    @Test("a filter that nothing passes is refused", arguments: ["", "lim", "limit.", "weather", "LIMIT"])
+    func noSuchType(name: String) {
+        #expect(EventTypes(argument: name) == nil)
+    }
+}

@@ -1,0 +1,192 @@
+import InterlockCore
+import Testing
+
+@Suite("The places for calls to a service")
+struct BulkheadTests {
+    private let now = Instant(nanoseconds: 10_000_000_000)
+
+    private func after(_ milliseconds: Int64) -> Instant { now.advanced(byMilliseconds: milliseconds) }
+
+    /// All places are taken.
+    private func full(_ places: Int, maximumWaiting: Int = 10) -> Bulkhead {
+        var bulkhead = Bulkhead(places: places, maximumWaiting: maximumWaiting)
+        for number in 1...places { _ = bulkhead.enter(UInt64(number), deadline: nil, now: now) }
+        return bulkhead
+    }
+
+    @Test("as many get a place as there are, and whoever does not wait is told that it is full")
+    func bounded() {
+        var bulkhead = Bulkhead(places: 2, maximumWaiting: 10)
+        var entries: [Bulkhead.Entry] = []
+        for number in UInt64(1)...3 { entries.append(bulkhead.enter(number, deadline: nil, now: now)) }
+        #expect(entries == [.taken, .taken, .full])
+        #expect(bulkhead.taken == 2)
+    }
+
+    @Test("without a bound everyone gets a place, and they are counted")
+    func unbounded() {
+        var bulkhead = Bulkhead(places: nil, maximumWaiting: 0)
+        for number in UInt64(0)..<1000 { _ = bulkhead.enter(number, deadline: nil, now: now) }
+        #expect(bulkhead.taken == 1000)
+        #expect(!bulkhead.isFull)
+    }
+
+    @Test("a place that comes free goes to those who wait, in the order of their arrival")
+    func inOrder() {
+        var bulkhead = full(2)
+        for number in 11...14 {
+            let entry = bulkhead.enter(UInt64(number), deadline: after(1000), now: now)
+            #expect(entry == .waiting)
+        }
+        bulkhead.release(heldForMilliseconds: 10)
+        bulkhead.release(heldForMilliseconds: 10)
+        let first = bulkhead.settle(now: now)
+        #expect(first == .init(admitted: [11, 12]))
+        let none = bulkhead.settle(now: now)
+        #expect(none == .init())
+        bulkhead.release(heldForMilliseconds: 10)
+        let second = bulkhead.settle(now: now)
+        #expect(second == .init(admitted: [13]))
+    }
+
+    @Test("nobody goes before those who wait, although a place has come free")
+    func noOvertaking() {
+        var bulkhead = full(1)
+        _ = bulkhead.enter(11, deadline: after(1000), now: now)
+        bulkhead.release(heldForMilliseconds: 10)
+        let newcomer = bulkhead.enter(12, deadline: nil, now: now)
+        #expect(newcomer == .full)
+        let patient = bulkhead.enter(13, deadline: after(1000), now: now)
+        #expect(patient == .waiting)
+        let settlement = bulkhead.settle(now: now)
+        #expect(settlement == .init(admitted: [11]))
+    }
+
+    @Test("an earlier call that comes later stands before those who came after it")
+    func earlierNumberFirst() {
+        var bulkhead = full(1)
+        _ = bulkhead.enter(12, deadline: after(1000), now: now)
+        _ = bulkhead.enter(11, deadline: after(1000), now: now)
+        bulkhead.release(heldForMilliseconds: 10)
+        let settlement = bulkhead.settle(now: now)
+        #expect(settlement == .init(admitted: [11]))
+    }
+
+    @Test("the line is bounded")
+    func boundedLine() {
+        var bulkhead = full(1, maximumWaiting: 2)
+        var entries: [Bulkhead.Entry] = []
+        for number in UInt64(11)...13 { entries.append(bulkhead.enter(number, deadline: after(1000), now: now)) }
+        #expect(entries == [.waiting, .waiting, .full])
+    }
+
+    @Test("a wait ends at its deadline, also when a place comes free then")
+    func expires() {
+        var bulkhead = full(1)
+        _ = bulkhead.enter(11, deadline: after(100), now: now)
+        _ = bulkhead.enter(12, deadline: after(200), now: now)
+        #expect(bulkhead.nextDeadline == after(100))
+        let early = bulkhead.settle(now: after(99))
+        #expect(early == .init())
+        bulkhead.release(heldForMilliseconds: 10)
+        let settlement = bulkhead.settle(now: after(100))
+        #expect(settlement == .init(admitted: [12], expired: [11]))
+        #expect(bulkhead.nextDeadline == nil)
+    }
+
+    @Test("a deadline that has passed is no wait")
+    func noTimeToWait() {
+        var bulkhead = full(1)
+        let entry = bulkhead.enter(11, deadline: now, now: now)
+        #expect(entry == .full)
+    }
+
+    @Test("whoever leaves is not given a place")
+    func leaves() {
+        var bulkhead = full(1)
+        _ = bulkhead.enter(11, deadline: after(1000), now: now)
+        _ = bulkhead.enter(12, deadline: after(1000), now: now)
+        let left = bulkhead.leave(11)
+        let again = bulkhead.leave(11)
+        #expect(left && !again)
+        bulkhead.release(heldForMilliseconds: 10)
+        let settlement = bulkhead.settle(now: now)
+        #expect(settlement == .init(admitted: [12]))
+    }
+
+    @Test("more places are given at once, fewer when enough calls have ended", arguments: [Int?.none, 3])
+    func resized(places: Int?) {
+        var bulkhead = full(1)
+        for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
+        bulkhead.resize(places: places, maximumWaiting: 10)
+        let more = bulkhead.settle(now: now)
+        #expect(more == .init(admitted: [11, 12]))
+        bulkhead.resize(places: 1, maximumWaiting: 10)
+        _ = bulkhead.enter(13, deadline: after(1000), now: now)
+        bulkhead.release(heldForMilliseconds: 10)
+        bulkhead.release(heldForMilliseconds: 10)
+        let none = bulkhead.settle(now: now)
+        #expect(none == .init())
+        bulkhead.release(heldForMilliseconds: 10)
+        let last = bulkhead.settle(now: now)
+        #expect(last == .init(admitted: [13]))
+    }
+
+    @Test("a refused call is told a time by how long calls take and how many wait, within bounds")
+    func retryHint() {
+        var bulkhead = full(2)
+        #expect(bulkhead.retryMilliseconds == Bulkhead.shortestRetryMilliseconds)
+        bulkhead.release(heldForMilliseconds: 800)
+        _ = bulkhead.enter(3, deadline: nil, now: now)
+        #expect(bulkhead.retryMilliseconds == 400)
+        _ = bulkhead.enter(11, deadline: after(1000), now: now)
+        #expect(bulkhead.retryMilliseconds == 800)
+        bulkhead.release(heldForMilliseconds: 1_000_000)
+        #expect(bulkhead.retryMilliseconds == Bulkhead.longestRetryMilliseconds)
+    }
+
+    @Test("whatever happens, no more places are held than there are, and nobody who waits is lost")
+    func random() {
+        var random = SplitMix64(seed: 7)
+        for _ in 0..<200 {
+            let places = Int.random(in: 1...4, using: &random)
+            var bulkhead = Bulkhead(places: places, maximumWaiting: 5)
+            var time = now
+            var held = 0
+            var waiting: Set<UInt64> = []
+            for number in UInt64(1)...200 {
+                time = time.advanced(byMilliseconds: .random(in: 0...20, using: &random))
+                switch Int.random(in: 0...3, using: &random) {
+                case 0:
+                    if held > 0 {
+                        bulkhead.release(heldForMilliseconds: 5)
+                        held -= 1
+                    }
+                case 1:
+                    if let leaver = waiting.randomElement(using: &random) {
+                        let left = bulkhead.leave(leaver)
+                        #expect(left)
+                        waiting.remove(leaver)
+                    }
+                default:
+                    switch bulkhead.enter(number, deadline: time.advanced(byMilliseconds: 50), now: time) {
+                    case .taken: held += 1
+                    case .waiting: waiting.insert(number)
+                    case .full: break
+                    }
+                }
+                let settlement = bulkhead.settle(now: time)
+                #expect(settlement.admitted == settlement.admitted.sorted())
+                held += settlement.admitted.count
+                for gone in settlement.admitted + settlement.expired {
+                    let waited = waiting.remove(gone) != nil
+                    #expect(waited)
+                }
+                #expect(bulkhead.taken == held)
+                #expect(held <= places)
+                #expect(bulkhead.waitingCount == waiting.count)
+                #expect(waiting.isEmpty || held == places)
+            }
+        }
+    }
+}

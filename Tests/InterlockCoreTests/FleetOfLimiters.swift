@@ -1,0 +1,95 @@
+import InterlockCore
+
+/// Several sidecars' limiters before one Redis, in a time of their own: each has callers that wait and is never without.
+struct FleetOfLimiters {
+    private enum Phase {
+        case idle
+        case asking(LimitBatch, sentAt: Instant, judgedAt: Instant)
+        case answered(LimitVerdict, sentAt: Instant, arrivesAt: Instant)
+    }
+
+    private struct Sidecar {
+        var limiter: ServiceLimiter
+        var phase = Phase.idle
+        var nextID = 0
+        var granted: [Int] = []
+        var nextStepAt = Instant.distantFuture
+    }
+
+    private var sidecars: [Sidecar]
+    private var redis = LocalCounters(sidecars: 1)
+    private var random: SplitMix64
+    private var now = Instant(nanoseconds: 1_000_000_000_000)
+
+    init(of count: Int, _ definition: LimitDefinition, waiting: Int, seed: UInt64) {
+        random = SplitMix64(seed: seed)
+        sidecars = (0..<count).map { _ in
+            Sidecar(limiter: ServiceLimiter(definitions: [definition], maximumWaiting: 10_000))
+        }
+        for index in sidecars.indices {
+            for _ in 0..<waiting { enter(index) }
+            planStep(of: index)
+        }
+    }
+
+    /// How many calls of each sidecar were granted.
+    var shares: [Int] { sidecars.map(\.granted.count) }
+    /// The callers in the order in which each sidecar served them.
+    var served: [[Int]] { sidecars.map(\.granted) }
+
+    private mutating func enter(_ index: Int) {
+        let request = LimitRequest(id: sidecars[index].nextID, deadline: .distantFuture)
+        sidecars[index].nextID += 1
+        _ = sidecars[index].limiter.admit(request, now: now)
+    }
+
+    /// Lets so much time go by.
+    mutating func run(forMilliseconds milliseconds: Int64) {
+        let end = now.advanced(byMilliseconds: milliseconds)
+        while now < end {
+            guard let index = sidecars.indices.min(by: { sidecars[$0].nextStepAt < sidecars[$1].nextStepAt }),
+                sidecars[index].nextStepAt < end
+            else { return now = end }
+            now = max(now, sidecars[index].nextStepAt)
+            step(index)
+            planStep(of: index)
+        }
+    }
+
+    private mutating func planStep(of index: Int) {
+        let limiter = sidecars[index].limiter
+        sidecars[index].nextStepAt =
+            switch sidecars[index].phase {
+            case .idle: limiter.nextWakeUp(now: now) ?? (limiter.hasArrivals ? now : .distantFuture)
+            case .asking(_, _, let judgedAt): judgedAt
+            case .answered(_, _, let arrivesAt): arrivesAt
+            }
+    }
+
+    private mutating func step(_ index: Int) {
+        switch sidecars[index].phase {
+        case .idle:
+            guard let batch = sidecars[index].limiter.nextBatch(now: now, sidecars: sidecars.count) else {
+                preconditionFailure("somebody's time has come, and nobody asks")
+            }
+            sidecars[index].phase = .asking(batch, sentAt: now, judgedAt: travel())
+        case .asking(let batch, let sentAt, _):
+            let verdict = redis.judge(batch, now: now)
+            sidecars[index].phase = .answered(verdict, sentAt: sentAt, arrivesAt: travel())
+        case .answered(let verdict, let sentAt, _):
+            var settlements: [ServiceLimiter.Settlement] = []
+            sidecars[index].phase = .idle
+            sidecars[index].limiter.settle(
+                verdict, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &settlements)
+            for settlement in settlements where settlement.answer.isTaken {
+                sidecars[index].granted.append(settlement.id)
+                enter(index)
+            }
+        }
+    }
+
+    /// Some 50 to 250 microseconds.
+    private mutating func travel() -> Instant {
+        now.advanced(byMicroseconds: 50 + Int64(random.next() % 200))
+    }
+}

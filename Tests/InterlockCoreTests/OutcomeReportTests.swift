@@ -1,0 +1,143 @@
+import InterlockCore
+import Testing
+
+@Suite("When outcomes are reported")
+struct OutcomeReportTests {
+    private let now = Instant(nanoseconds: 10_000_000_000)
+    private let settings = BreakerSettings(failureRate: 0.5, slowCall: .milliseconds(100), minimumCalls: 4)
+
+    private func record(_ breaker: inout Breaker, _ outcome: Outcome, at instant: Instant) -> Breaker.ReportAction {
+        breaker.record(outcome, latencyMilliseconds: nil, generation: breaker.snapshot.generation, now: instant)
+    }
+
+    private func end(_ breaker: inout Breaker, at instant: Instant) -> Breaker.ReportAction {
+        breaker.reportEnded(lost: nil, generation: breaker.snapshot.generation, now: instant)
+    }
+
+    @Test("sums leave at most every 100 ms, whatever comes meanwhile")
+    func pace() {
+        var breaker = Breaker(settings: settings)
+        let first = record(&breaker, .ok, at: now)
+        #expect(first == .sendAt(now))
+        let second = record(&breaker, .ok, at: now)
+        #expect(second == .none)
+        let due = breaker.plannedReportIsDue(now: now)
+        #expect(due == .sendNow)
+        let sums = breaker.takeUnsent(now: now)
+        #expect(sums == OutcomeSums(calls: 2))
+        let whileUnderWay = record(&breaker, .ok, at: now)
+        #expect(whileUnderWay == .none)
+        let next = now.advanced(byMilliseconds: Breaker.reportIntervalMilliseconds)
+        let afterwards = end(&breaker, at: now)
+        #expect(afterwards == .sendAt(next))
+    }
+
+    @Test("a failure that would trip is sent at once, although the last report was just now")
+    func atOnce() {
+        var breaker = Breaker(settings: settings)
+        _ = record(&breaker, .error, at: now)
+        _ = breaker.takeUnsent(now: now)
+        _ = end(&breaker, at: now)
+        breaker.apply(BreakerSnapshot(failureRate: 1, calls: 1), redisTime: 0, receivedAt: now)
+        let actions = (0..<3).map { _ in record(&breaker, .error, at: now) }
+        #expect(actions.last == .sendNow)
+    }
+
+    @Test("what the fleet has seen counts towards sending at once, its failures in a row too")
+    func fleetSums() {
+        var inARow = settings
+        inARow.consecutiveFailures = 5
+        inARow.minimumCalls = 1000
+        for (settings, known) in [
+            (settings, BreakerSnapshot(generation: 1, failureRate: 0.66, calls: 3)),
+            (inARow, BreakerSnapshot(generation: 1, failureRate: 0.66, calls: 3, consecutive: 4)),
+        ] {
+            var breaker = Breaker(settings: settings)
+            breaker.apply(known, redisTime: 0, receivedAt: now)
+            let action = record(&breaker, .error, at: now)
+            #expect(action == .sendNow)
+        }
+    }
+
+    @Test("failures that look like a trip and are none to Redis leave no more often than others")
+    func noStorm() {
+        var breaker = Breaker(settings: settings)
+        // To the sidecar it is just about half; Redis, which has not rounded, does not trip.
+        breaker.apply(BreakerSnapshot(generation: 1, failureRate: 0.5, calls: 100), redisTime: 0, receivedAt: now)
+        var reports = 0
+        var due: Instant?
+        // 50,000 outcomes in a second.
+        for index in 0..<50_000 {
+            let instant = Instant(nanoseconds: now.nanoseconds + Int64(index) * 20_000)
+            var action = Breaker.ReportAction.none
+            if let planned = due, planned <= instant {
+                due = nil
+                action = breaker.plannedReportIsDue(now: instant)
+            }
+            if action == .none { action = record(&breaker, index.isMultiple(of: 2) ? .error : .ok, at: instant) }
+            if case .sendAt(let planned) = action { due = planned }
+            guard action == .sendNow, breaker.takeUnsent(now: instant) != nil else { continue }
+            reports += 1
+            if case .sendAt(let planned) = end(&breaker, at: instant) { due = planned }
+        }
+        #expect(reports <= 12)
+        #expect(reports >= 9)
+    }
+
+    @Test("sums that certainly never arrived are kept, in their order")
+    func putBack() {
+        var breaker = Breaker(settings: settings)
+        _ = record(&breaker, .error, at: now)
+        let sums = breaker.takeUnsent(now: now)
+        _ = record(&breaker, .ok, at: now)
+        _ = record(&breaker, .error, at: now)
+        let action = breaker.reportEnded(lost: sums, generation: 0, now: now)
+        #expect(action == .none)
+        let everything = breaker.takeUnsent(now: now)
+        #expect(everything == OutcomeSums(calls: 3, failures: 2, trailingFailures: 1))
+    }
+
+    @Test("sums of a generation that is over are not put back")
+    func putBackLate() {
+        var breaker = Breaker(settings: settings)
+        _ = record(&breaker, .error, at: now)
+        let sums = breaker.takeUnsent(now: now)
+        breaker.apply(BreakerSnapshot(generation: 1), redisTime: 0, receivedAt: now)
+        _ = breaker.reportEnded(lost: sums, generation: 0, now: now)
+        let nothing = breaker.takeUnsent(now: now)
+        #expect(nothing == nil)
+    }
+
+    @Test("of what was held up for long no more is sent than the window still holds")
+    func heldUp() {
+        var breaker = Breaker(settings: settings)
+        for _ in 0..<100 { _ = record(&breaker, .error, at: now) }
+        let later = now.advanced(byMilliseconds: 60_000)
+        _ = record(&breaker, .ok, at: later)
+        let sums = breaker.takeUnsent(now: later)
+        #expect(sums == OutcomeSums(calls: 1))
+    }
+
+    @Test("outcomes of another generation, ignored ones and those of a breaker that is not closed do not count")
+    func outcomesThatDoNotCount() {
+        var breaker = Breaker(settings: settings)
+        let ofAnother = breaker.record(.error, latencyMilliseconds: nil, generation: 7, now: now)
+        let ignored = breaker.record(.ignore, latencyMilliseconds: nil, generation: 0, now: now)
+        #expect(ofAnother == .none)
+        #expect(ignored == .none)
+        breaker.apply(
+            BreakerSnapshot(state: .open, untilMilliseconds: 100, generation: 1), redisTime: 0, receivedAt: now)
+        let whileOpen = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
+        #expect(whileOpen == .none)
+        let sums = breaker.takeUnsent(now: now)
+        #expect(sums == nil)
+    }
+
+    @Test("without slow_call no duration counts")
+    func noSlowCalls() {
+        var breaker = Breaker(settings: BreakerSettings(minimumCalls: 1))
+        _ = breaker.record(.ok, latencyMilliseconds: 1_000_000, generation: 0, now: now)
+        let sums = breaker.takeUnsent(now: now)
+        #expect(sums == OutcomeSums(calls: 1))
+    }
+}

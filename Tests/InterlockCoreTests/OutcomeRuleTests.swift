@@ -1,0 +1,105 @@
+import Testing
+
+@testable import InterlockCore
+
+@Suite("What outcomes count as, and when they trip")
+struct OutcomeRuleTests {
+    private let now = Instant(nanoseconds: 10_000_000_000)
+    private let settings = BreakerSettings(
+        failureRate: 0.5, slowCall: .milliseconds(100), minimumCalls: 4, consecutiveFailures: 6,
+        failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404))
+
+    @Test(
+        "the rates trip from the minimum of calls on, failures, slow calls and failures in a row apart",
+        arguments: [
+            (OutcomeSums(calls: 3, failures: 3), nil), (OutcomeSums(calls: 4, failures: 1), nil),
+            (OutcomeSums(calls: 4, failures: 2), BreakerCause.failures), (OutcomeSums(calls: 10, slow: 8), .slow),
+            (OutcomeSums(calls: 10, slow: 7), nil), (OutcomeSums(), nil),
+            (OutcomeSums(calls: 3, failures: 3, trailingFailures: 6), .consecutive),
+            (OutcomeSums(calls: 100, failures: 6, trailingFailures: 5), nil),
+        ])
+    func tripRule(sums: OutcomeSums, cause: BreakerCause?) {
+        #expect(sums.cause(by: settings) == cause)
+    }
+
+    @Test("failures in a row go on from one report to the next until a success")
+    func inARow() {
+        let failures = OutcomeSums(calls: 2, failures: 2, trailingFailures: 2)
+        let mixed = OutcomeSums(calls: 3, failures: 2, trailingFailures: 1)
+        #expect(failures.followed(by: failures).trailingFailures == 4)
+        #expect(failures.followed(by: mixed).trailingFailures == 1)
+        #expect(mixed.followed(by: failures).trailingFailures == 3)
+    }
+
+    @Test(
+        "a status overrules what was reported, but not that a call is to be ignored",
+        arguments: [
+            (Outcome.ok, 503, Outcome.error), (.ok, 429, .error), (.error, 404, .ignore), (.ignore, 500, .ignore),
+            (.error, 200, .error), (.ok, 200, .ok), (.error, nil, .error),
+        ] as [(Outcome, Int?, Outcome)])
+    func judged(outcome: Outcome, status: Int?, expected: Outcome) {
+        #expect(settings.judged(outcome, status: status) == expected)
+    }
+
+    @Test(
+        "Retry-After counts with 429 and 503, and with a failure without a status",
+        arguments: [
+            (Outcome.ok, 429, true), (.error, 503, true), (.error, nil, true), (.ok, nil, false), (.error, 500, false),
+            (.ignore, 503, false),
+        ] as [(Outcome, Int?, Bool)])
+    func retryAfter(outcome: Outcome, status: Int?, counts: Bool) {
+        let pause = settings.pause(askedFor: 2000, outcome: outcome, status: status)
+        #expect(pause == (counts ? 2000 : nil))
+    }
+
+    @Test("Retry-After opens for an hour at most, and not at all when it is not honoured")
+    func longestRetryAfter() {
+        #expect(settings.pause(askedFor: 86_400_000, outcome: .error, status: 503) == 3_600_000)
+        var deaf = settings
+        deaf.honoursRetryAfter = false
+        #expect(deaf.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
+    }
+
+    @Test("a window of time forgets a tenth at a time")
+    func timeWindow() {
+        var window = OutcomeWindow(.time(.seconds(10)))
+        for second in 0..<10 {
+            window.add(isFailure: true, isSlow: false, now: now.advanced(byMilliseconds: Int64(second) * 1000))
+        }
+        let full = window.sums(now: now.advanced(byMilliseconds: 9999))
+        #expect(full.calls == 10)
+        let later = window.sums(now: now.advanced(byMilliseconds: 12_000))
+        #expect(later.failures == 7)
+        let empty = window.sums(now: now.advanced(byMilliseconds: 100_000))
+        #expect(empty.isEmpty)
+    }
+
+    @Test("a window of calls holds at least so many of the last, and a tenth more at most")
+    func callWindow() {
+        var window = OutcomeWindow(.calls(100))
+        for index in 0..<1000 {
+            window.add(isFailure: index < 850, isSlow: false, now: now)
+            let sums = window.sums(now: now)
+            #expect(index < 99 ? sums.calls == index + 1 : (100...110).contains(sums.calls))
+        }
+        let sums = window.sums(now: now)
+        #expect(sums.failures == 0)
+    }
+
+    @Test("the digest tells definitions apart, and is the same for the same")
+    func digest() {
+        let service = ServiceDefinition(name: "catalog", limits: [LimitDefinition(name: "1s", limit: 10, window: .seconds(1))])
+        var other = service
+        other.limits[0].limit = 11
+        var slower = service
+        slower.breaker.openFor = .seconds(6) ... .seconds(60)
+        #expect(service.digest == ServiceDefinition(name: "catalog", limits: service.limits).digest)
+        #expect(Set([service.digest, other.digest, slower.digest]).count == 3)
+        #expect(service.digest.utf8.count == 16)
+    }
+
+    @Test("a definition that says only what is the default has the digest of one that says nothing")
+    func digestOfDefaults() {
+        #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")
+    }
+}

@@ -1,0 +1,141 @@
+import InterlockCore
+import Testing
+
+@Suite("Those who wait through a pause that the limit made")
+struct PausedCallsTests {
+    private let now = Instant(nanoseconds: 10_000_000_000)
+
+    private func after(_ milliseconds: Int64) -> Instant { now.advanced(byMilliseconds: milliseconds) }
+
+    private func paused(_ numbers: UInt64..., deadline: Int64 = 5000, earliest: Int64 = 0) -> PausedCalls {
+        var paused = PausedCalls(maximumWaiting: 10)
+        for number in numbers {
+            _ = paused.insert(number, deadline: after(deadline), earliest: after(earliest))
+        }
+        return paused
+    }
+
+    @Test("nobody is sent while the pause goes on, and it is looked at again when it ends")
+    func pauses() {
+        var paused = paused(1, 2)
+        let decision = paused.decide(.paused(until: after(2000)), now: now)
+        #expect(decision == .init())
+        #expect(paused.nextWakeUp(.paused(until: after(2000)), now: now) == after(2000))
+    }
+
+    @Test("the first alone tries, and the others follow in their order when the breaker has closed")
+    func firstTries() {
+        var paused = paused(1, 2, 3)
+        let first = paused.decide(.trial, now: now)
+        #expect(first == .init(sent: [1]))
+        let none = paused.decide(.trial, now: now)
+        #expect(none == .init())
+        #expect(paused.isActive)
+        let wasTrying = paused.returned(1, wasGranted: true, patience: after(100))
+        #expect(wasTrying)
+        let patient = paused.decide(.trial, now: now)
+        #expect(patient == .init())
+        let rest = paused.decide(.clear, now: now)
+        #expect(rest == .init(sent: [2, 3]))
+        #expect(!paused.isActive)
+    }
+
+    @Test("when the breaker does not close by the first, the next one tries after a while")
+    func closingTakesTooLong() {
+        var paused = paused(1, 2)
+        _ = paused.decide(.trial, now: now)
+        _ = paused.returned(1, wasGranted: true, patience: after(100))
+        #expect(paused.nextWakeUp(.trial, now: now) == after(100))
+        let next = paused.decide(.trial, now: after(100))
+        #expect(next == .init(sent: [2]))
+    }
+
+    @Test("when the first was refused or has left, the next one tries at once")
+    func firstFails() {
+        var paused = paused(1, 2)
+        _ = paused.decide(.trial, now: now)
+        _ = paused.returned(1, wasGranted: false, patience: after(100))
+        let next = paused.decide(.trial, now: now)
+        #expect(next == .init(sent: [2]))
+    }
+
+    @Test("one that tried and comes back stands first again")
+    func comesBack() {
+        var paused = paused(1, 2)
+        _ = paused.decide(.trial, now: now)
+        let isBack = paused.insert(1, deadline: after(5000), earliest: after(300))
+        #expect(isBack)
+        let none = paused.decide(.trial, now: after(299))
+        #expect(none == .init())
+        #expect(paused.nextWakeUp(.trial, now: after(299)) == after(300))
+        let again = paused.decide(.trial, now: after(300))
+        #expect(again == .init(sent: [1]))
+    }
+
+    @Test("one that tried and cannot wait any more still counts as the one that tries, until it is done with")
+    func cannotComeBack() {
+        var paused = paused(1, 2)
+        _ = paused.decide(.trial, now: now)
+        let isBack = paused.insert(1, deadline: after(5000), earliest: after(5001))
+        #expect(!isBack)
+        let wasTrying = paused.returned(1, wasGranted: false, patience: now)
+        #expect(wasTrying)
+    }
+
+    @Test("those for whom the pause lasts too long are refused at once with its end, the others wait on")
+    func tooLong() {
+        var paused = paused(1, deadline: 1000)
+        _ = paused.insert(2, deadline: after(3000), earliest: now)
+        let decision = paused.decide(.paused(until: after(2000)), now: now)
+        #expect(decision == .init(refused: [.init(number: 1, retryAfter: 2000)]))
+        #expect(paused.count == 1)
+    }
+
+    @Test("when another cause keeps calls from being made, all are refused at once")
+    func otherCause() {
+        var paused = paused(1, 2)
+        let decision = paused.decide(.refusing(retryAfter: 700), now: now)
+        #expect(decision == .init(refused: [.init(number: 1, retryAfter: 700), .init(number: 2, retryAfter: 700)]))
+        #expect(paused.isEmpty)
+    }
+
+    @Test("a wait ends at its deadline")
+    func expires() {
+        var paused = paused(1, deadline: 100)
+        #expect(paused.nextWakeUp(.paused(until: after(100)), now: now) == after(100))
+        let decision = paused.decide(.trial, now: after(100))
+        #expect(decision.sent.isEmpty)
+        #expect(decision.refused.map(\.number) == [1])
+    }
+
+    @Test("while no breaker is open, each is sent when its limit may have room")
+    func earliest() {
+        var paused = paused(1, earliest: 300)
+        _ = paused.insert(2, deadline: after(5000), earliest: after(200))
+        #expect(paused.nextWakeUp(.clear, now: now) == after(200))
+        let first = paused.decide(.clear, now: after(200))
+        #expect(first == .init(sent: [2]))
+        let second = paused.decide(.clear, now: after(300))
+        #expect(second == .init(sent: [1]))
+    }
+
+    @Test("whoever cannot be sent before it gives up does not wait, and the line is bounded")
+    func refusedAtOnce() {
+        var paused = PausedCalls(maximumWaiting: 1)
+        let hopeless = paused.insert(1, deadline: after(100), earliest: after(101))
+        let first = paused.insert(2, deadline: after(100), earliest: after(100))
+        let second = paused.insert(3, deadline: after(100), earliest: after(100))
+        #expect(!hopeless && first && !second)
+    }
+
+    @Test("whoever leaves is not sent")
+    func leaves() {
+        var paused = paused(1, 2, 3)
+        let left = paused.leave(2)
+        let again = paused.leave(2)
+        #expect(left && !again)
+        let decision = paused.decide(.clear, now: now)
+        #expect(decision == .init(sent: [1, 3]))
+        #expect(paused.isEmpty)
+    }
+}

@@ -1,0 +1,55 @@
+import InterlockCore
+import Testing
+
+@Suite("Retry budget")
+struct RetryBudgetTests {
+    private let start = Instant(nanoseconds: 1_000_000_000_000)
+
+    private func budget(_ share: Double, perSecond: Int) -> RetryBudget {
+        RetryBudget(settings: RetrySettings(attempts: 1, budget: share, minimumPerSecond: perSecond))
+    }
+
+    /// How many retries are given in a row.
+    private func retries(of budget: inout RetryBudget, at now: Instant, upTo most: Int = 1000) -> Int {
+        var count = 0
+        while count < most, budget.takeRetry(now: now) { count += 1 }
+        return count
+    }
+
+    @Test("retries are at most their share of the calls")
+    func share() {
+        var budget = budget(0.1, perSecond: 0)
+        for _ in 0..<50 { budget.noteCall() }
+        #expect(retries(of: &budget, at: start) == 5)
+    }
+
+    @Test("without calls there are none but those that are always allowed")
+    func minimum() {
+        var budget = budget(0.1, perSecond: 3)
+        #expect(retries(of: &budget, at: start) == 3)
+    }
+
+    @Test("the allowance comes back with time, and no more of it than for one second")
+    func refill() {
+        var budget = budget(0.1, perSecond: 2)
+        #expect(retries(of: &budget, at: start) == 2)
+        #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 499)) == 0)
+        #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 1000)) == 2)
+        #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 60_000)) == 2)
+    }
+
+    @Test("a quiet hour cannot be spent in a storm")
+    func bounded() {
+        var budget = budget(1, perSecond: 0)
+        for _ in 0..<100_000 { budget.noteCall() }
+        #expect(retries(of: &budget, at: start) == Int(RetryBudget.largestSavings))
+    }
+
+    @Test("a clock that stands still gives nothing")
+    func standstill() {
+        var budget = budget(0.1, perSecond: 1)
+        #expect(retries(of: &budget, at: start) == 1)
+        #expect(retries(of: &budget, at: start) == 0)
+        #expect(retries(of: &budget, at: Instant(nanoseconds: 0)) == 0)
+    }
+}

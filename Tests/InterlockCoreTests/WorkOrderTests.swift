@@ -1,0 +1,207 @@
+import InterlockCore
+import Testing
+
+@Suite("The order of work")
+struct WorkOrderTests {
+    private func order(maximumStarted: Int = 10, capacity: Int = 100) -> WorkOrder {
+        var order = WorkOrder(maximumStarted: maximumStarted, capacity: capacity)
+        order.isRunning = true
+        return order
+    }
+
+    private func startAll(_ order: inout WorkOrder) -> [UInt64] {
+        var started: [UInt64] = []
+        while let id = order.takeNext() { started.append(id) }
+        return started
+    }
+
+    private func add(_ order: inout WorkOrder, after dependencies: UInt64...) throws -> UInt64 {
+        let id = order.add(after: dependencies)
+        return try #require(id)
+    }
+
+    @Test("work without dependencies begins in the order in which it was added, so much at a time")
+    func bounded() throws {
+        var order = order(maximumStarted: 2)
+        let ids = [try add(&order), try add(&order), try add(&order), try add(&order)]
+        let started1 = startAll(&order)
+        #expect(started1 == [ids[0], ids[1]])
+        let started2 = startAll(&order)
+        #expect(started2 == [])
+        _ = order.ended(ids[1], succeeded: true)
+        let started3 = startAll(&order)
+        #expect(started3 == [ids[2]])
+        #expect(order.startedCount == 2)
+    }
+
+    @Test("nothing begins before the queue runs")
+    func notRunning() throws {
+        var order = WorkOrder(maximumStarted: 1, capacity: 1)
+        _ = try add(&order)
+        let started4 = startAll(&order)
+        #expect(started4 == [])
+        order.isRunning = true
+        let started5 = startAll(&order)
+        #expect(started5.count == 1)
+    }
+
+    @Test("work begins when all that it comes after has succeeded, named twice or not")
+    func dependencies() throws {
+        var order = order()
+        let first = try add(&order)
+        let second = try add(&order)
+        let third = try add(&order, after: first, second, first)
+        #expect(order.stage(of: third) == .waiting)
+        let started6 = startAll(&order)
+        #expect(started6 == [first, second])
+        let none = order.ended(first, succeeded: true)
+        #expect(none == .init())
+        let ready = order.ended(second, succeeded: true)
+        #expect(ready == .init(ready: [third]))
+        let started7 = startAll(&order)
+        #expect(started7 == [third])
+    }
+
+    @Test("work that comes after what has ended is ready at once")
+    func afterEnded() throws {
+        var order = order()
+        let first = try add(&order)
+        _ = startAll(&order)
+        _ = order.ended(first, succeeded: true)
+        let second = try add(&order, after: first)
+        #expect(order.stage(of: second) == .ready)
+        #expect(order.stage(of: first) == nil)
+    }
+
+    @Test("a failure cancels all that comes after it, each for the sake of the one before")
+    func failure() throws {
+        var order = order()
+        let login = try add(&order)
+        let fetch = try add(&order, after: login)
+        let store = try add(&order, after: fetch)
+        let other = try add(&order)
+        let started8 = startAll(&order)
+        #expect(started8 == [login, other])
+        let effects = order.ended(login, succeeded: false)
+        #expect(effects == .init(cancelled: [.init(id: fetch, cause: login), .init(id: store, cause: fetch)]))
+        #expect(order.all == [other])
+    }
+
+    @Test("what comes after two that both fail is cancelled once")
+    func diamond() throws {
+        var order = order()
+        let top = try add(&order)
+        let left = try add(&order, after: top)
+        let right = try add(&order, after: top)
+        let bottom = try add(&order, after: left, right)
+        _ = startAll(&order)
+        let effects = order.ended(top, succeeded: false)
+        #expect(effects.cancelled.map(\.id) == [left, right, bottom])
+        #expect(order.count == 0)
+    }
+
+    @Test("what is cancelled before it began never begins, nor does what comes after it")
+    func cancelled() throws {
+        var order = order(maximumStarted: 1)
+        let first = try add(&order)
+        let second = try add(&order)
+        let third = try add(&order, after: second)
+        let fourth = try add(&order)
+        let started9 = startAll(&order)
+        #expect(started9 == [first])
+        let effects = order.cancel(second)
+        #expect(effects == .init(cancelled: [.init(id: second, cause: nil), .init(id: third, cause: second)]))
+        _ = order.ended(first, succeeded: true)
+        let started10 = startAll(&order)
+        #expect(started10 == [fourth])
+    }
+
+    @Test("what has begun is not cancelled here, and what has ended not at all")
+    func cancelledTooLate() throws {
+        var order = order()
+        let first = try add(&order)
+        _ = startAll(&order)
+        let started = order.cancel(first)
+        #expect(started == .init())
+        #expect(order.stage(of: first) == .started)
+        _ = order.ended(first, succeeded: true)
+        let ended = order.cancel(first)
+        #expect(ended == .init())
+    }
+
+    @Test("what has not begun cannot end")
+    func endsOnlyWhenStarted() throws {
+        var order = order()
+        let first = try add(&order)
+        let effects = order.ended(first, succeeded: true)
+        #expect(effects == .init())
+        #expect(order.stage(of: first) == .ready)
+    }
+
+    @Test("there is a bound to what has not ended")
+    func full() throws {
+        var order = order(capacity: 2)
+        let first = try add(&order)
+        _ = try add(&order)
+        #expect(order.isFull)
+        let refused = order.add(after: [])
+        #expect(refused == nil)
+        _ = order.cancel(first)
+        _ = try add(&order)
+    }
+
+    @Test("whatever is added, ended and cancelled: nothing begins before what it comes after, and all comes to an end")
+    func random() {
+        var random = SplitMix64(seed: 11)
+        for _ in 0..<200 {
+            var order = WorkOrder(maximumStarted: Int.random(in: 1...4, using: &random), capacity: 50)
+            order.isRunning = true
+            var dependencies: [UInt64: Set<UInt64>] = [:]
+            var succeeded: Set<UInt64> = []
+            var gone: Set<UInt64> = []
+            var started: Set<UInt64> = []
+            func note(_ effects: WorkOrder.Effects) {
+                for cancellation in effects.cancelled {
+                    let isNew = gone.insert(cancellation.id).inserted
+                    #expect(isNew)
+                    if let cause = cancellation.cause { #expect(gone.contains(cause)) }
+                }
+            }
+            for step in 0..<150 {
+                switch Int.random(in: 0...3, using: &random) {
+                case 0, 1:
+                    let known = order.all
+                    let chosen = (0..<Int.random(in: 0...2, using: &random)).compactMap { _ in known.randomElement(using: &random)
+                    }
+                    if step < 100, let id = order.add(after: chosen) { dependencies[id] = Set(chosen) }
+                case 2:
+                    if let id = order.all.randomElement(using: &random), Int.random(in: 0...3, using: &random) == 0 {
+                        note(order.cancel(id))
+                    }
+                default:
+                    if let id = started.randomElement(using: &random) {
+                        let isGood = Int.random(in: 0...3, using: &random) > 0
+                        if isGood { succeeded.insert(id) } else { gone.insert(id) }
+                        started.remove(id)
+                        note(order.ended(id, succeeded: isGood))
+                    }
+                }
+                while let id = order.takeNext() {
+                    #expect(dependencies[id]?.isSubset(of: succeeded) == true)
+                    let isNew = started.insert(id).inserted
+                    #expect(isNew)
+                }
+                #expect(order.startedCount == started.count)
+                #expect(started.count <= order.maximumStarted)
+            }
+            while let id = started.first {
+                started.remove(id)
+                succeeded.insert(id)
+                note(order.ended(id, succeeded: true))
+                while let next = order.takeNext() { started.insert(next) }
+            }
+            #expect(order.count == 0)
+            #expect(succeeded.union(gone) == Set(dependencies.keys))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: probes")
+struct ConfigurationProbeTests {
+    private func probe(_ yaml: String) throws -> ProbeSettings {
+        let read = try configuration("services: { a: { url: 'http://a.example', probe: \(yaml) } }")
+        return try #require(read.services.first?.probe)
+    }
+
+    @Test("every key is read")
+    func everything() throws {
+        let read = try probe(
+            """
+            { path: /status?full=1, every: 10s, timeout: 2s, unhealthy_after: 3, healthy_after: 4, trial: true, from: all,
+              expect: { status: [200, 301..302], headers: { X-State: up }, body: fine, body_matches: "o+k",
+                        json: { "$.status": ok, "$.ready": true, "$.gone": null, "$['a b'][0]": 5 } } }
+            """)
+        let expectation = ProbeExpectation(
+            statuses: StatusSet(200...200, 301...302), headers: [.init(name: "X-State", value: "up")],
+            body: [
+                .contains("fine"), .matches("o+k"), .json(path: "$.status", equals: "ok"),
+                .json(path: "$.ready", equals: "true"), .json(path: "$.gone", equals: "null"),
+                .json(path: "$['a b'][0]", equals: "5"),
+            ])
+        let expected = ProbeSettings(
+            target: .http("/status?full=1"), interval: .seconds(10), timeout: .seconds(2), expectation: expectation,
+            unhealthyAfter: 3, healthyAfter: 4, isFollowedByTrial: true, origin: .all)
+        #expect(read == expected)
+    }
+
+    @Test("what is not said is the default")
+    func defaults() throws {
+        #expect(try probe("{ path: / }") == ProbeSettings(target: .http("/")))
+    }
+
+    @Test("a whole URL and a TCP address need no URL of the service")
+    func elsewhere() throws {
+        let read = try configuration(
+            """
+            services:
+              a: { probe: { url: "https://status.example/health" } }
+              b: { probe: { tcp: "db.example:5432" } }
+            """)
+        #expect(
+            read.services.map(\.probe?.target) == [
+                .http("https://status.example/health"), .tcp(host: "db.example", port: 5432),
+            ])
+    }
+
+    @Test("a timeout that is not said leaves room for the next probe")
+    func shortInterval() throws {
+        #expect(try probe("{ path: /, every: 500ms }").timeout == .milliseconds(400))
+    }
+
+    @Test("no probe is none")
+    func none() throws {
+        let read = try configuration("services: { a: { probe: null } }")
+        #expect(read.services.first?.probe == nil)
+        #expect(read.warnings.isEmpty)
+    }
+
+    @Test(
+        "what cannot be meant is refused where it stands",
+        arguments: [
+            ("{}", ": expected one of the keys path, url and tcp: what the probe asks"),
+            ("{ path: /, tcp: 'a:1' }", ".tcp: expected only one of path, url and tcp"),
+            ("{ path: status }", ".path: expected a path that begins with / and has no spaces, got \"status\""),
+            ("{ path: /grün }", ".path: expected a path that begins with / and has no spaces, got \"/grün\""),
+            (
+                "{ url: 'ftp://a' }",
+                ".url: expected a URL that begins with http:// or https:// and names a host, got \"ftp://a\""
+            ),
+            ("{ tcp: 'a:0' }", ".tcp: expected HOST:PORT with a port of 1 or more, got \"a:0\""),
+            ("{ tcp: 'a:1', expect: { body: x } }", ".expect: goes with path or url: a connection alone has no answer to judge"),
+            ("{ path: /, every: 5ms }", ".every: expected a duration of 10ms or more, got 5ms"),
+            ("{ path: /, every: 2s, timeout: 2s }", ".timeout: expected a duration shorter than every (2s), got 2s"),
+            ("{ path: /, unhealthy_after: 0 }", ".unhealthy_after: expected a whole number of 1 or more, got 0"),
+            ("{ path: /, trial: perhaps }", ".trial: expected true or false, got \"perhaps\""),
+            ("{ path: /, from: some }", ".from: expected one or all, got \"some\""),
+            ("{ path: /, expect: { status: [] } }", ".expect.status: expected \(Self.statuses), got an empty list"),
+            ("{ path: /, expect: { status: 399..200 } }", ".expect.status: expected \(Self.statuses), got 399..200"),
+            ("{ path: /, expect: { status: [200, 99] } }", ".expect.status[1]: expected \(Self.statuses), got 99"),
+            ("{ path: /, expect: { status: 200..300..400 } }", ".expect.status: expected \(Self.statuses), got 200..300..400"),
+            ("{ path: /, expect: { body: '' } }", ".expect.body: expected a text of 1-1000 bytes, got \"\""),
+            (
+                "{ path: /, expect: { body_matches: '(a)\\1' } }",
+                ".expect.body_matches: expected a regular expression that can be searched for in bounded time: "
+                    + "references to groups cannot be searched for in bounded time (character 5), got \"(a)\\1\""
+            ),
+            (
+                "{ path: /, expect: { json: { '$..a': x } } }",
+                ".expect.json.$..a: expected a path such as $.status or $.checks[0]['disk']: expected a name behind the dot; "
+                    + "others than letters, digits, _ and - stand in ['…'] (character 3)"
+            ),
+            ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected the name of a header"),
+        ]
+    )
+    func refused(yaml: String, refusal: String) {
+        let yaml = "services:\n  a:\n    url: http://a.example\n    probe: \(yaml)"
+        #expect(refusals(of: yaml) == ["file.yaml:4: services.a.probe\(refusal)"])
+    }
+
+    private static let statuses = "a status or a range of them, such as 200..399, within 100..599"
+
+    @Test("a path without a URL to ask it below is refused")
+    func noURL() {
+        #expect(
+            refusals(of: "services: { a: { probe: { path: / } } }") == [
+                "file.yaml:1: services.a.probe: path is asked below the service's url, which is not given; "
+                    + "give it, or url instead of path"
+            ])
+    }
+
+    @Test("a URL with a password is refused, and the password is not repeated")
+    func password() {
+        let refusals = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
+        #expect(refusals.count == 1)
+        #expect(!refusals.joined().contains("secret"))
+    }
+
+    @Test("a service whose name leaves no room for the lock of its probers is refused, unless all of them probe")
+    func longName() {
+        let name = String(repeating: "a", count: 239)
+        #expect(
+            refusals(of: "services: { \(name): { probe: { tcp: 'a:1' } } }") == [
+                "file.yaml:1: services.\(name).probe: expected a service whose name has at most 238 bytes"
+            ])
+        #expect(refusals(of: "services: { \(name): { probe: { tcp: 'a:1', from: all } } }").isEmpty)
+    }
+}

@@ -1,0 +1,92 @@
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: how the proxy calls a service")
+struct ConfigurationUpstreamTests {
+    private func service(_ yaml: String) throws -> ServiceDefinition? {
+        try configuration("services:\n  a:\n    \(yaml)").services.first
+    }
+
+    @Test("a url alone leaves every default in force")
+    func defaults() throws {
+        let read = try service("url: \"https://api.example.com/v1\"")
+        #expect(read?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
+        #expect(try service("url: null") == ServiceDefinition(name: "a"))
+    }
+
+    @Test("every key is read")
+    func everything() throws {
+        // Any file that can be read is as good: what is in it matters when a connection is made.
+        let file = "/dev/null"
+        let read = try configuration(
+            """
+            services:
+              a:
+                url: "https://api.example.com:8443/v1"
+                tls: { ca: \(file) }
+                timeouts: { connect: 1s, first_byte: 2s, total: 3s }
+                retries: { attempts: 2, budget: 25%, min_per_second: 0 }
+                fallback: { last_good: 5m }
+                concurrency: 7
+                on_limit: { action: wait, patience: 4s }
+            """)
+        let expected = UpstreamSettings(
+            url: "https://api.example.com:8443/v1", connectTimeout: .seconds(1), firstByteTimeout: .seconds(2),
+            totalTimeout: .seconds(3), retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
+            fallback: .lastGood(maximumAge: .seconds(300)), certificateAuthority: file)
+        #expect(read.services.first?.upstream == expected)
+        #expect(read.services.first?.concurrency == 7)
+        #expect(read.services.first?.onLimit == LimitPolicy(action: .wait, patience: .seconds(4)))
+        #expect(read.warnings.isEmpty)
+    }
+
+    @Test(
+        "a fixed fallback has a status, and perhaps a body and a type",
+        arguments: [
+            ("{ status: 503 }", .fixed(status: 503, body: "", mediaType: "text/plain")),
+            (
+                "{ status: 200, body: '[]', type: application/json }",
+                .fixed(status: 200, body: "[]", mediaType: "application/json")
+            ), ("null", nil),
+        ] as [(String, FallbackSettings?)])
+    func fallback(yaml: String, settings: FallbackSettings?) throws {
+        #expect(try service("url: \"http://h\"\n    fallback: \(yaml)")?.upstream?.fallback == settings)
+    }
+
+    @Test(
+        "an impossible value is refused where it stands",
+        arguments: [
+            ("url: \"http://u:p@h\"", "url: expected a URL without user, query and fragment, got \"http://***@h\""),
+            ("url: \"http://h/a?b\"", "url: expected a URL without user, query and fragment, got \"http://h/a?***\""),
+            ("url: \"http://h/#b\"", "url: expected a URL without user, query and fragment, got \"http://h/#b\""),
+            (
+                "url: \"http://h/a/../b\"",
+                "url: expected a URL whose path is percent-encoded and has no segment . or .., got \"http://h/a/../b\""
+            ),
+            (
+                "url: \"http://h:99999\"",
+                "url: expected a URL that begins with http:// or https:// and names a host, got \"http://h:99999\""
+            ),
+            ("timeouts: { total: 1s }", "timeouts: goes with url, and this service has none"),
+            ("{ url: \"http://h\", tls: { ca: /dev/null } }", "tls: goes with a url that begins with https://"),
+            (
+                "{ url: \"https://h\", tls: { ca: /nowhere.pem } }",
+                "tls.ca: expected the path of a PEM file that exists and can be read, got \"/nowhere.pem\""
+            ),
+            ("{ url: \"https://h\", tls: {} }", "tls: expected the key ca: the path of a PEM file"),
+            ("{ url: \"http://h\", timeouts: { connect: 0s } }", "timeouts.connect: expected a duration of 1ms or more, got 0s"),
+            ("{ url: \"http://h\", timeouts: { conect: 1s } }", "timeouts.conect: unknown key; did you mean connect?"),
+            ("{ url: \"http://h\", retries: { attempts: 11 } }", "retries.attempts: expected a whole number of 10 or less, got 11"),
+            ("{ url: \"http://h\", retries: { budget: 0.1 } }", "retries.budget: expected a percentage such as 50%, got 0.1"),
+            ("{ url: \"http://h\", fallback: {} }", "fallback: expected status, with body and type, or last_good"),
+            ("{ url: \"http://h\", fallback: { status: 199 } }", "fallback.status: expected a whole number of 200 or more, got 199"),
+            (
+                "{ url: \"http://h\", fallback: { last_good: 5m, body: x } }",
+                "fallback.body: is of a fixed answer, which last_good is not; give one of them"
+            ),
+        ])
+    func refused(yaml: String, refusal: String) {
+        #expect(refusals(of: "services:\n  a:\n    \(yaml)") == ["file.yaml:3: services.a.\(refusal)"])
+    }
+}

@@ -1,0 +1,93 @@
+import Hiredis
+import Interlock
+import InterlockTesting
+import Synchronization
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: the stream of events", .timeLimit(.minutes(2)))
+struct EventStreamTests {
+    @Test("it tells of a limit that is reached, in the JSON that is published")
+    func limits() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.isSubscribed()
+            try await door.client.follow("GET", "/v1/events") { received in
+                guard let event = HTTPTestClient.event("limit.reached", in: received) else {
+                    if received.contains("from now on"), !received.contains("limit.") {
+                        for _ in 0..<3 { _ = try await door.client.send("POST", "/v1/limits/catalog/take", "{}") }
+                    }
+                    return false
+                }
+                #expect(event.integer("v") == 1)
+                #expect(event.text("type") == "limit.reached")
+                #expect(event.text("origin") == door.coordinator.id)
+                #expect(event.integer("db") == 0)
+                #expect(event.text("service") == "catalog")
+                #expect(event.text("limit") == "10s")
+                #expect(event.integer("capacity") == 2)
+                #expect((event.integer("at_ms") ?? 0) > 1_600_000_000_000)
+                return true
+            }
+        }
+    }
+
+    @Test("types that this version does not know are passed on under their names")
+    func unknownTypes() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.isSubscribed()
+            try await Self.following(door) { publish in
+                try await publish(#"{"v":1,"type":"weather.changed","origin":"x","db":0,"at_ms":1}"#)
+            } until: { received in
+                HTTPTestClient.event("weather.changed", in: received) != nil
+            }
+        }
+    }
+
+    @Test("a client that reads too slowly loses the oldest events and is told how many, and the stream goes on")
+    func slowClient() async throws {
+        // More than the kernel keeps for a connection, so that the door has to wait for its client.
+        let padding = String(repeating: "x", count: 32 << 10)
+        let count = 900
+        try await HTTPTestDoor.with { door in
+            try await door.isSubscribed()
+            let witness = door.coordinator.events.json.subscribe()
+            try await Self.following(door) { publish in
+                for number in 1...count {
+                    try await publish(
+                        #"{"v":1,"type":"test.\#(number)","origin":"x","db":0,"at_ms":1,"padding":"\#(padding)"}"#)
+                    // Redis gives up a subscriber that falls far behind.
+                    guard number.isMultiple(of: 50) else { continue }
+                    for await event in witness where event.type == "test.\#(number)" { break }
+                }
+            } until: { received in
+                // The last of what came; all of it is too much to look through again and again.
+                HTTPTestClient.event("test.\(count)", in: String(received.suffix(4 * padding.utf8.count))) != nil
+            } then: { received in
+                let loss = HTTPTestClient.event("dropped", in: received)
+                #expect((loss?.integer("dropped") ?? 0) > 0)
+            }
+        }
+    }
+
+    /// Follows the events; once that stands, `body` publishes messages as any program may, while nothing is read.
+    private static func following(
+        _ door: HTTPTestDoor, body: @Sendable (_ publish: (String) async throws -> Void) async throws -> Void,
+        until isEnough: @Sendable (_ received: String) -> Bool, then check: @Sendable (_ received: String) -> Void = { _ in }
+    ) async throws {
+        let redis = RedisClient(configuration: door.redis.configuration)
+        try await redis.connect()
+        let channel = door.coordinator.keys.events
+        let hasBegun = Mutex(false)
+        try await door.client.follow("GET", "/v1/events") { received in
+            if !hasBegun.withLock({ $0 }), received.contains("from now on") {
+                hasBegun.withLock { $0 = true }
+                try await body { json in _ = try await redis.send(AnyCommand(["PUBLISH", channel, json])) }
+            }
+            guard isEnough(received) else { return false }
+            check(received)
+            return true
+        }
+        await redis.close()
+    }
+}

@@ -1,0 +1,73 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The field's troubles with limits and breakers: probes")
+struct FieldOutageTests {
+    private static let failures: [ProbedServer.Answer] = [
+        .http(500), .http(404), .http(200, body: "down for maintenance"), .close, .bytes("garbage\r\n\r\n"), .http(302),
+        .bytes("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nok"),
+    ]
+
+    private static let settings = ProbeSettings(
+        target: .http("/"), interval: .milliseconds(120), timeout: .milliseconds(100),
+        expectation: ProbeExpectation(statuses: StatusSet(200...200), body: [.contains("ok")]), healthyAfter: 1, origin: .all)
+
+    @Test("field 4: a failed probe never brings a service back, however it fails")
+    func neverGoodNews() async throws {
+        try await ProbedServer.with { server, port in
+            let breakers = ToldBreakers()
+            server.answer(Self.failures[0])
+            try await OutageMonitor.with([.probed("catalog", port: port, Self.settings)], reports: breakers.reports) { _ in
+                for answer in Self.failures {
+                    server.answer(answer)
+                    let told = breakers.findings.count
+                    try await eventually("two more probes failed") { breakers.findings.count >= told + 2 }
+                }
+                #expect(!breakers.findings.contains(.up))
+                server.answer(.http(200, body: "ok"))
+                try await eventually("good probes do") { breakers.findings.last == .up }
+            }
+        }
+    }
+
+    @Test("field 4: a breaker that probes opened stays open while they fail, and is closed by good ones")
+    func breaker() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { server, port in
+                let service = ServiceDefinition.probed("catalog", port: port, Self.settings)
+                let configuration = InterlockConfiguration(redis: redis.configuration, services: [service], host: "test")
+                let coordinator = Coordinator(
+                    configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                await coordinator.start()
+                await coordinator.untilReady()
+                server.answer(.http(500))
+                try await OutageMonitor.with([service], coordinator: coordinator, reports: OutageReports(to: coordinator)) { _ in
+                    try await eventually("the breaker is open") {
+                        try await coordinator.breaker(service: "catalog").state == .open
+                    }
+                    let cause = try await coordinator.breaker(service: "catalog").fleet.cause
+                    #expect(cause == BreakerCause.outage.rawValue)
+                    for answer in Self.failures {
+                        server.answer(answer)
+                        let asked = server.requests.count
+                        try await eventually("two more probes failed") { server.requests.count >= asked + 2 }
+                        let state = try await coordinator.breaker(service: "catalog").state
+                        #expect(state == .open)
+                    }
+                    server.answer(.http(200, body: "ok"))
+                    try await eventually("the breaker is closed") {
+                        try await coordinator.breaker(service: "catalog").state == .closed
+                    }
+                }
+                await coordinator.stop()
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import HTTPTypes
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: the last good answers")
+struct LastGoodAnswersTests {
+    private func answer(_ text: String, at time: NIODeadline = .uptimeNanoseconds(0)) -> LastGoodAnswers.Answer {
+        .init(status: .ok, fields: [:], body: ByteBuffer(string: text), storedAt: time)
+    }
+
+    private func key(_ target: String) -> LastGoodAnswers.Key { .init(target: target, acceptEncoding: "") }
+
+    private func request(_ fields: HTTPFields = [:], method: HTTPRequest.Method = .get) -> HTTPRequest {
+        HTTPRequest(method: method, scheme: "http", authority: "h", path: "/proxy/shop/a?b", headerFields: fields)
+    }
+
+    @Test("an answer is kept until it is too old")
+    func age() {
+        let answers = LastGoodAnswers(maximumAge: .seconds(60))
+        answers.keep(answer("x"), for: key("/a"))
+        #expect(answers.answer(for: key("/a"), now: .uptimeNanoseconds(60_000_000_000))?.age == 60)
+        #expect(answers.answer(for: key("/a"), now: .uptimeNanoseconds(60_000_000_001)) == nil)
+        #expect(answers.answer(for: key("/b"), now: .uptimeNanoseconds(0)) == nil)
+    }
+
+    @Test("the answer that was asked for longest ago makes room")
+    func bounded() {
+        let answers = LastGoodAnswers(maximumAge: .seconds(60))
+        for number in 0..<256 { answers.keep(answer("x"), for: key("/\(number)")) }
+        _ = answers.answer(for: key("/0"), now: .uptimeNanoseconds(0))
+        answers.keep(answer("x"), for: key("/256"))
+        #expect(answers.answer(for: key("/0"), now: .uptimeNanoseconds(0)) != nil)
+        #expect(answers.answer(for: key("/1"), now: .uptimeNanoseconds(0)) == nil)
+    }
+
+    @Test("all answers together take at most 16 MiB")
+    func bytes() {
+        let answers = LastGoodAnswers(maximumAge: .seconds(60))
+        let body = String(repeating: "x", count: LastGoodAnswers.largestBody)
+        for number in 0..<80 { answers.keep(answer(body), for: key("/\(number)")) }
+        let kept = (0..<80).filter { answers.answer(for: key("/\($0)"), now: .uptimeNanoseconds(0)) != nil }
+        #expect(kept.count == 63)
+        #expect(kept.first == 17)
+    }
+
+    @Test("only a GET that shows nobody has an answer that may be given to others")
+    func keys() {
+        #expect(LastGoodAnswers.key(of: request([.acceptEncoding: "gzip"]))?.acceptEncoding == "gzip")
+        #expect(LastGoodAnswers.key(of: request(method: .head)) == nil)
+        for name in [HTTPField.Name.authorization, .cookie, .range] { #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil) }
+    }
+
+    @Test(
+        "an answer that is private, partial or another for others is not kept",
+        arguments: [
+            (200, [:], true), (204, [:], true), (206, [:], false), (301, [:], false), (500, [:], false),
+            (200, [.cacheControl: "max-age=1, No-Store"], false), (200, [.cacheControl: "private"], false), (200, [.setCookie: "a=b"], false),
+            (200, [.vary: "Accept-Encoding"], true), (200, [.vary: "Accept-Encoding, Origin"], false), (200, [.vary: "*"], false),
+            (200, [.contentLength: "262145"], false),
+        ] as [(Int, HTTPFields, Bool)])
+    func kept(status: Int, fields: HTTPFields, isKept: Bool) {
+        #expect(LastGoodAnswers.mayBeKept(HTTPResponse.Status(code: status), fields) == isKept)
+    }
+}

@@ -1,0 +1,94 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOPosix
+import Synchronization
+
+@testable import InterlockSidecar
+
+/// What the monitors of a test told the breakers, in order.
+final class ToldBreakers: Sendable {
+    struct Unavailable: Error {}
+
+    private struct State {
+        var findings: [(service: String, finding: OutageFinding)] = []
+        var failuresLeft = 0
+    }
+
+    private let state = Mutex(State())
+
+    var findings: [OutageFinding] { findings(of: nil) }
+
+    func findings(of service: String?) -> [OutageFinding] {
+        state.withLock { $0.findings.filter { service == nil || $0.service == service }.map(\.finding) }
+    }
+
+    /// The next so many cannot be told.
+    func fail(_ count: Int) {
+        state.withLock { $0.failuresLeft = count }
+    }
+
+    /// As if each finding were carried out at once.
+    var reports: OutageReports {
+        OutageReports(
+            report: { service, finding in
+                try self.state.withLock { state in
+                    guard state.failuresLeft == 0 else {
+                        state.failuresLeft -= 1
+                        throw Unavailable()
+                    }
+                    state.findings.append((service, finding))
+                }
+                return finding == .up ? .closed : .open
+            },
+            isOpenByOutage: { _ in false })
+    }
+}
+
+extension OutageMonitor {
+    /// Runs `body` beside a monitor that probes `services`, and stops it as a shutdown would.
+    static func with(
+        _ services: [ServiceDefinition], coordinator: Coordinator? = nil, reports: OutageReports,
+        _ body: (OutageMonitor) async throws -> Void
+    ) async throws {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let monitor = OutageMonitor(
+            services: services,
+            coordinator: coordinator
+                ?? Coordinator(
+                    configuration: InterlockConfiguration(redis: .init(address: .unixSocket(path: "/nowhere"))),
+                    eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger),
+            locks: LockSettings(), eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports, logger: logger)
+        let running = Task { try await monitor.run() }
+        do {
+            try await body(monitor)
+        } catch {
+            running.cancel()
+            try await running.value
+            throw error
+        }
+        running.cancel()
+        try await running.value
+    }
+}
+
+extension ServiceDefinition {
+    /// A service of 127.0.0.1:`port` that is probed.
+    static func probed(_ name: String, port: Int, _ settings: ProbeSettings) -> ServiceDefinition {
+        ServiceDefinition(name: name, upstream: UpstreamSettings(url: "http://127.0.0.1:\(port)"), probe: settings)
+    }
+}
+
+extension ProbeSettings {
+    /// A probe of `/` that is made again at once, so to say.
+    static func fast(
+        every interval: Duration = .milliseconds(25), timeout: Duration = .seconds(5), unhealthyAfter: Int = 1,
+        healthyAfter: Int = 2, from origin: Origin = .all
+    ) -> ProbeSettings {
+        ProbeSettings(
+            target: .http("/"), interval: interval, timeout: timeout, unhealthyAfter: unhealthyAfter,
+            healthyAfter: healthyAfter, origin: origin)
+    }
+}

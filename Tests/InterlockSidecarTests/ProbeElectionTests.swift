@@ -1,0 +1,180 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Who probes: one sidecar of the fleet")
+struct ProbeElectionTests {
+    private static let quiet = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+    /// A sidecar, as far as the monitor is concerned.
+    private struct Prober {
+        let coordinator: Coordinator
+        let monitor: OutageMonitor
+        let running: Task<Void, any Error>
+
+        var prober: ProbeReading.Prober? { monitor.reading(ofService: "catalog")?.prober }
+
+        /// As a shutdown does it.
+        func shutDown() async throws {
+            running.cancel()
+            try await running.value
+            await coordinator.stop()
+        }
+    }
+
+    private func probers(
+        _ count: Int, of service: ServiceDefinition, redis: RedisServer, reports: OutageReports,
+        redisTimeout: Duration = .seconds(10),
+        _ body: ([Prober]) async throws -> Void
+    ) async throws {
+        var configuration = InterlockConfiguration(redis: redis.configuration, services: [service], host: "test")
+        configuration.redis.commandTimeout = redisTimeout
+        configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
+        var probers: [Prober] = []
+        for _ in 0..<count {
+            let coordinator = Coordinator(
+                configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.quiet)
+            await coordinator.start()
+            await coordinator.untilReady()
+            let monitor = OutageMonitor(
+                services: [service], coordinator: coordinator, locks: LockSettings(),
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports, logger: Self.quiet)
+            probers.append(Prober(coordinator: coordinator, monitor: monitor, running: Task { try await monitor.run() }))
+        }
+        let result: Result<Void, any Error>
+        do {
+            try await body(probers)
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        for prober in probers { try await prober.shutDown() }
+        try result.get()
+    }
+
+    @Test("of three sidecars one probes, and the others know that another does")
+    func one() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { server, port in
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+                try await probers(3, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                    try await eventually("all know who probes") {
+                        probers.allSatisfy { $0.prober == .elected || $0.prober == .another } && server.requests.count > 10
+                    }
+                    #expect(probers.filter { $0.prober == .elected }.count == 1)
+                    #expect(probers.filter { $0.monitor.reading(ofService: "catalog")?.last != nil }.count == 1)
+                }
+            }
+        }
+    }
+
+    @Test("the prober's lease is a lock that anybody can see")
+    func visible() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { _, port in
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+                try await probers(1, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                    try await eventually("it is elected") { probers[0].prober == .elected }
+                    let client = RedisClient(configuration: redis.configuration)
+                    try await client.connect()
+                    let ttl = try await client.send(AnyCommand(["PTTL", "interlock:lock:{interlock-monitor/catalog}"]))
+                    await client.close()
+                    let milliseconds = try #require(ttl.integer)
+                    #expect((1...1000).contains(milliseconds))
+                }
+            }
+        }
+    }
+
+    @Test("a prober that died is replaced once its lease is over")
+    func takeover() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { _, port in
+                let client = RedisClient(configuration: redis.configuration)
+                try await client.connect()
+                // What a sidecar leaves behind that is killed.
+                let lock = "interlock:lock:{interlock-monitor/catalog}"
+                try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
+                await client.close()
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+                try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                    try await eventually(within: .seconds(10), "one of the others probes") {
+                        Set(probers.map(\.prober)) == [.elected, .another]
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("a prober that goes down gives its turn away at once")
+    func handOver() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { _, port in
+                // Its lease would last half a minute.
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(60), from: .one))
+                try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                    try await eventually("one is elected and the other waits") {
+                        probers.contains { $0.prober == .elected } && probers.contains { $0.prober == .another }
+                    }
+                    let leaving = try #require(probers.firstIndex { $0.prober == .elected })
+                    probers[leaving].running.cancel()
+                    try await eventually(within: .seconds(10), "the other is elected") {
+                        probers[1 - leaving].prober == .elected
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("a prober whose lease is taken away stops at once, and the fleet elects anew")
+    func broken() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { server, port in
+                let service = ServiceDefinition.probed(
+                    "catalog", port: port, .fast(every: .seconds(20), timeout: .seconds(15), from: .one))
+                server.answer(ProbedServer.silence)
+                try await probers(1, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
+                    try await eventually("a probe is under way") { server.requests.count == 1 }
+                    let lock = try #require(ProbeElection.lock(ofService: "catalog"))
+                    let isBroken = try await probers[0].coordinator.breakLock(lock, by: "test")
+                    #expect(isBroken)
+                    try await eventually(within: .seconds(10), "it is elected anew, and probes at once") {
+                        server.requests.count == 2
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("while Redis is away each sidecar probes for itself; when it is back, one does for all")
+    func withoutRedis() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { server, port in
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+                let breakers = ToldBreakers()
+                try await probers(
+                    2, of: service, redis: redis, reports: breakers.reports, redisTimeout: .milliseconds(500)
+                ) { probers in
+                    try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
+                    await redis.kill()
+                    try await eventually("both probe") { probers.allSatisfy { $0.prober == .alone } }
+                    server.answer(.http(503))
+                    try await eventually("both tell their breakers") {
+                        probers.allSatisfy { ($0.monitor.reading(ofService: "catalog")?.failures ?? 0) > 0 }
+                    }
+                    #expect(breakers.findings.contains(.down(reason: "status 503, expected 200..399")))
+                    try await redis.restart(keepingData: false)
+                    try await eventually("one is elected again") {
+                        Set(probers.map(\.prober)) == [.elected, .another]
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Judging the answer to a probe")
+struct ProbeJudgeTests {
+    private func finding(
+        _ expectation: ProbeExpectation, status: Int = 200, headers: [(name: String, value: String)] = [], body: String = "",
+        isCut: Bool = false
+    ) throws -> ProbeFinding {
+        let answer = ProbeAnswer(status: status, headers: headers, body: Array(body.utf8), isCut: isCut)
+        return try ProbeJudge(expectation).judge(answer)
+    }
+
+    @Test("without further words every status below 400 is good", arguments: [200, 204, 302, 399])
+    func goodStatuses(status: Int) throws {
+        #expect(try finding(ProbeExpectation(), status: status) == .good)
+    }
+
+    @Test("other statuses are bad, and the reason says which were expected", arguments: [101, 404, 429, 500, 503])
+    func badStatuses(status: Int) throws {
+        let expectation = ProbeExpectation(statuses: StatusSet(200...200, 301...302))
+        #expect(try finding(expectation, status: status) == .bad("status \(status), expected 200, 301..302"))
+    }
+
+    @Test("a header must be there with its value, whatever case its name is written in")
+    func headers() throws {
+        let expectation = ProbeExpectation(headers: [.init(name: "X-State", value: "up")])
+        #expect(try finding(expectation, headers: [("x-state", "down"), ("X-STATE", "up")]) == .good)
+        #expect(try finding(expectation, headers: [("x-state", "Up")]) == .bad("the header X-State is \"Up\", expected \"up\""))
+        #expect(try finding(expectation) == .bad("the header X-State is missing"))
+    }
+
+    @Test("the body must contain the text")
+    func contains() throws {
+        let expectation = ProbeExpectation(body: [.contains("grün")])
+        #expect(try finding(expectation, body: "alles grün") == .good)
+        #expect(try finding(expectation, body: "alles rot") == .bad("the body lacks \"grün\""))
+    }
+
+    @Test("the body must match the expression")
+    func matches() throws {
+        let expectation = ProbeExpectation(body: [.matches("^up \\d+ days$")])
+        #expect(try finding(expectation, body: "up 12 days") == .good)
+        #expect(try finding(expectation, body: "up for days") == .bad("the body does not match ^up \\d+ days$"))
+    }
+
+    @Test("an expression that takes too many steps is bad, and the reason says whose fault that is")
+    func costly() throws {
+        let expectation = ProbeExpectation(body: [.matches("(a?){400}b")])
+        let body = String(repeating: "a", count: ProbeExpectation.inspectedBytes)
+        #expect(
+            try finding(expectation, body: body) == .bad("body_matches takes too many steps on this body; make it simpler"))
+    }
+
+    @Test("the value at a path of JSON must be the one that is expected")
+    func json() throws {
+        let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
+        #expect(try finding(expectation, body: "{\"status\":\"ok\"}") == .good)
+        #expect(try finding(expectation, body: "{\"status\":\"degraded\"}") == .bad("$.status is \"degraded\", expected \"ok\""))
+        #expect(try finding(expectation, body: "{\"status\":[]}") == .bad("$.status is an array, expected \"ok\""))
+        #expect(try finding(expectation, body: "{}") == .bad("the body has nothing at $.status"))
+        #expect(try finding(expectation, body: "<html>") == .bad("the body is not JSON"))
+        #expect(
+            try finding(expectation, body: "{\"status\":\"ok\"}", isCut: true)
+                == .bad("the body is longer than 64 KiB: too long to be judged as JSON"))
+    }
+
+    @Test("JSON that is nested without end is bad and does not exhaust the stack")
+    func nested() throws {
+        let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
+        let body = String(repeating: "[", count: ProbeExpectation.inspectedBytes)
+        #expect(try finding(expectation, body: body) == .bad("the body is not JSON"))
+    }
+
+    @Test("all rules must hold")
+    func all() throws {
+        let expectation = ProbeExpectation(body: [.contains("ok"), .matches("[0-9]")])
+        #expect(try finding(expectation, body: "ok 1") == .good)
+        #expect(try finding(expectation, body: "ok") == .bad("the body does not match [0-9]"))
+        #expect(try finding(expectation, body: "1") == .bad("the body lacks \"ok\""))
+    }
+
+    @Test("a body that was encoded unasked cannot be looked at")
+    func encoded() throws {
+        let headers = [(name: "content-encoding", value: "gzip")]
+        let expectation = ProbeExpectation(body: [.contains("ok")])
+        #expect(
+            try finding(expectation, headers: headers, body: "ok")
+                == .bad("the body is encoded as gzip, although that was not asked for"))
+        #expect(try finding(ProbeExpectation(), headers: headers) == .good)
+    }
+
+    @Test("an expression or a path that is none is refused before anything is judged")
+    func refused() {
+        #expect(throws: RegularExpression.Violation.self) { try ProbeJudge(ProbeExpectation(body: [.matches("(")])) }
+        #expect(throws: JSONPath.Violation.self) { try ProbeJudge(ProbeExpectation(body: [.json(path: "x", equals: "")])) }
+    }
+}

@@ -1,0 +1,232 @@
+import Glibc
+import InterlockCore
+import InterlockTesting
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("A probe on a real connection")
+struct ProbeTests {
+    /// Makes one probe of `http://127.0.0.1:port`, or of what `target` says.
+    private func found(
+        port: Int, _ target: ProbeSettings.Target = .http("/status"), timeout: Duration = .seconds(5),
+        expectation: ProbeExpectation = ProbeExpectation(), url: String? = nil, certificateAuthority: String? = nil,
+        eventLoopGroup: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
+    ) async throws -> ProbeFinding {
+        let clients = ProbeClients(eventLoopGroup: eventLoopGroup)
+        let settings = ProbeSettings(target: target, interval: timeout * 2, timeout: timeout, expectation: expectation)
+        let probe = try Probe(
+            settings, url: url ?? "http://127.0.0.1:\(port)", certificateAuthority: certificateAuthority, clients: clients)
+        let finding = await probe.ask()
+        await clients.shutDown()
+        return finding
+    }
+
+    @Test("a path is asked below the service's URL, on a connection of its own, by a GET that says who asks")
+    func request() async throws {
+        try await ProbedServer.with { server, port in
+            let first = try await found(port: port, url: "http://127.0.0.1:\(port)/v1/")
+            let second = try await found(port: port, url: "http://127.0.0.1:\(port)/v1")
+            #expect(first == .good && second == .good)
+            #expect(server.connections == 2)
+            let lines = server.requests.map { $0.split(separator: "\r\n").map { $0.lowercased() } }
+            for lines in lines {
+                #expect(lines.first == "get /v1/status http/1.1")
+                #expect(lines.contains("user-agent: interlock/\(SidecarVersion.current)"))
+                #expect(lines.contains("accept-encoding: identity"))
+                #expect(lines.contains("connection: close"))
+            }
+        }
+    }
+
+    @Test("a whole URL is asked as it is")
+    func wholeURL() async throws {
+        try await ProbedServer.with { server, port in
+            let finding = try await found(port: port, .http("http://127.0.0.1:\(port)/a?b=c"), url: "http://elsewhere.invalid")
+            #expect(finding == .good)
+            #expect(server.requests.first?.hasPrefix("GET /a?b=c HTTP/1.1") == true)
+        }
+    }
+
+    @Test("an answer is judged")
+    func judged() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.http(503, body: "sorry"))
+            let finding = try await found(port: port)
+            #expect(finding == .bad("status 503, expected 200..399"))
+        }
+    }
+
+    @Test("a redirect is judged and not followed")
+    func redirect() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.http(302, headers: ["Location: http://127.0.0.1:\(port)/elsewhere"]))
+            let finding = try await found(port: port, expectation: ProbeExpectation(statuses: StatusSet(200...200)))
+            #expect(finding == .bad("status 302, expected 200"))
+            #expect(server.requests.count == 1)
+        }
+    }
+
+    @Test("of a body without end the first 64 KiB are looked at, and no more")
+    func largeBody() async throws {
+        try await ProbedServer.with { server, port in
+            let filling = String(repeating: "x", count: ProbeExpectation.inspectedBytes - 2)
+            server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nok\(filling)beyond"))
+            let within = try await found(port: port, expectation: ProbeExpectation(body: [.contains("ok")]))
+            #expect(within == .good)
+            let beyond = try await found(port: port, expectation: ProbeExpectation(body: [.contains("beyond")]))
+            #expect(beyond == .bad("the body lacks \"beyond\""))
+        }
+    }
+
+    @Test(
+        "an answer that does not come whole in time is bad",
+        arguments: [
+            "", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
+        ])
+    func timeout(answer: String) async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.bytes(answer))
+            // A machine that is busy may hold this process up: such probes are not judged, and made again.
+            try await eventually("a probe is judged") {
+                let finding = try await found(port: port, timeout: .milliseconds(200))
+                guard case .unjudged = finding else {
+                    #expect(finding == .bad("no whole answer within 200ms"))
+                    return true
+                }
+                return false
+            }
+        }
+    }
+
+    @Test("a connection that is closed before the answer is bad")
+    func closed() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.close)
+            let finding = try await found(port: port)
+            #expect(finding == .bad("the connection was closed before the whole answer had come"))
+        }
+    }
+
+    @Test("what is not HTTP is bad")
+    func notHTTP() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.bytes("-ERR unknown command\r\n"))
+            let finding = try await found(port: port)
+            guard case .bad = finding else {
+                Issue.record("\(finding)")
+                return
+            }
+        }
+    }
+
+    @Test("a connection that is refused is bad at once", arguments: [true, false])
+    func refused(isHTTP: Bool) async throws {
+        let port = try await ProbedServer.with { _, port in port }
+        let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
+        let finding = try await found(port: port, target, timeout: .seconds(3600))
+        #expect(finding == .bad("the connection was refused"))
+    }
+
+    @Test("a name that cannot be resolved is bad")
+    func unresolved() async throws {
+        let finding = try await found(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
+        #expect(finding == .bad("the name nowhere.invalid cannot be resolved"))
+    }
+
+    @Test("a TCP connection that stands is good, and is closed again")
+    func connection() async throws {
+        try await ProbedServer.with { server, port in
+            let finding = try await found(port: port, .tcp(host: "127.0.0.1", port: port))
+            #expect(finding == .good)
+            try await eventually("it was seen and closed") { server.connections == 1 && server.isIdle }
+        }
+    }
+
+    // MARK: TLS
+
+    @Test("a certificate that nobody vouches for is bad; with its root in tls.ca it is good")
+    func untrusted() async throws {
+        try await withCertificate { certificate in
+            try await ProbedServer.with(certificate: certificate) { _, port in
+                let url = "https://localhost:\(port)"
+                let untrusted = try await found(port: port, url: url)
+                #expect(untrusted.reason?.description.hasPrefix("the TLS handshake failed") == true)
+                let trusted = try await found(port: port, url: url, certificateAuthority: certificate.certificatePath)
+                #expect(trusted == .good)
+            }
+        }
+    }
+
+    @Test("a certificate of another host is bad, whoever vouches for it")
+    func anotherHost() async throws {
+        try await withCertificate { certificate in
+            try await ProbedServer.with(certificate: certificate) { _, port in
+                let finding = try await found(
+                    port: port, url: "https://127.0.0.2:\(port)", certificateAuthority: certificate.certificatePath)
+                guard case .bad = finding else {
+                    Issue.record("\(finding)")
+                    return
+                }
+            }
+        }
+    }
+
+    @Test("a file of certificates that cannot be read says nothing of the service")
+    func missingAuthority() async throws {
+        try await ProbedServer.with { _, port in
+            let finding = try await found(
+                port: port, url: "https://localhost:\(port)", certificateAuthority: "/nowhere/ca.pem")
+            #expect(finding == .unjudged("the file of tls.ca cannot be used"))
+        }
+    }
+
+    private func withCertificate(_ body: (TestCertificate) async throws -> Void) async throws {
+        try await RedisServer.withServer(listener: .tls) { server in
+            try await body(try #require(server.certificate))
+        }
+    }
+
+    // MARK: The prober's own fault
+
+    @Test("a probe that is stopped says nothing of the service")
+    func stopped() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.bytes("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"))
+            let task = Task { try await found(port: port, timeout: .seconds(3600)) }
+            try await eventually("it is under way") { server.requests.count == 1 }
+            task.cancel()
+            let finding = try await task.value
+            #expect(finding == .unjudged("the probe was stopped"))
+        }
+    }
+
+    @Test("a probe that this process itself held up says nothing of the service", arguments: [true, false])
+    func heldUp(isHTTP: Bool) async throws {
+        try await ProbedServer.with { _, port in
+            let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+            // What would go wrong: the loop that probes run on stands still for longer than they may take.
+            group.next().execute { usleep(700_000) }
+            let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
+            let finding = try await found(port: port, target, timeout: .milliseconds(100), eventLoopGroup: group)
+            guard case .unjudged(let reason) = finding, reason.description.hasPrefix("this sidecar itself was held up") else {
+                Issue.record("\(finding)")
+                return
+            }
+            try await group.shutdownGracefully()
+        }
+    }
+
+    @Test(
+        "errors of this host say nothing of the service",
+        arguments: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EADDRNOTAVAIL])
+    func ownErrors(code: CInt) {
+        guard case .unjudged = ProbeFinding(IOError(errnoCode: code, reason: "connect")) else {
+            Issue.record("\(code) was judged")
+            return
+        }
+    }
+}

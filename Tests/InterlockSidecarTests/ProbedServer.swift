@@ -1,0 +1,132 @@
+import InterlockTesting
+import NIOCore
+import NIOPosix
+import NIOSSL
+import Synchronization
+
+/// A service that probes ask: it answers as a test says, and notes what it was asked.
+final class ProbedServer: Sendable {
+    enum Answer: Sendable {
+        /// HTTP, with the body's length.
+        case http(Int, headers: [String] = [], body: String = "")
+        /// These bytes, and then nothing; the connection stays open.
+        case bytes(String)
+        /// The connection is closed.
+        case close
+    }
+
+    private struct State {
+        var answer = Answer.http(200, body: "ok")
+        var requests: [String] = []
+        var connections = 0
+        var open = 0
+    }
+
+    private let state = Mutex(State())
+
+    /// Sends nothing back, and keeps the connection.
+    static let silence = Answer.bytes("")
+
+    /// Answers like this from now on.
+    func answer(_ answer: Answer) {
+        state.withLock { $0.answer = answer }
+    }
+
+    /// The heads of the requests so far.
+    var requests: [String] { state.withLock { $0.requests } }
+    /// How many connections were made so far.
+    var connections: Int { state.withLock { $0.connections } }
+    /// Whether no connection is open.
+    var isIdle: Bool { state.withLock { $0.open == 0 } }
+
+    /// Runs `body` with a server on a free port of 127.0.0.1, 127.0.0.2 and so on.
+    static func with<Result>(
+        certificate: TestCertificate? = nil, _ body: (ProbedServer, Int) async throws -> Result
+    ) async throws -> Result {
+        let server = ProbedServer()
+        let context = try certificate.map { certificate in
+            try NIOSSLContext(
+                configuration: .makeServerConfiguration(
+                    certificateChain: try NIOSSLCertificate.fromPEMFile(certificate.certificatePath).map { .certificate($0) },
+                    privateKey: .privateKey(try NIOSSLPrivateKey(file: certificate.keyPath, format: .pem))))
+        }
+        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    if let context { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: context)) }
+                    try channel.pipeline.syncOperations.addHandler(ProbedConnection(server: server))
+                }
+            }
+            .bind(host: "0.0.0.0", port: 0).get()
+        do {
+            let result = try await body(server, listener.localAddress?.port ?? 0)
+            try await listener.close()
+            return result
+        } catch {
+            try await listener.close()
+            throw error
+        }
+    }
+
+    fileprivate func connected() {
+        state.withLock { state in
+            state.connections += 1
+            state.open += 1
+        }
+    }
+
+    fileprivate func disconnected() {
+        state.withLock { $0.open -= 1 }
+    }
+
+    fileprivate func asked(_ head: String) -> Answer {
+        state.withLock { state in
+            state.requests.append(head)
+            return state.answer
+        }
+    }
+}
+
+private final class ProbedConnection: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let server: ProbedServer
+    private var received = ""
+
+    init(server: ProbedServer) {
+        self.server = server
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        server.connected()
+        context.fireChannelActive()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        server.disconnected()
+        context.fireChannelInactive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        received += String(buffer: unwrapInboundIn(data))
+        guard let end = received.firstRange(of: "\r\n\r\n") else { return }
+        let head = String(received[..<end.lowerBound])
+        received = ""
+        switch server.asked(head) {
+        case .http(let status, let headers, let body):
+            let lines = ["HTTP/1.1 \(status) Answer", "Content-Length: \(body.utf8.count)"] + headers
+            send(lines.joined(separator: "\r\n") + "\r\n\r\n" + body, context)
+        case .bytes(let text): send(text, context)
+        case .close: context.close(promise: nil)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    private func send(_ text: String, _ context: ChannelHandlerContext) {
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: text)), promise: nil)
+    }
+}

@@ -1,0 +1,101 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Synchronization
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: what is answered instead")
+struct ProxyFallbackTests {
+    private static let fixed: @Sendable (inout ServiceDefinition) -> Void = {
+        $0.upstream?.fallback = .fixed(status: 203, body: #"{"items": []}"#, mediaType: "application/json")
+    }
+    private static let lastGood: @Sendable (inout ServiceDefinition) -> Void = {
+        $0.upstream?.fallback = .lastGood(maximumAge: .seconds(300))
+    }
+
+    private static func open(_ proxy: ProxyTestDoor) async throws {
+        _ = try await proxy.door.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
+    }
+
+    @Test("a refused call gets the fixed answer, which says that it is one")
+    func refused() async throws {
+        try await ProxyTestDoor.with(configure: Self.fixed, upstream: { try await $0.answer("200 OK", [], "ok") }) { proxy in
+            let real = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(real.body == "ok")
+            #expect(real.headers["interlock-fallback"] == nil)
+            try await Self.open(proxy)
+            let instead = try await proxy.client.send("POST", "/proxy/shop/a", "x")
+            #expect(instead.status == 203)
+            #expect(instead.body == #"{"items": []}"#)
+            #expect(instead.headers["content-type"] == "application/json")
+            #expect(instead.headers["interlock-fallback"] == "fixed")
+            #expect(instead.headers["interlock-state"] == "open")
+            let head = try await proxy.client.send("HEAD", "/proxy/shop/a")
+            #expect(head.status == 203)
+            #expect(head.body.isEmpty)
+        }
+    }
+
+    @Test("a call that failed gets the fixed answer; an upstream's own error is passed on")
+    func failed() async throws {
+        let upstream: TestUpstream.Handler = { call in
+            guard call.request.hasSuffix("/error") else { throw TestUpstream.Close() }
+            try await call.answer("500 Internal Server Error", [], "broken")
+        }
+        try await ProxyTestDoor.with(configure: Self.fixed, upstream: upstream) { proxy in
+            try await proxy.door.expect(203, "POST", "/proxy/shop/a")
+            #expect(try await proxy.client.send("GET", "/proxy/shop/error").body == "broken")
+        }
+    }
+
+    @Test("the last good answer to the same GET is given with its age")
+    func lastGoodAnswer() async throws {
+        let isDown = Mutex(false)
+        let upstream: TestUpstream.Handler = { call in
+            if isDown.withLock({ $0 }) { throw TestUpstream.Close() }
+            try await call.answer("200 OK", ["Content-Type: text/x", "X-A: 1"], "good of \(call.request)")
+        }
+        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: upstream) { proxy in
+            let good = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
+            isDown.withLock { $0 = true }
+            let kept = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
+            #expect(kept.status == 200)
+            #expect(kept.body == good.body)
+            #expect(kept.headers["content-type"] == "text/x")
+            #expect(kept.headers["x-a"] == "1")
+            #expect(kept.headers["interlock-fallback"]?.hasPrefix("last-good; age=") == true)
+            #expect(kept.headers["age"].flatMap { Int($0) } != nil)
+            #expect(kept.headers["content-length"] == "\(good.body.utf8.count)")
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a?b=2")
+            try await proxy.door.expect(502, "POST", "/proxy/shop/a?b=1")
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a?b=1", headers: ["Authorization": "Bearer x"])
+        }
+    }
+
+    @Test("what was answered to one caller is not given to others")
+    func personal() async throws {
+        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ["Cookie": "session=1"])
+            try await Self.open(proxy)
+            try await proxy.door.expect(503, "GET", "/proxy/shop/a")
+        }
+    }
+
+    @Test("an answer that was streamed is kept as well, unless it is too large", arguments: [(100_000, 200), (300_000, 503)])
+    func streamed(size: Int, status: Int) async throws {
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in 0..<(size / 1000) { try await call.send("3e8\r\n" + String(repeating: "x", count: 1000) + "\r\n") }
+            try await call.send("0\r\n\r\n")
+        }
+        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: upstream) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            try await Self.open(proxy)
+            let kept = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(kept.status == status)
+            if status == 200 { #expect(kept.body.utf8.count == size) }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+import HTTPTypes
+import NIOHTTP1
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: which header fields pass")
+struct ProxyFieldsTests {
+    private func passed(_ fields: [(String, String)]) throws -> HTTPHeaders {
+        var request = HTTPFields()
+        for (name, value) in fields { request.append(HTTPField(name: try #require(HTTPField.Name(name)), value: value)) }
+        return ProxyFields.request(request, authority: "up:1", forwarded: "for=192.0.2.1")
+    }
+
+    @Test(
+        "what concerns one connection only, or this sidecar, is not passed on",
+        arguments: [
+            "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+            "X-Api-Key", "Interlock-Subject", "Expect", "Content-Length", "HTTP2-Settings",
+        ])
+    func stripped(name: String) throws {
+        #expect(try !passed([(name, "x")]).contains(name: name))
+    }
+
+    @Test("what Connection names is not passed on either")
+    func named() throws {
+        let headers = try passed([("Connection", "close, X-Hop ,x-other"), ("X-Hop", "1"), ("X-Other", "2"), ("X-End", "3")])
+        #expect(!headers.contains(name: "x-hop"))
+        #expect(!headers.contains(name: "x-other"))
+        #expect(headers["x-end"] == ["3"])
+    }
+
+    @Test("credentials for the upstream, cookies and encodings pass as they are")
+    func kept() throws {
+        let headers = try passed([
+            ("Authorization", "Bearer t"), ("Cookie", "a=b; c=d"), ("Accept-Encoding", "gzip, br"), ("X-Two", "1"), ("X-Two", "2"),
+        ])
+        #expect(headers["authorization"] == ["Bearer t"])
+        #expect(headers["cookie"] == ["a=b; c=d"])
+        #expect(headers["accept-encoding"] == ["gzip, br"])
+        #expect(headers[canonicalForm: "x-two"].map(String.init) == ["1", "2"])
+    }
+
+    @Test("host, Forwarded and Via are set, behind what earlier proxies said")
+    func added() throws {
+        let headers = try passed([("Forwarded", "for=198.51.100.7"), ("Via", "1.0 first")])
+        #expect(headers["host"] == ["up:1"])
+        #expect(headers[canonicalForm: "forwarded"].map(String.init) == ["for=198.51.100.7", "for=192.0.2.1"])
+        #expect(headers[canonicalForm: "via"].map(String.init) == ["1.0 first", "1.1 interlock"])
+    }
+
+    @Test("an upstream cannot speak for the sidecar, and its hop ends here")
+    func answer() {
+        let fields = ProxyFields.answer([
+            "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1", "Keep-Alive": "timeout=5",
+            "Transfer-Encoding": "chunked", "Set-Cookie": "a=b", "Content-Length": "3",
+        ])
+        #expect(fields.map(\.name.canonicalName) == ["set-cookie", "content-length", "via"])
+    }
+
+    @Test(
+        "who asks is said as RFC 7239 has it",
+        arguments: [
+            ("192.0.2.1", "h:1", false, #"for=192.0.2.1;host="h:1";proto=http"#), ("::1", nil, true, #"for="[::1]";proto=https"#),
+            (nil, "a\"b", true, #"for=unknown;host="ab";proto=https"#),
+        ] as [(String?, String?, Bool, String)])
+    func forwarded(address: String?, host: String?, isTLS: Bool, element: String) {
+        #expect(ProxyFields.forwarded(for: address, host: host, isTLS: isTLS) == element)
+    }
+
+    @Test(
+        "Retry-After is read as seconds or as a date",
+        arguments: [("0", 0), ("3", 3000), ("99999999999", 31_622_400_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("-1", nil), ("soon", nil), ("1.5", nil)]
+            as [(String, Int64?)])
+    func retryAfter(text: String, milliseconds: Int64?) {
+        #expect(RetryAfter.milliseconds(text) == milliseconds)
+    }
+
+    @Test("a date is read as it is written", arguments: [0, 784_111_777, 951_782_400, 951_868_800, 1_709_164_800, 4_107_542_400] as [Int64])
+    func dates(second: Int64) {
+        #expect(HTTPDate.second(HTTPDate.text(second: second)) == second)
+    }
+
+    @Test("what is not such a date is not read", arguments: ["", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT"])
+    func badDates(text: String) {
+        #expect(HTTPDate.second(text) == nil)
+    }
+}

@@ -1,0 +1,108 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: calls that are refused")
+struct ProxyRefusalTests {
+    private static let ok: TestUpstream.Handler = { try await $0.answer("200 OK", [], "ok") }
+
+    private static func limited(_ limit: Int64, per window: Duration, _ policy: LimitPolicy = LimitPolicy()) -> (
+        inout ServiceDefinition
+    ) -> Void {
+        {
+            $0.limits = [LimitDefinition(name: "w", limit: limit, window: window)]
+            $0.onLimit = policy
+        }
+    }
+
+    @Test("beyond the limit a call is refused, and told why and when to come again")
+    func limit() async throws {
+        try await ProxyTestDoor.with(configure: Self.limited(1, per: .seconds(60)), upstream: Self.ok) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refused.status == 429)
+            #expect(refused.headers["content-type"] == "application/problem+json")
+            #expect(refused.text("code") == "limited")
+            #expect(refused.text("reason") == "limited")
+            #expect(refused.text("cause") == "limit")
+            let wait = try #require(refused.integer("retry_after_ms"))
+            #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
+            #expect(refused.headers["ratelimit-policy"] == #""w";q=1;w=60"#)
+            #expect(refused.headers["ratelimit"]?.hasPrefix(#""w";r=0;t="#) == true)
+            #expect(refused.headers["interlock-service"] == "shop")
+            #expect(refused.headers["interlock-state"] == "closed")
+            #expect(refused.headers["interlock-waited"] != nil)
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("each subject has its own share")
+    func subjects() async throws {
+        let perSubject: (inout ServiceDefinition) -> Void = {
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
+        }
+        try await ProxyTestDoor.with(configure: perSubject, upstream: Self.ok) { proxy in
+            for subject in ["alice", "bob"] {
+                try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
+                try await proxy.door.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
+            }
+            try await proxy.door.expect(400, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "a b"])
+        }
+    }
+
+    @Test("an open breaker refuses, and says what opened it")
+    func open() async throws {
+        try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
+            _ = try await proxy.door.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
+            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refused.status == 503)
+            #expect(refused.text("code") == "open")
+            #expect(refused.text("state") == "open")
+            #expect(refused.text("cause") == "forced")
+            #expect(refused.headers["retry-after"] != nil)
+            #expect(refused.headers["interlock-state"] == "open")
+            #expect(proxy.upstream.received.isEmpty)
+        }
+    }
+
+    @Test("where the service waits its turn, a call does, and says how long it has")
+    func waits() async throws {
+        let policy = LimitPolicy(action: .wait, patience: .seconds(30))
+        try await ProxyTestDoor.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
+            var waited: [Int] = []
+            for _ in 0..<4 {
+                let reply = try await proxy.client.send("GET", "/proxy/shop/a")
+                #expect(reply.status == 200)
+                waited.append(reply.headers["interlock-waited"].flatMap { Int($0) } ?? -1)
+            }
+            #expect(waited.max() ?? 0 > 20)
+        }
+    }
+
+    @Test("a call whose turn does not come within the patience is refused")
+    func patience() async throws {
+        let policy = LimitPolicy(action: .wait, patience: .milliseconds(50))
+        try await ProxyTestDoor.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            try await proxy.door.expect(429, "GET", "/proxy/shop/a")
+        }
+    }
+
+    @Test("a changed url is followed at once, and calls under way are not cut off")
+    func reload() async throws {
+        try await TestUpstream.with({ try await $0.answer("200 OK", [], "new") }) { other in
+            let url = "http://127.0.0.1:\(other.port)"
+            try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
+                #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
+                let moved = ServiceDefinition(name: "shop", upstream: UpstreamSettings(url: url))
+                await proxy.door.coordinator.reload(services: [moved])
+                #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "new")
+                await proxy.door.coordinator.reload(services: [])
+                try await proxy.door.expect(404, "GET", "/proxy/shop/a")
+            }
+        }
+    }
+}

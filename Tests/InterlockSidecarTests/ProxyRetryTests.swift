@@ -1,0 +1,199 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Synchronization
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: calls that fail, and retries")
+struct ProxyRetryTests {
+    /// Fails so many calls, then answers.
+    private static func failing(
+        _ count: Int, by failure: @escaping @Sendable (TestUpstream.Call) async throws -> Void
+    ) -> TestUpstream.Handler {
+        let left = Failures(count)
+        return { call in
+            if left.take() { try await failure(call) } else { try await call.answer("200 OK", [], "ok") }
+        }
+    }
+
+    private final class Failures: Sendable {
+        private let left: Mutex<Int>
+
+        init(_ count: Int) {
+            left = Mutex(count)
+        }
+
+        func take() -> Bool {
+            left.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+        }
+    }
+
+    private static func retries(_ attempts: Int, perSecond: Int = 100) -> (inout ServiceDefinition) -> Void {
+        { $0.upstream?.retries = RetrySettings(attempts: attempts, minimumPerSecond: perSecond) }
+    }
+
+    private static let close: @Sendable (TestUpstream.Call) async throws -> Void = { _ in throw TestUpstream.Close() }
+
+    @Test("an idempotent call that was broken off before an answer is made again", arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+    func closed(method: String) async throws {
+        try await ProxyTestDoor.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
+            try await proxy.door.expect(200, method, "/proxy/shop/a")
+            #expect(proxy.upstream.received.count == 2)
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test(
+        "a call that may have had an effect, or has a body, is made once",
+        arguments: [("POST", ""), ("PATCH", ""), ("PUT", "body"), ("GET", "body")])
+    func once(method: String, body: String) async throws {
+        try await ProxyTestDoor.with(configure: Self.retries(3), upstream: Self.failing(1, by: Self.close)) { proxy in
+            let failed = try await proxy.client.send(method, "/proxy/shop/a", body)
+            #expect(failed.status == 502)
+            #expect(failed.text("code") == "upstream_failed")
+            #expect(failed.text("cause") == "closed")
+            #expect(failed.headers["interlock-service"] == "shop")
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("at most so many tries are made")
+    func attempts() async throws {
+        try await ProxyTestDoor.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+            #expect(proxy.upstream.received.count == 3)
+        }
+    }
+
+    @Test("without a budget there is no retry")
+    func budget() async throws {
+        try await ProxyTestDoor.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) { proxy in
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("a retry needs a permit of its own")
+    func permit() async throws {
+        let configure: (inout ServiceDefinition) -> Void = {
+            Self.retries(1)(&$0)
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: Self.failing(1, by: Self.close)) { proxy in
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+            #expect(proxy.upstream.received.count == 1)
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("an upstream that is only just not there is asked again", arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
+    func statuses(status: String) async throws {
+        let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
+        try await ProxyTestDoor.with(configure: Self.retries(1), upstream: upstream) { proxy in
+            #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
+            #expect(proxy.upstream.received.count == 2)
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("when the retry gets no permit, the first answer is given")
+    func firstAnswer() async throws {
+        let configure: (inout ServiceDefinition) -> Void = {
+            Self.retries(1)(&$0)
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
+        }
+        let upstream = Self.failing(1) { try await $0.answer("503 Service Unavailable", [], "not now") }
+        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+            let reply = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(reply.status == 503)
+            #expect(reply.body == "not now")
+        }
+    }
+
+    @Test("an upstream that says when to come again is not asked before", arguments: ["429 Too Many Requests", "503 Service Unavailable"])
+    func retryAfter(status: String) async throws {
+        let upstream = Self.failing(1) { try await $0.answer(status, ["Retry-After: 7"], "later") }
+        try await ProxyTestDoor.with(configure: Self.retries(3), upstream: upstream) { proxy in
+            let reply = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(status.hasPrefix("\(reply.status)"))
+            #expect(reply.headers["retry-after"] == "7")
+            #expect(reply.body == "later")
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("where nobody listens, no connection can be made")
+    func refusedConnection() async throws {
+        let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
+        try await ProxyTestDoor.with(configure: nowhere, upstream: { _ in }) { proxy in
+            let failed = try await proxy.client.send("POST", "/proxy/shop/a")
+            #expect(failed.status == 502)
+            #expect(failed.text("cause") == "connect")
+            let uploaded = try await proxy.client.send("POST", "/proxy/shop/a", "body")
+            #expect(uploaded.status == 502)
+            #expect(uploaded.text("cause") == "connect")
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("an upstream that speaks no TLS is not talked to")
+    func noTLS() async throws {
+        let secure: (inout ServiceDefinition) -> Void = { service in
+            service.upstream = service.upstream.map { UpstreamSettings(url: $0.url.replacing("http://", with: "https://")) }
+        }
+        let upstream: TestUpstream.Handler = { try await $0.answer("200 OK") }
+        try await ProxyTestDoor.with(configure: secure, upstream: upstream) { proxy in
+            let failed = try await proxy.client.send("GET", "/proxy/shop/a", headers: ["Authorization": "secret"])
+            #expect([502, 504].contains(failed.status))
+            #expect(proxy.upstream.received.isEmpty)
+        }
+    }
+
+    @Test("an answer that does not begin in time is given up", arguments: ["", "body"])
+    func firstByte(body: String) async throws {
+        let isLeft = Mutex(false)
+        let upstream: TestUpstream.Handler = { call in
+            while try await call.more() != nil {}
+            isLeft.withLock { $0 = true }
+            throw TestUpstream.Close()
+        }
+        let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
+        try await ProxyTestDoor.with(configure: hasty, upstream: upstream) { proxy in
+            let failed = try await proxy.client.send("GET", "/proxy/shop/a", body)
+            #expect(failed.status == 504)
+            #expect(failed.text("code") == "upstream_timeout")
+            #expect(failed.text("cause") == "first_byte_timeout")
+            try await eventually("the upstream is left") { isLeft.withLock { $0 } }
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("a call that takes too long is given up, however it goes on")
+    func total() async throws {
+        let upstream: TestUpstream.Handler = { call in
+            if call.request.hasSuffix("/silent") {
+                while try await call.more() != nil {}
+                throw TestUpstream.Close()
+            }
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .seconds(2) }
+        try await ProxyTestDoor.with(configure: hasty, upstream: upstream) { proxy in
+            let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
+            #expect(silent.status == 504)
+            #expect(silent.text("cause") == "total_timeout")
+            let endless = try await proxy.client.send("GET", "/proxy/shop/endless")
+            #expect(endless.status == 200)
+            #expect(endless.headers["content-length"] == "100")
+            #expect(endless.body == "beginning")
+            try await proxy.isSettled()
+        }
+    }
+}

@@ -1,0 +1,257 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import NIOCore
+import NIOPosix
+import Synchronization
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: bodies as they come")
+struct ProxyStreamTests {
+    /// Bytes that no two places of which look the same.
+    private static func pattern(_ count: Int) -> ByteBuffer {
+        var buffer = ByteBuffer()
+        var state: UInt64 = 0x9E37_79B9_7F4A_7C15
+        while buffer.readableBytes < count {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            buffer.writeInteger(state)
+        }
+        return buffer
+    }
+
+    private static func chunk(_ bytes: ByteBuffer) -> ByteBuffer {
+        var chunk = ByteBuffer(string: String(bytes.readableBytes, radix: 16) + "\r\n")
+        chunk.writeImmutableBuffer(bytes)
+        chunk.writeString("\r\n")
+        return chunk
+    }
+
+    private static func head(_ method: String, _ fields: [String: String], _ client: HTTPTestClient) -> String {
+        HTTPTestClient.request(method, "/proxy/shop/a", nil, headers: fields, port: client.port, closing: true)
+    }
+
+    /// Sends back what comes, while it comes.
+    private static let echo: TestUpstream.Handler = { call in
+        if let length = call.values("content-length").first.flatMap({ Int($0) }) {
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\n")
+            var sent = 0
+            while sent < length, let more = try await call.more() {
+                sent += more.readableBytes
+                try await call.send(more)
+            }
+        } else {
+            #expect(call.values("transfer-encoding") == ["chunked"])
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            var last = ""
+            while !last.hasSuffix("0\r\n\r\n"), let more = try await call.more() {
+                last = String((last + String(decoding: more.readableBytesView.suffix(16), as: Unicode.ASCII.self)).suffix(16))
+                try await call.send(more)
+            }
+        }
+    }
+
+    @Test("large bodies flow both ways at once, and nothing of them is lost")
+    func large() async throws {
+        let bytes = Self.pattern(8 * 1024 * 1024)
+        try await ProxyTestDoor.with(upstream: Self.echo) { proxy in
+            let answer = try await ProxyTestClient.exchange(
+                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client), body: bytes)
+            #expect(answer.isWhole)
+            #expect(answer.body == bytes)
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("bodies in chunks stay in chunks")
+    func chunked() async throws {
+        let bytes = Self.pattern(512 * 1024)
+        var body = ByteBuffer()
+        var rest = bytes
+        while let slice = rest.readSlice(length: min(10_000, rest.readableBytes)), slice.readableBytes > 0 {
+            body.writeImmutableBuffer(Self.chunk(slice))
+        }
+        body.writeString("0\r\n\r\n")
+        try await ProxyTestDoor.with(upstream: Self.echo) { [body] proxy in
+            let answer = try await ProxyTestClient.exchange(
+                port: proxy.client.port, head: Self.head("PUT", ["Transfer-Encoding": "chunked"], proxy.client), body: body)
+            #expect(answer.isWhole)
+            #expect(answer.body == bytes)
+        }
+    }
+
+    @Test("an upstream is not read faster than the client reads")
+    func backPressure() async throws {
+        let most = 256
+        let sent = Mutex(0)
+        let megabyte = Self.pattern(1024 * 1024)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(most * 1024 * 1024)\r\n\r\n")
+            for _ in 0..<most {
+                try await call.send(megabyte)
+                sent.withLock { $0 += 1 }
+            }
+        }
+        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+            let head = Self.head("GET", [:], proxy.client)
+            try await proxy.client.whileConnected(sending: head) {
+                var looks = (count: -1, times: 0)
+                try await eventually("the upstream is held back") {
+                    let count = sent.withLock { $0 }
+                    looks = (count, count == looks.count && count > 0 ? looks.times + 1 : 0)
+                    return looks.times > 150
+                }
+                #expect(looks.count < most / 2)
+            }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("the call to the upstream is given up when the client leaves before the answer")
+    func clientLeaves() async throws {
+        let isClosed = Mutex(false)
+        let upstream: TestUpstream.Handler = { call in
+            while try await call.more() != nil {}
+            isClosed.withLock { $0 = true }
+            throw TestUpstream.Close()
+        }
+        let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
+        try await ProxyTestDoor.with(configure: trigger, upstream: upstream) { proxy in
+            let upstream = proxy.upstream
+            try await proxy.client.whileConnected(sending: Self.head("GET", [:], proxy.client)) {
+                try await eventually("the upstream is asked") { !upstream.received.isEmpty }
+            }
+            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            try await proxy.isSettled()
+            // Its leaving says nothing of the service.
+            let state = try await proxy.door.coordinator.breaker(service: "shop").state
+            #expect(state == .closed)
+        }
+    }
+
+    @Test("the call to the upstream is given up when the client leaves within the answer")
+    func clientLeavesWithin() async throws {
+        let isClosed = Mutex(false)
+        let megabyte = Self.pattern(1024 * 1024)
+        let upstream: TestUpstream.Handler = { call in
+            defer { isClosed.withLock { $0 = true } }
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while true { try await call.send(Self.chunk(megabyte)) }
+        }
+        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+            try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
+            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test(
+        "an answer that breaks off does not look whole, and is a failure",
+        arguments: ["Content-Length: 100\r\n\r\n0123456789", "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n"])
+    func brokenOff(answer: String) async throws {
+        let isAwaited = Mutex(true)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\n\(answer)")
+            try await eventually("the client has seen the beginning") { !isAwaited.withLock { $0 } }
+            throw TestUpstream.Close()
+        }
+        let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
+        try await ProxyTestDoor.with(configure: trigger, upstream: upstream) { proxy in
+            let text = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
+                if received.contains("0123456789") { isAwaited.withLock { $0 = false } }
+            }
+            #expect(text.hasPrefix("HTTP/1.1 200 OK"))
+            #expect(!text.hasSuffix("0\r\n\r\n"))
+            #expect(text.contains("0123456789"))
+            let coordinator = proxy.door.coordinator
+            try await eventually("the breaker trips") { try await coordinator.breaker(service: "shop").state == .open }
+        }
+    }
+
+    @Test("an answer that comes before the body is read arrives whole")
+    func earlyAnswer() async throws {
+        let bytes = Self.pattern(16 * 1024 * 1024)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 413 Content Too Large\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nlarge\r\n0\r\n\r\n")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+            let answer = try await ProxyTestClient.exchange(
+                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client), body: bytes)
+            #expect(answer.head.hasPrefix("HTTP/1.1 413"))
+            #expect(answer.isWhole)
+            #expect(String(buffer: answer.body) == "large")
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("a body that its client breaks off does not look whole to the upstream")
+    func uploadBreaksOff() async throws {
+        let received = Mutex("")
+        let isClosed = Mutex(false)
+        let upstream: TestUpstream.Handler = { call in
+            defer { isClosed.withLock { $0 = true } }
+            while let more = try await call.more() { received.withLock { $0 += String(buffer: more) } }
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+            let head = Self.head("POST", ["Transfer-Encoding": "chunked"], proxy.client)
+            try await proxy.client.whileConnected(sending: head + "5\r\nhello\r\n") {
+                try await eventually("the beginning has arrived") { received.withLock { $0.contains("hello") } }
+            }
+            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            #expect(!received.withLock { $0 }.contains("0\r\n\r\n"))
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("one connection carries body after body")
+    func severalBodies() async throws {
+        try await ProxyTestDoor.with(upstream: Self.echo) { proxy in
+            let port = proxy.client.port
+            let requests = (0..<4).map { number in
+                HTTPTestClient.request("POST", "/proxy/shop/a", "body \(number)", headers: [:], port: port, closing: number == 3)
+            }
+            let text = try await proxy.client.exchange(requests.joined())
+            for number in 0..<4 { #expect(text.contains("\r\n\r\nbody \(number)")) }
+        }
+    }
+
+    @Test("a client is told to send its body when the call is let through, and not when it is refused")
+    func expectContinue() async throws {
+        let limit: (inout ServiceDefinition) -> Void = {
+            $0.limits = [LimitDefinition(name: "minute", limit: 1, window: .seconds(60))]
+        }
+        try await ProxyTestDoor.with(configure: limit, upstream: Self.echo) { proxy in
+            let fields = ["Expect": "100-continue"]
+            let port = proxy.client.port
+            let first = HTTPTestClient.request("POST", "/proxy/shop/a", "hello", headers: fields, port: port, closing: true)
+            let granted = try await proxy.client.exchange(first)
+            #expect(granted.hasPrefix("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"))
+            #expect(try HTTPTestClient.parse(granted).body == "hello")
+            #expect(proxy.upstream.received.allSatisfy { !$0.lowercased().contains("expect:") })
+            let refused = try await proxy.client.exchange(first)
+            #expect(refused.hasPrefix("HTTP/1.1 429"))
+            #expect(try HTTPTestClient.parse(refused).headers["connection"] == "close")
+        }
+    }
+}
+
+extension HTTPTestClient {
+    /// Sends bytes, reads nothing, and closes the connection when `body` is done.
+    func whileConnected(sending bytes: String, _ body: () async throws -> Void) async throws {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .channelOption(.autoRead, value: false)
+            .connect(host: "127.0.0.1", port: port).get()
+        try await channel.writeAndFlush(ByteBuffer(string: bytes))
+        do {
+            try await body()
+        } catch {
+            try? await channel.close()
+            throw error
+        }
+        try await channel.close()
+    }
+}

@@ -1,0 +1,85 @@
+import FoundationEssentials
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: where a call may lead")
+struct ProxyTargetTests {
+    @Test(
+        "a path that could lead out of the base path is refused",
+        arguments: [
+            "..", "../x", "a/../../x", "a/..", ".", "./x", "%2e%2e/x", "%2E%2e", ".%2e/x", "%2e", "a/%2e%2e%2f%2e%2e/x",
+            "..%2fx", "..%2Fx", "..%5cx", "a%2f..%2fx", "a%5c..%5cx", "%252e%252e/x", "%252e%252e%252fx", "%252e", "..%252fx",
+            "..;/x", "..;a=b/x", "%2e%2e;/x", "%2e%2e%3b/x", "a\\..\\x", "..\\x", "/evil.example/x", "//evil.example", "a%00b",
+            "a%0d%0aHost:%20x", "a%7f", "%c0%ae%c0%ae/x", "%ff", "%e0%80%ae", "a%zz", "a%", "a%2", "a#b", "a b", "a\u{e9}",
+            "%25%32%65%25%32%65/x", "a%2500",
+        ])
+    func refused(path: String) {
+        let problem = #expect(throws: HTTPProblem.self) { try ProxyTarget("/proxy/shop/" + path) }
+        #expect(problem?.code == .invalid)
+    }
+
+    @Test(
+        "a path that stays below the base is passed on as it was sent",
+        arguments: [
+            "", "a", "a/", "a//b", "a/b.c/..d/e../...", "a%2Fb", "a%5Cb", "%41", "100%25", "@user/x:y", "a;b=c/d,e", "!$&'()*+,;=:@~_-.x",
+            "%E2%82%AC", "a%252Fb",
+        ])
+    func accepted(path: String) throws {
+        #expect(try ProxyTarget("/proxy/shop/" + path).path == path)
+    }
+
+    @Test("what has no place in a URL but is sent by many is encoded")
+    func encoded() throws {
+        let target = try ProxyTarget("/proxy/shop/a[b]|\"{%20}?f[x]=<1>^`")
+        #expect(target.path == "a%5Bb%5D%7C%22%7B%20%7D")
+        #expect(target.query == "f%5Bx%5D=%3C1%3E%5E%60")
+    }
+
+    @Test(
+        "query and path are told apart",
+        arguments: [
+            ("/proxy/shop", nil, nil), ("/proxy/shop?a=b", nil, "a=b"), ("/proxy/shop/", "", nil), ("/proxy/shop/?", "", ""),
+            ("/proxy/shop/a?b/../c?d", "a", "b/../c?d"), ("/proxy/a%2Fb/c", "c", nil),
+        ] as [(String, String?, String?)])
+    func split(target: String, path: String?, query: String?) throws {
+        let read = try ProxyTarget(target)
+        #expect(read.path == path)
+        #expect(read.query == query)
+    }
+
+    @Test("a query that is not well-formed is refused", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
+    func badQuery(query: String) {
+        #expect(throws: HTTPProblem.self) { try ProxyTarget("/proxy/shop/" + query) }
+    }
+
+    @Test(
+        "a call goes to the base URL and what follows",
+        arguments: [
+            ("http://h", "", "http://h"), ("http://h", "/", "http://h/"), ("http://h/", "", "http://h/"), ("http://h", "?q", "http://h?q"),
+            ("https://h:8443/v1", "/a?b=c", "https://h:8443/v1/a?b=c"), ("https://h/v1/", "/a//b/", "https://h/v1/a//b/"),
+            ("https://h/v1/", "", "https://h/v1/"), ("http://[::1]:80/x", "/%2Fy", "http://[::1]:80/x/%2Fy"), ("http://h/v1", "/", "http://h/v1/"),
+            ("http://h/v1", "/@evil.example:80/x", "http://h/v1/@evil.example:80/x"),
+        ])
+    func joined(base: String, rest: String, url: String) throws {
+        let base = try #require(UpstreamBase(base))
+        #expect(base.url(for: try ProxyTarget("/proxy/shop" + rest))?.absoluteString == url)
+    }
+
+    @Test(
+        "a base URL with more than scheme, host, port and path is none",
+        arguments: [
+            "ftp://h", "http://", "http:///x", "http://u@h", "http://u:p@h/x", "http://h?x", "http://h/x?y", "http://h#x", "http://h/../x",
+            "http://h/%2e%2e/x", "http://h//x", "http://h/%ff",
+        ])
+    func badBase(url: String) {
+        #expect(UpstreamBase(url) == nil)
+    }
+
+    @Test("the host is said without the port that its scheme implies")
+    func authority() {
+        #expect(UpstreamBase("https://h:443/x")?.authority == "h")
+        #expect(UpstreamBase("http://h:443/x")?.authority == "h:443")
+        #expect(UpstreamBase("http://[::1]:80")?.authority == "[::1]")
+    }
+}

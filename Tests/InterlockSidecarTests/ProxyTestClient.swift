@@ -1,0 +1,73 @@
+import NIOCore
+import NIOPosix
+
+/// Sends a request and reads the answer as bytes, both at the same time.
+enum ProxyTestClient {
+    struct Answer {
+        var head: String
+        /// Without the framing of chunks.
+        var body: ByteBuffer
+        /// The whole answer came: as many bytes as it said, or the last chunk.
+        var isWhole: Bool
+    }
+
+    /// Sends on a connection of its own, and reads until the other side closes.
+    static func exchange(port: Int, head: String, body: ByteBuffer) async throws -> Answer {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connect(host: "127.0.0.1", port: port) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                }
+            }
+        var received = try await channel.executeThenClose { inbound, outbound in
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask {
+                    try await outbound.write(ByteBuffer(string: head))
+                    var rest = body
+                    while let slice = rest.readSlice(length: min(64 * 1024, rest.readableBytes)), slice.readableBytes > 0 {
+                        try await outbound.write(slice)
+                    }
+                }
+                var received = ByteBuffer()
+                do {
+                    for try await var part in inbound { received.writeBuffer(&part) }
+                } catch is IOError {
+                    // Closed with bytes of ours unread: what came before counts.
+                }
+                tasks.cancelAll()
+                return received
+            }
+        }
+        return try parse(&received)
+    }
+
+    private static func parse(_ received: inout ByteBuffer) throws -> Answer {
+        let beginning = String(decoding: received.readableBytesView.prefix(16 * 1024), as: Unicode.ASCII.self)
+        guard let end = beginning.firstRange(of: "\r\n\r\n") else { throw HTTPTestClient.NotHTTP(text: beginning) }
+        let head = String(beginning[..<end.lowerBound])
+        received.moveReaderIndex(forwardBy: head.unicodeScalars.count + 4)
+        let isChunked = head.lowercased().contains("transfer-encoding: chunked")
+        guard isChunked else {
+            let said = head.lowercased().split(separator: "\r\n").first { $0.hasPrefix("content-length: ") }
+            let length = said.flatMap { Int($0.dropFirst("content-length: ".count)) } ?? 0
+            return Answer(head: head, body: received.slice(), isWhole: received.readableBytes == length)
+        }
+        var body = ByteBuffer()
+        while let line = received.readLine(), let size = Int(line, radix: 16) {
+            if size == 0 { return Answer(head: head, body: body, isWhole: true) }
+            guard var chunk = received.readSlice(length: size) else { break }
+            body.writeBuffer(&chunk)
+            received.moveReaderIndex(forwardBy: min(2, received.readableBytes))
+        }
+        return Answer(head: head, body: body, isWhole: false)
+    }
+}
+
+extension ByteBuffer {
+    fileprivate mutating func readLine() -> String? {
+        guard let end = readableBytesView.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = readString(length: end - readerIndex)
+        moveReaderIndex(forwardBy: 1)
+        return line.map { $0.replacing("\r", with: "") }
+    }
+}

@@ -1,0 +1,45 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Permits by the RESP door", .timeLimit(.minutes(1)))
+struct RESPPermitTests {
+    private static let service = ServiceDefinition(
+        name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))], concurrency: 1)
+
+    private static func remaining(_ expected: Int64, at door: RESPTestDoor) async throws {
+        try await eventually(within: .seconds(10), "\(expected) calls are left in the window") {
+            try await door.cli("LIMIT.PEEK", "catalog").array?[2].integer == expected
+        }
+    }
+
+    @Test("without a free place the answer is busy, with a time to try again")
+    func busy() async throws {
+        try await RESPTestDoor.with(services: [Self.service]) { door in
+            let permit = try await door.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+            #expect(permit.first?.integer == 1)
+            let refusal = try await door.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+            #expect(refusal.first?.integer == 0)
+            #expect(refusal.dropFirst().first?.text == "busy")
+            #expect(refusal.last?.integer.map { $0 > 0 } == true)
+        }
+    }
+
+    @Test("a client that leaves gives up its wait for a place, and what was taken for it is given back")
+    func clientLeaves() async throws {
+        try await RESPTestDoor.with(services: [Self.service]) { door in
+            _ = try await door.cli("PERMIT.ACQUIRE", "catalog")
+            var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
+            address.commandTimeout = .seconds(60)
+            let client = RedisClient(configuration: address)
+            try await client.connect()
+            let waiter = Task { try? await client.send(AnyCommand(["PERMIT.ACQUIRE", "catalog", "WAIT", "50000"])) }
+            try await Self.remaining(8, at: door)
+            await client.close()
+            _ = await waiter.value
+            try await Self.remaining(9, at: door)
+        }
+    }
+}

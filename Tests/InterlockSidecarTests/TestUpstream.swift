@@ -1,0 +1,116 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// A server that a test plays byte by byte: what an upstream can do, and what none should.
+final class TestUpstream: Sendable {
+    /// One request, as it came.
+    struct Call {
+        /// Request line and header fields.
+        let head: String
+        fileprivate var unread: ByteBuffer
+        fileprivate var inbound: NIOAsyncChannelInboundStream<ByteBuffer>.AsyncIterator
+        fileprivate let channel: any Channel
+
+        /// Method and target.
+        var request: String { String(head.prefix { $0 != "\r\n" }).replacing(" HTTP/1.1", with: "") }
+
+        /// All values of a header field.
+        func values(_ name: String) -> [String] {
+            head.split(separator: "\r\n").dropFirst().compactMap { line in
+                guard let colon = line.firstIndex(of: ":"), line[..<colon].lowercased() == name else { return nil }
+                return String(line[line.index(after: colon)...].drop { $0 == " " })
+            }
+        }
+
+        /// What comes behind the head; `nil`: the other side has closed.
+        mutating func more() async throws -> ByteBuffer? {
+            if unread.readableBytes > 0 {
+                defer { unread.clear() }
+                return unread
+            }
+            return try await inbound.next(isolation: #isolation)
+        }
+
+        func send(_ text: String) async throws { try await send(ByteBuffer(string: text)) }
+
+        /// Returns when the system has taken the bytes.
+        func send(_ bytes: ByteBuffer) async throws { try await channel.writeAndFlush(bytes).get() }
+
+        /// A whole answer.
+        func answer(_ status: String, _ fields: [String] = [], _ body: String = "") async throws {
+            let lines = (fields + ["Content-Length: \(body.utf8.count)"]).map { $0 + "\r\n" }.joined()
+            try await send("HTTP/1.1 \(status)\r\n\(lines)\r\n\(body)")
+        }
+    }
+
+    typealias Handler = @Sendable (inout Call) async throws -> Void
+
+    /// The handler closes the connection by throwing this.
+    struct Close: Error {}
+
+    let port: Int
+    private let heads = Mutex<[String]>([])
+    private let connections = Mutex(0)
+
+    private init(port: Int) {
+        self.port = port
+    }
+
+    /// The head of every request so far.
+    var received: [String] { heads.withLock { $0 } }
+    /// How many connections were made.
+    var connectionCount: Int { connections.withLock { $0 } }
+
+    /// Answers every request with `handler` while `body` runs.
+    static func with(_ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void) async throws {
+        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.backlog, value: 256)
+            .bind(host: "127.0.0.1", port: 0) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                }
+            }
+        let upstream = TestUpstream(port: server.channel.localAddress?.port ?? 0)
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask {
+                try await server.executeThenClose { accepted in
+                    try await withThrowingDiscardingTaskGroup { group in
+                        for try await connection in accepted {
+                            group.addTask { await upstream.serve(connection, handler) }
+                        }
+                    }
+                }
+            }
+            defer { tasks.cancelAll() }
+            try await body(upstream)
+        }
+    }
+
+    private func serve(_ connection: NIOAsyncChannel<ByteBuffer, ByteBuffer>, _ handler: Handler) async {
+        connections.withLock { $0 += 1 }
+        // However a test ends a connection, the next one is as good.
+        try? await connection.executeThenClose { inbound, _ in
+            var iterator = inbound.makeAsyncIterator()
+            var unread = ByteBuffer()
+            while true {
+                while let end = Self.headEnd(unread) {
+                    let head = unread.readString(length: end) ?? ""
+                    unread.moveReaderIndex(forwardBy: 4)
+                    heads.withLock { $0.append(head) }
+                    var call = Call(head: head, unread: unread, inbound: iterator, channel: connection.channel)
+                    try await handler(&call)
+                    (iterator, unread) = (call.inbound, call.unread)
+                }
+                guard var more = try await iterator.next() else { return }
+                unread.writeBuffer(&more)
+            }
+        }
+    }
+
+    /// How long the head is, if it is all there.
+    private static func headEnd(_ buffer: ByteBuffer) -> Int? {
+        let text = String(buffer: buffer)
+        return text.utf8.firstRange(of: "\r\n\r\n".utf8).map { text.utf8.distance(from: text.startIndex, to: $0.lowerBound) }
+    }
+}

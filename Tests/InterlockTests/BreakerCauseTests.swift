@@ -1,0 +1,102 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("What trips a breaker, on a real Redis")
+struct BreakerCauseTests {
+    private static func service(_ breaker: BreakerSettings) -> ServiceDefinition {
+        ServiceDefinition(name: "catalog", breaker: breaker)
+    }
+
+    @Test("so many failures in a row trip it, although they are few and each sidecar has seen but some")
+    func consecutive() async throws {
+        let settings = BreakerSettings(minimumCalls: 1000, consecutiveFailures: 4)
+        try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
+            for outcome in [Outcome.error, .error, .error, .ok] { try await fleet.report(fleet.sidecars[0], outcome) }
+            // In the order in which they come to Redis.
+            try await eventually(within: .seconds(10), "the fleet has counted the success") {
+                try await fleet.breaker("calls") == "4"
+            }
+            for turn in 0..<2 { try await fleet.report(fleet.sidecars[turn], .error) }
+            try await eventually(within: .seconds(10), "the fleet has counted two in a row") {
+                try await fleet.breaker("consecutive") == "2"
+            }
+            #expect(try await fleet.breaker("state") != "open")
+            for turn in 0..<2 { try await fleet.report(fleet.sidecars[turn], .error) }
+            try await fleet.expect(.open)
+            #expect(try await fleet.breaker("cause") == "consecutive")
+        }
+    }
+
+    @Test("statuses decide: failures count as such though reported OK, ignored ones for nothing though reported ERROR")
+    func statuses() async throws {
+        let settings = BreakerSettings(
+            minimumCalls: 4, failureStatuses: StatusSet(500...599), ignoredStatuses: StatusSet(404...404))
+        try await Fleet.run(services: [Self.service(settings)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<8 { try await fleet.report(sidecar, .error, status: 404) }
+            #expect(try await sidecar.breaker(service: "catalog").state == .closed)
+            for _ in 0..<4 { try await fleet.report(sidecar, .ok, status: 502) }
+            try await fleet.expect(.open)
+            #expect(try await fleet.breaker("cause") == "failures")
+        }
+    }
+
+    @Test("a window of calls judges the last so many, however long ago they were")
+    func callWindow() async throws {
+        let settings = BreakerSettings(failureRate: 0.6, window: .calls(20), minimumCalls: 20)
+        try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
+            for turn in 0..<60 { try await fleet.report(fleet.sidecars[turn % 2], .ok) }
+            try await eventually(within: .seconds(10), "the window is full") {
+                (20...22).contains(Int(try await fleet.breaker("calls")) ?? 0)
+            }
+            // Half of them are not enough.
+            for turn in 0..<10 { try await fleet.report(fleet.sidecars[turn % 2], .error) }
+            #expect(try await fleet.breaker("state") != "open")
+            for turn in 0..<8 where try await fleet.sidecars[turn % 2].breaker(service: "catalog").state == .closed {
+                _ = try? await fleet.report(fleet.sidecars[turn % 2], .error)
+            }
+            try await fleet.expect(.open)
+        }
+    }
+
+    @Test("with metrics only the rates are shown and nothing trips, but by force")
+    func metricsOnly() async throws {
+        var settings = BreakerSettings(minimumCalls: 4, isMetricsOnly: true)
+        settings.consecutiveFailures = 2
+        let limit = LimitDefinition(name: "1m", limit: 12, window: .seconds(60))
+        var service = Self.service(settings)
+        service.limits = [limit]
+        service.onLimit = LimitPolicy(action: .trip)
+        service.probe = ProbeSettings(target: .tcp(host: "localhost", port: 1))
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<8 { try await fleet.report(sidecar, .error, status: 503, retryAfter: 60_000) }
+            try await eventually(within: .seconds(10), "the rate is shown") {
+                try await fleet.breaker("failure_rate") == "1.000"
+            }
+            #expect(try await sidecar.reportOutage(service: "catalog", .down(reason: "refused")) == .closed)
+            for _ in 0..<8 { _ = try await sidecar.take(service: "catalog") }
+            #expect(try await sidecar.breaker(service: "catalog").state == .closed)
+            #expect(try await fleet.breaker("trips").isEmpty)
+            #expect(try await sidecar.forceBreaker(service: "catalog", to: .open, by: "ops").state == .open)
+        }
+    }
+
+    @Test("whatever the rate of calls, their outcomes leave in few reports")
+    func fewReports() async throws {
+        let settings = BreakerSettings(failureRate: 0.9, minimumCalls: 10)
+        try await Fleet.run(services: [Self.service(settings)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let before = await sidecar.status.redisCommands
+            let began = ContinuousClock.now
+            for index in 0..<3000 { try await fleet.report(sidecar, index.isMultiple(of: 2) ? .error : .ok) }
+            let elapsed = ContinuousClock.now - began
+            let sent = await sidecar.status.redisCommands - before
+            // Ten a second, what is ahead of its time, and the fleet's own business.
+            #expect(sent <= 10 * (elapsed.components.seconds + 1) + 12)
+        }
+    }
+}

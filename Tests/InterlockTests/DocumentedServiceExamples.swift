@@ -1,0 +1,112 @@
+// What stands between `snippet` and `end` here is in `docs/library.md`, word for word; see `DocumentedExamples.swift`.
+
+// snippet: imports
+import Interlock
+import InterlockCore
+import Logging
+import ServiceLifecycle
+import UnixSignals
+// end
+
+// snippet: types
+struct CatalogError: Error {
+    var status: Int
+    var retryAfter: Duration?
+}
+
+struct Article: Sendable {
+    var number: Int
+    var title: String
+}
+// end
+
+/// The examples that are bodies of functions; their catalogue is this.
+struct DocumentedServiceExamples {
+    var page: @Sendable (_ number: Int, _ token: String) async throws -> [Article] = { number, _ in
+        [Article(number: number, title: "Article \(number)")]
+    }
+
+    func call(_ coordinator: Coordinator) async throws -> [Article] {
+        // snippet: call
+        let articles = try await coordinator.services.call("catalog") {
+            try await page(1, "")
+        }
+        // end
+        return articles
+    }
+
+    func refused(_ coordinator: Coordinator) async throws -> [Article]? {
+        // snippet: refused
+        do {
+            return try await coordinator.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
+                try await page(1, "")
+            }
+        } catch let error as ServiceCallError {
+            switch error.code {
+            case .open, .limited, .busy: return nil  // not now: again after error.retryAfter
+            case .unavailable: return nil  // Redis is away, and the service denies without it
+            case .cancelled: throw CancellationError()
+            case .unknownService, .invalid: throw error  // a mistake in this program
+            }
+        }
+        // end
+    }
+
+    func judged(_ coordinator: Coordinator) async throws -> [Article] {
+        // snippet: judged
+        let articles = try await coordinator.services.call(
+            "catalog",
+            judgedBy: { result in
+                switch result {
+                case .success: OutcomeReport(outcome: .ok)
+                case .failure(let error as CatalogError):
+                    OutcomeReport(
+                        outcome: error.status < 500 ? .ok : .error, status: error.status,
+                        retryAfterMilliseconds: error.retryAfter.map { $0.components.seconds * 1000 })
+                case .failure: Services.judge(result)
+                }
+            }
+        ) {
+            try await page(1, "")
+        }
+        // end
+        return articles
+    }
+
+    func ordered(_ coordinator: Coordinator) async throws -> [Article] {
+        // snippet: ordered
+        let articles = try await coordinator.services.withWork(maximumExecuting: 4) { work in
+            let login = try work.add("login", service: "catalog") { "token" }
+            let pages = try (1...3).map { number in
+                try work.add("page \(number)", service: "catalog", after: [login]) {
+                    try await page(number, try await login.value)
+                }
+            }
+            var articles: [Article] = []
+            for page in pages { articles += try await page.value }
+            return articles
+        }
+        // end
+        return articles
+    }
+
+    func observed(_ work: WorkQueue) async throws -> [WorkState] {
+        var seen: [WorkState] = []
+        // snippet: observed
+        let item = try work.add("page 1", service: "catalog") { try await page(1, "") }
+        for await state in item.states {
+            seen.append(state)
+        }
+        // end
+        return seen
+    }
+
+    func serve(_ coordinator: Coordinator, logger: Logger) async throws {
+        // snippet: group
+        let work = WorkQueue(coordinator.services, maximumExecuting: 4)
+        let group = ServiceGroup(
+            services: [coordinator, work], gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        try await group.run()
+        // end
+    }
+}

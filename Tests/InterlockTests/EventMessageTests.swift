@@ -1,0 +1,103 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@Suite("Events as they are published")
+struct EventMessageTests {
+    private static let start = #"{"v":1,"origin":"a1","db":3,"at_ms":1795237271176,"#
+
+    private static func event(_ rest: String) -> InterlockEvent<EventPayload>? {
+        InterlockEvent(json: Array((start + rest + "}").utf8))
+    }
+
+    @Test("a breaker's change is read with all it has")
+    func breaker() throws {
+        let event = try #require(
+            Self.event(
+                #""type":"breaker","service":"catalog","state":"half_open","cause":"failures","since_ms":5,"until_ms":6,"#
+                    + #""generation":1795237271176594,"trips":2,"failure_rate":0.5,"slow_rate":0.25,"calls":20,"by":"b2","#
+                    + #""forced":"""#))
+        #expect(event.origin == "a1")
+        #expect(event.database == 3)
+        #expect(event.atMilliseconds == 1_795_237_271_176)
+        #expect(
+            event.payload
+                == .breaker(
+                    BreakerEvent(
+                        service: "catalog",
+                        breaker: BreakerSnapshot(
+                            state: .halfOpen, cause: "failures", sinceMilliseconds: 5, untilMilliseconds: 6,
+                            generation: 1_795_237_271_176_594, trips: 2, failureRate: 0.5, slowRate: 0.25, calls: 20, by: "b2"))))
+    }
+
+    @Test("a breaker's change that has only what a change must have is read")
+    func shortBreaker() {
+        let event = Self.event(#""type":"breaker","service":"catalog","state":"open","generation":7"#)
+        #expect(
+            event?.payload
+                == .breaker(BreakerEvent(service: "catalog", breaker: BreakerSnapshot(state: .open, generation: 7))))
+    }
+
+    @Test("a broken lock is read")
+    func brokenLock() {
+        let event = Self.event(#""type":"lock.broken","lock":"orders","by":"ops""#)
+        #expect(event?.payload == .lock(LockEvent(kind: .broken, lock: "orders", by: "ops")))
+    }
+
+    @Test("what is told of a limit is read, with its subject or without", arguments: LimitEvent.Kind.allCases, ["u 1", nil])
+    func limit(kind: LimitEvent.Kind, subject: String?) {
+        let event = Self.event(
+            #""type":"\#(kind.rawValue)","service":"catalog","limit":"1s","used":8,"capacity":10"#
+                + (subject.map { #","subject":"\#($0)""# } ?? ""))
+        #expect(
+            event?.payload
+                == .limit(LimitEvent(kind: kind, service: "catalog", limit: "1s", subject: subject, used: 8, capacity: 10)))
+    }
+
+    @Test("whoever comes and goes is the event's origin", arguments: FleetEvent.Kind.allCases)
+    func fleet(kind: FleetEvent.Kind) {
+        #expect(Self.event(#""type":"\#(kind.rawValue)""#)?.payload == .fleet(FleetEvent(kind: kind, sidecar: "a1")))
+    }
+
+    @Test("unknown fields are ignored, also of types that use their names otherwise")
+    func unknownFields() {
+        #expect(Self.event(#""type":"fleet.left","colour":"red","limit":5,"used":[]"#) != nil)
+    }
+
+    @Test("an unknown type is passed on and not read")
+    func unknownType() throws {
+        let json = Self.start + #""type":"weather.changed","limit":5}"#
+        let message = try #require(EventMessage(Array(json.utf8)))
+        #expect(message.type == "weather.changed")
+        #expect(message.json == json)
+        #expect(InterlockEvent(json: Array(json.utf8)) == nil)
+    }
+
+    @Test(
+        "what is no event of version 1 is passed over",
+        arguments: [
+            "", "hello", "{}", "[1]", #"{"v":2,"type":"fleet.left","origin":"a1","db":0,"at_ms":1}"#,
+            #"{"v":1,"type":"fleet.left","db":0,"at_ms":1}"#, #"{"v":1,"type":"fleet.left","origin":"a1","db":"0","at_ms":1}"#,
+            #"{"v":1,"type":"breaker","origin":"a1","db":0,"at_ms":1,"service":"catalog","state":"open"}"#,
+            #"{"v":1,"type":"breaker","origin":"a1","db":0,"at_ms":1,"service":"catalog","state":"ajar","generation":1}"#,
+            #"{"v":1,"type":"limit.near","origin":"a1","db":0,"at_ms":1,"service":"catalog","limit":"1s"}"#,
+            "{\"v\":1,\"type\":\"fleet.left\",\n\"origin\":\"a1\",\"db\":0,\"at_ms\":1}",
+            #"{"v":1,"type":"a\ndata: b","origin":"a1","db":0,"at_ms":1}"#, #"{"v":1,"type":"","origin":"a1","db":0,"at_ms":1}"#,
+        ])
+    func malformed(json: String) {
+        #expect(EventMessage(Array(json.utf8)) == nil)
+        #expect(InterlockEvent(json: Array(json.utf8)) == nil)
+    }
+
+    @Test("a message that is too long to be one of Interlock's is passed over")
+    func tooLong() {
+        let padding = String(repeating: " ", count: 64 << 10)
+        #expect(Self.event(#""type":"fleet.left""# + padding) == nil)
+    }
+
+    @Test("every type that there is has a name of its own")
+    func types() {
+        #expect(Set(EventPayload.allTypes).count == EventPayload.allTypes.count)
+        #expect(EventPayload.allTypes.contains("limit.near"))
+    }
+}

@@ -1,0 +1,231 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOPosix
+import Testing
+
+@Suite("Events on a real Redis", .timeLimit(.minutes(2)))
+struct EventTests {
+    private static let perMinute = ServiceDefinition(
+        name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
+
+    private static func message(_ number: Int, database: Int = 0, type: String = "lock.broken") -> String {
+        #"{"v":1,"type":"\#(type)","origin":"test","db":\#(database),"at_ms":1,"lock":"\#(number)","by":"ops"}"#
+    }
+
+    // MARK: What is told
+
+    @Test("a breaker's change reaches the other sidecars as its own type, with its origin and Redis' time")
+    func breakers() async throws {
+        try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
+            var events = fleet.sidecars[1].events.breakers.makeAsyncIterator()
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
+            let event = try #require(await events.next())
+            #expect(event.origin == fleet.sidecars[0].id)
+            #expect(event.database == 0)
+            #expect(event.service == "catalog")
+            #expect(event.breaker.forced == .open)
+            #expect(event.atMilliseconds == event.breaker.sinceMilliseconds)
+        }
+    }
+
+    @Test("a broken lock reaches the other sidecars as its own type, with its origin")
+    func locks() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
+            _ = try await fleet.sidecars[0].acquireLock(try LockRequest("orders"))
+            _ = try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops")
+            let event = try #require(await events.next())
+            #expect(event.origin == fleet.sidecars[0].id)
+            #expect(event.payload == LockEvent(kind: .broken, lock: "orders", by: "ops"))
+        }
+    }
+
+    @Test("a sidecar that comes and goes is told of as its own type")
+    func fleet() async throws {
+        try await Fleet.run { fleet in
+            let events = fleet.sidecars[0].events.fleet.subscribe()
+            let other = Coordinator(
+                configuration: InterlockConfiguration(redis: fleet.server.configuration),
+                eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            await other.start()
+            await other.untilReady()
+            // That it joined itself may be heard late.
+            let joined = await events.first { $0.sidecar == other.id }
+            #expect(joined?.kind == .joined)
+            #expect(joined?.origin == other.id)
+            await other.stop()
+            let left = await events.first { $0.sidecar == other.id }
+            #expect(left?.kind == .left)
+        }
+    }
+
+    @Test("a limit that is nearly used up and then reached is told to the whole fleet, each once, with its origin")
+    func limits() async throws {
+        try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
+            var seen: [LimitEvent.Kind] = []
+            let here = fleet.sidecars[0].events.limits.subscribe()
+            var there = fleet.sidecars[1].events.limits.makeAsyncIterator()
+            var later = fleet.sidecars[0].events.breakers.makeAsyncIterator()
+            for _ in 0..<20 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            while seen.count < 2, let event = await there.next() {
+                #expect(event.origin == fleet.sidecars[0].id)
+                #expect(event.service == "catalog")
+                #expect(event.limit == "1m")
+                #expect(event.capacity == 10)
+                seen.append(event.kind)
+            }
+            #expect(seen == [.near, .reached])
+            // Its own are told when they are published, and not again when they come back over the channel.
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
+            _ = await later.next()
+            here.cancel()
+            var own: [LimitEvent.Kind] = []
+            for await event in here { own.append(event.kind) }
+            #expect(own == [.near, .reached])
+        }
+    }
+
+    @Test("while Redis is away a sidecar tells its own followers of its limits")
+    func withoutRedis() async throws {
+        try await Fleet.run(services: [Self.perMinute]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.kill()
+            try await eventually(within: .seconds(10), "Redis is missed") { await !sidecar.status.isRedisUp }
+            var events = sidecar.events.limits.makeAsyncIterator()
+            let reader = Task { await events.next() }
+            for _ in 0..<20 { _ = try await sidecar.take(service: "catalog") }
+            let event = try #require(await reader.value)
+            #expect(event.origin == sidecar.id)
+            #expect(event.service == "catalog")
+            #expect(event.atMilliseconds > 1_600_000_000_000)
+        }
+    }
+
+    @Test("what is malformed, of another version or of another database is passed over, and what comes after it is told")
+    func passedOver() async throws {
+        try await Fleet.run { fleet in
+            var locks = fleet.sidecars[0].events.locks.makeAsyncIterator()
+            let all = fleet.sidecars[0].events.json.subscribe()
+            let channel = fleet.sidecars[0].keys.events
+            try await fleet.cli("PUBLISH", channel, "nonsense")
+            try await fleet.cli("PUBLISH", channel, #"{"v":9}"#)
+            try await fleet.cli("PUBLISH", channel, Self.message(1, database: 7))
+            try await fleet.cli("PUBLISH", channel, Self.message(2, type: "lock.painted"))
+            try await fleet.cli("PUBLISH", channel, Self.message(3))
+            #expect(await locks.next()?.lock == "3")
+            // Types of a newer version are passed on as they are.
+            let unknown = await all.first { $0.type.hasPrefix("lock.") }
+            #expect(unknown?.json == Self.message(2, type: "lock.painted"))
+            let known = await all.first { $0.type.hasPrefix("lock.") }
+            #expect(known == EventMessage(Array(Self.message(3).utf8)))
+        }
+    }
+
+    // MARK: Subscriptions
+
+    @Test("a subscription has everything from its beginning on, whenever it is first read")
+    func fromTheBeginning() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            var early = sidecar.events.locks.makeAsyncIterator()
+            try await Self.publish(1...3, in: fleet)
+            #expect(await early.next()?.lock == "1")
+            #expect(await early.next()?.lock == "2")
+            #expect(await early.next()?.lock == "3")
+        }
+    }
+
+    @Test("a subscriber that is too slow loses the oldest, is told how many, and holds up nobody")
+    func tooSlow() async throws {
+        try await Fleet.run { fleet in
+            let slow = fleet.sidecars[0].events.locks.subscribe(capacity: 4)
+            try await Self.publish(1...10, in: fleet)
+            try await eventually("the last has come") { slow.dropped == 6 }
+            slow.cancel()
+            var kept: [String] = []
+            for await event in slow { kept.append(event.lock) }
+            #expect(kept == ["7", "8", "9", "10"])
+        }
+    }
+
+    @Test("capacities beyond the bounds are taken for the nearest", arguments: [(-1, 1), (0, 1), (70_000, 65_536)])
+    func capacities(asked: Int, given: Int) async throws {
+        let coordinator = Self.idle()
+        #expect(coordinator.events.json.subscribe(capacity: asked).capacity == given)
+    }
+
+    @Test("a loop that is left ends its subscription")
+    func leftLoop() async throws {
+        try await Fleet.run { fleet in
+            let events = fleet.sidecars[0].events
+            let reader = Task {
+                for await _ in events.locks { break }
+            }
+            try await eventually("somebody follows") { events.subscriptionCount == 1 }
+            try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, Self.message(1))
+            await reader.value
+            #expect(events.subscriptionCount == 0)
+        }
+    }
+
+    @Test("a subscription that nobody keeps has ended")
+    func dropped() async throws {
+        let coordinator = Self.idle()
+        do {
+            let subscription = coordinator.events.limits.subscribe()
+            #expect(coordinator.events.subscriptionCount == 1)
+            _ = subscription.makeAsyncIterator()
+        }
+        #expect(coordinator.events.subscriptionCount == 0)
+    }
+
+    @Test("a task that is cancelled while it waits for an event ends its subscription")
+    func cancelledTask() async throws {
+        let coordinator = Self.idle()
+        let subscription = coordinator.events.breakers.subscribe()
+        let reader = Task {
+            for await _ in subscription {}
+        }
+        reader.cancel()
+        await reader.value
+        // Although it is kept.
+        #expect(coordinator.events.subscriptionCount == 0)
+        #expect(subscription.dropped == 0)
+    }
+
+    @Test("every subscription ends when the coordinator stops, and one that comes later at once")
+    func stopped() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let subscription = sidecar.events.breakers.subscribe()
+            async let events: Void = { for await _ in subscription {} }()
+            await sidecar.stop()
+            await events
+            for await _ in sidecar.events.breakers { Issue.record("an event of a coordinator that has stopped") }
+            #expect(sidecar.events.subscriptionCount == 0)
+        }
+    }
+
+    @Test("a subscription does not keep its coordinator, and ends with it")
+    func coordinatorDropped() async throws {
+        let subscription = Self.idle().events.breakers.subscribe()
+        for await _ in subscription { Issue.record("an event of a coordinator that is gone") }
+    }
+
+    /// A coordinator that was never started.
+    private static func idle() -> Coordinator {
+        Coordinator(
+            configuration: InterlockConfiguration(redis: .init(address: .unixSocket(path: "/nowhere"))),
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next())
+    }
+
+    /// Returns when the first sidecar has told its followers of all of them.
+    private static func publish(_ numbers: ClosedRange<Int>, in fleet: Fleet) async throws {
+        let witness = fleet.sidecars[0].events.locks.subscribe()
+        for number in numbers { try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, message(number)) }
+        for await event in witness where event.lock == "\(numbers.upperBound)" { break }
+    }
+}

@@ -1,0 +1,48 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+/// What tests of breakers do with a fleet; the service is called `catalog`.
+extension Fleet {
+    /// A permit that must be granted.
+    func permit(_ sidecar: Coordinator) async throws -> PermitID {
+        guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else {
+            throw InterlockError(.other, "the permit was refused")
+        }
+        return id
+    }
+
+    /// Makes a call and reports its outcome; returns the state after it.
+    @discardableResult
+    func report(
+        _ sidecar: Coordinator, _ outcome: Outcome, latency: Int64? = nil, status: Int? = nil, retryAfter: Int64? = nil
+    ) async throws -> BreakerSnapshot.State {
+        let id = try await permit(sidecar)
+        let report = OutcomeReport(
+            outcome: outcome, latencyMilliseconds: latency, status: status, retryAfterMilliseconds: retryAfter)
+        return try await sidecar.reportPermit(service: "catalog", permit: id, report)
+    }
+
+    /// Every sidecar acts in this state.
+    func expect(_ state: BreakerSnapshot.State) async throws {
+        try await eventually(within: .seconds(10), "every sidecar acts \(state.rawValue)") {
+            for sidecar in sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }
+            return true
+        }
+    }
+
+    /// A field of the breaker's hash.
+    func breaker(_ field: String) async throws -> String {
+        try await cli("HGET", "interlock:breaker:{catalog}", field).text ?? ""
+    }
+
+    /// Every sidecar knows of all the others.
+    func untilEveryoneIsKnown() async throws {
+        try await eventually(within: .seconds(20), "every sidecar knows the fleet") {
+            for sidecar in sidecars where await sidecar.status.fleet.count != sidecars.count { return false }
+            return true
+        }
+    }
+}

@@ -1,0 +1,73 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Forced breakers on a real Redis")
+struct ForcedBreakerTests {
+    private static let service = ServiceDefinition(name: "catalog")
+
+    @Test("a forced state with an end goes back to automatic then, once, and says who forced it and why")
+    func ends() async throws {
+        try await Fleet.run(of: 2, services: [Self.service]) { fleet in
+            let forced = try await fleet.sidecars[0].forceBreaker(
+                service: "catalog", to: .open, forMilliseconds: 1500, reason: "moving the database", by: "ops")
+            #expect(forced.fleet.reason == "moving the database")
+            #expect(forced.fleet.by == "\(fleet.sidecars[0].id) ops")
+            #expect(forced.fleet.forcedUntilMilliseconds - forced.fleet.sinceMilliseconds == 1500)
+            try await fleet.expect(.open)
+            try await fleet.expect(.closed)
+            try await eventually(within: .seconds(10), "the end is in Redis") { try await fleet.breaker("cause") == "auto" }
+            #expect(try await fleet.breaker("forced").isEmpty)
+            let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
+            #expect(history.count == 2)
+        }
+    }
+
+    @Test("a forced state with an end is over then also while Redis is away")
+    func endsAlone() async throws {
+        try await Fleet.run(services: [Self.service]) { fleet in
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, forMilliseconds: 400, by: "ops")
+            await fleet.server.kill()
+            try await fleet.expect(.closed)
+        }
+    }
+
+    @Test("another word before the end stands on its own")
+    func replaced() async throws {
+        try await Fleet.run(services: [Self.service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, forMilliseconds: 60_000, by: "ops")
+            let status = try await sidecar.forceBreaker(service: "catalog", to: .disabled, reason: "for good", by: "ops")
+            #expect(status.fleet.forcedUntilMilliseconds == 0)
+            #expect(status.fleet.forced == .disabled)
+            #expect(status.fleet.reason == "for good")
+        }
+    }
+
+    @Test("the history carries the reason")
+    func history() async throws {
+        try await Fleet.run(services: [Self.service]) { fleet in
+            _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .closed, reason: "a \"drill\"", by: "ops")
+            let entry = try await fleet.cli("XREVRANGE", "interlock:breaker:{catalog}:history", "+", "-", "COUNT", "1")
+            let fields = entry.array?.first?.array?.last?.array?.compactMap(\.text) ?? []
+            let index = try #require(fields.firstIndex(of: "reason"))
+            #expect(fields[index + 1] == "a \"drill\"")
+        }
+    }
+
+    @Test("an end without a state, and a reason that is too long, are refused")
+    func invalid() async throws {
+        try await Fleet.run(services: [Self.service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await #expect(throws: InterlockError.self) {
+                try await sidecar.forceBreaker(service: "catalog", to: nil, forMilliseconds: 1, by: "ops")
+            }
+            let long = String(repeating: "x", count: BreakerSnapshot.longestReason + 1)
+            await #expect(throws: InterlockError.self) {
+                try await sidecar.forceBreaker(service: "catalog", to: .open, reason: long, by: "ops")
+            }
+        }
+    }
+}

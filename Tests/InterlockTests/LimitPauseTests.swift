@@ -1,0 +1,172 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Waiting through the trip by the limit", .timeLimit(.minutes(2)))
+struct LimitPauseTests {
+    /// Its window is long enough to be filled before it ends, also where little time is given to the test.
+    private static func service(
+        limit: Int64 = 2, window: Duration = .seconds(2),
+        pause: ClosedRange<Duration> = .milliseconds(200) ... .milliseconds(300), maximumWaiting: Int = 1000
+    ) -> ServiceDefinition {
+        PermitTests.service(
+            limits: [LimitDefinition(name: "short", limit: limit, window: window)],
+            onLimit: LimitPolicy(action: .trip, pause: pause, maximumWaiting: maximumWaiting))
+    }
+
+    private static let long = service(pause: .seconds(40) ... .seconds(40))
+
+    private static func expect(_ state: BreakerSnapshot.State, in sidecar: Coordinator) async throws {
+        try await eventually(within: .seconds(10), "the breaker is \(state.rawValue)") {
+            try await sidecar.breaker(service: "catalog").fleet.state == state
+        }
+    }
+
+    /// Takes all that the limit has.
+    private static func reachLimit(_ sidecar: Coordinator) async throws {
+        for _ in 0..<2 { _ = try await PermitTests.permit(sidecar) }
+    }
+
+    @Test("the counter reaches its cap, the breaker opens, pauses, half-opens, the call is sent again, and it closes")
+    func sentAgain() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            try await Self.reachLimit(fleet.sidecars[0])
+            _ = try await PermitTests.permit(fleet.sidecars[1], wait: 30_000)
+            try await Self.expect(.closed, in: fleet.sidecars[1])
+            let history = try await fleet.cli("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").array ?? []
+            let states = history.compactMap { entry -> String? in
+                let fields = entry.array?.last?.array?.compactMap(\.text) ?? []
+                return fields.firstIndex(of: "to").map { fields[$0 + 1] }
+            }
+            #expect(states == ["open", "half_open", "closed"])
+        }
+    }
+
+    @Test("many who wait through it are all sent in the end, a window's worth at a time")
+    func many() async throws {
+        let service = Self.service(window: .milliseconds(200), pause: .milliseconds(50) ... .milliseconds(100))
+        try await Fleet.run(of: 2, services: [service]) { fleet in
+            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for call in 0..<12 {
+                    group.addTask { try await PermitTests.refusal(fleet.sidecars[call % 2], wait: 50_000) == nil }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(granted == 12)
+        }
+    }
+
+    @Test("whoever the pause would keep for too long is refused at once, with the time when it is over")
+    func tooLong() async throws {
+        try await Fleet.run(services: [Self.long]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let begun = ContinuousClock.now
+            // One meets the limit, one the breaker that the limit has opened.
+            for _ in 0..<2 {
+                let refusal = try #require(try await PermitTests.refusal(sidecar, wait: 20_000))
+                #expect(refusal.reason == .open)
+                #expect(refusal.retryAfter > 20_000)
+            }
+            #expect(begun.duration(to: .now) < .seconds(15))
+        }
+    }
+
+    @Test("a wait that the limit itself makes hopeless is refused at once, with the time when it has room")
+    func hopelessLimit() async throws {
+        try await Fleet.run(services: [Self.service(window: .seconds(60))]) { fleet in
+            try await Self.reachLimit(fleet.sidecars[0])
+            let refusal = try #require(try await PermitTests.refusal(fleet.sidecars[0], wait: 10_000))
+            #expect(refusal.reason == .limited)
+            #expect(refusal.retryAfter > 30_000)
+        }
+    }
+
+    @Test("the line is bounded")
+    func bounded() async throws {
+        let service = Self.service(pause: .seconds(40) ... .seconds(40), maximumWaiting: 1)
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let waiter = Task { try await PermitTests.permit(sidecar, wait: 55_000) }
+            try await Self.expect(.open, in: sidecar)
+            let refusal = try await PermitTests.refusal(sidecar, wait: 55_000)
+            #expect(refusal?.reason == .open)
+            waiter.cancel()
+            _ = await waiter.result
+        }
+    }
+
+    @Test("when something else opens the breaker meanwhile, those who wait are refused at once")
+    func otherCause() async throws {
+        try await Fleet.run(services: [Self.long]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let waiter = Task { try await PermitTests.refusal(sidecar, wait: 55_000)?.reason }
+            try await Self.expect(.open, in: sidecar)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
+            let reason = try await waiter.value
+            #expect(reason == .open)
+        }
+    }
+
+    @Test("when somebody closes the breaker, those who wait are sent at once")
+    func closedByHand() async throws {
+        try await Fleet.run(services: [Self.long]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let waiter = Task { try await PermitTests.permit(sidecar, wait: 55_000) }
+            try await Self.expect(.open, in: sidecar)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .closed, by: "test")
+            _ = try await waiter.value
+        }
+    }
+
+    @Test("whoever gives up is not sent when the pause is over")
+    func givesUp() async throws {
+        try await Fleet.run(services: [Self.service(pause: .milliseconds(500) ... .milliseconds(500))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let leaver = Task { try await PermitTests.permit(sidecar, wait: 55_000) }
+            try await Self.expect(.open, in: sidecar)
+            leaver.cancel()
+            let error = await #expect(throws: InterlockError.self) { try await leaver.value }
+            #expect(error?.code == .cancelled)
+            // Nobody tries it out: it stays half-open.
+            try await Self.expect(.halfOpen, in: sidecar)
+            try await eventually(within: .seconds(10), "the window is over, and nothing was taken in another") {
+                try await fleet.cli("EXISTS", "interlock:rate:{catalog}:short").integer == 0
+            }
+            try await Self.expect(.halfOpen, in: sidecar)
+            _ = try await PermitTests.permit(sidecar)
+        }
+    }
+
+    @Test("whoever does not wait is refused while the breaker is open")
+    func withoutWait() async throws {
+        try await Fleet.run(services: [Self.long]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let limited = try await PermitTests.refusal(sidecar)
+            #expect(limited?.reason == .limited)
+            try await Self.expect(.open, in: sidecar)
+            let open = try await PermitTests.refusal(sidecar)
+            #expect(open?.reason == .open)
+        }
+    }
+
+    @Test("those who wait when the sidecar goes down are told")
+    func goesDown() async throws {
+        try await Fleet.run(services: [Self.long]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await Self.reachLimit(sidecar)
+            let waiter = Task { try await PermitTests.permit(sidecar, wait: 55_000) }
+            try await Self.expect(.open, in: sidecar)
+            await sidecar.drain()
+            let error = await #expect(throws: InterlockError.self) { try await waiter.value }
+            #expect(error?.code == .unavailable)
+        }
+    }
+}

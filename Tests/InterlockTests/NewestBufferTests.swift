@@ -1,0 +1,67 @@
+import Interlock
+import Testing
+
+@Suite("A buffer that keeps the newest", .timeLimit(.minutes(1)))
+struct NewestBufferTests {
+    @Test("more than it keeps drops the oldest, and counts them")
+    func bounded() async {
+        let buffer = NewestBuffer<Int>(capacity: 3)
+        let kept = (1...5).map { buffer.push($0) }
+        buffer.finish()
+        #expect(kept == [true, true, true, false, false])
+        #expect(buffer.dropped == 2)
+        #expect(await Self.rest(of: buffer) == [3, 4, 5])
+    }
+
+    @Test("of several readers each element goes to one")
+    func severalReaders() async {
+        let buffer = NewestBuffer<Int>(capacity: 2)
+        async let first = buffer.next()
+        async let second = buffer.next()
+        buffer.push(1)
+        buffer.push(2)
+        #expect(await Set([first, second]) == [1, 2])
+    }
+
+    @Test("after its finish what is kept can be read, and nothing is added")
+    func finished() async {
+        let buffer = NewestBuffer<Int>(capacity: 3)
+        buffer.push(1)
+        buffer.finish()
+        buffer.push(2)
+        #expect(await Self.rest(of: buffer) == [1])
+    }
+
+    @Test("after a cancel nothing can be read")
+    func cancelled() async {
+        let buffer = NewestBuffer<Int>(capacity: 3)
+        buffer.push(1)
+        buffer.cancel()
+        #expect(await Self.rest(of: buffer).isEmpty)
+    }
+
+    @Test("a task that is cancelled waits no longer")
+    func cancelledTask() async {
+        let buffer = NewestBuffer<Int>(capacity: 3)
+        let reader = Task { await buffer.next() }
+        reader.cancel()
+        #expect(await reader.value == nil)
+    }
+
+    @Test("what is of use only to an idle reader is kept only when there is nothing else")
+    func idle() async {
+        let buffer = NewestBuffer<Int>(capacity: 1)
+        buffer.pushIfEmpty(1)
+        buffer.pushIfEmpty(2)
+        buffer.push(3)
+        buffer.pushIfEmpty(4)
+        buffer.finish()
+        #expect(await Self.rest(of: buffer) == [3])
+    }
+
+    private static func rest(of buffer: NewestBuffer<Int>) async -> [Int] {
+        var elements: [Int] = []
+        while let element = await buffer.next() { elements.append(element) }
+        return elements
+    }
+}

@@ -1,0 +1,164 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Outages and breakers, on a real Redis")
+struct OutageReportTests {
+    private static func service(
+        every interval: Duration = .seconds(30), trial: Bool = false, from origin: ProbeSettings.Origin = .one
+    ) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "catalog",
+            breaker: BreakerSettings(minimumCalls: 2, openFor: .seconds(30) ... .seconds(30), halfOpenPermits: 1),
+            probe: ProbeSettings(
+                target: .tcp(host: "localhost", port: 1), interval: interval, timeout: .milliseconds(100),
+                isFollowedByTrial: trial, origin: origin))
+    }
+
+    private static func history(_ fleet: Fleet) async throws -> Int64 {
+        try await fleet.cli("XLEN", "interlock:breaker:{catalog}:history").integer ?? -1
+    }
+
+    @Test("an outage opens it for all at once, its end closes it at once")
+    func downAndUp() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            #expect(try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused")) == .open)
+            try await fleet.expect(.open)
+            #expect(try await fleet.breaker("cause") == "outage")
+            #expect(try await fleet.breaker("reason") == "refused")
+            #expect(try await fleet.sidecars[0].reportOutage(service: "catalog", .up) == .closed)
+            try await fleet.expect(.closed)
+            #expect(try await fleet.breaker("cause") == "probe")
+        }
+    }
+
+    @Test("an outage that is said again goes on, without another change of state")
+    func extended() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.reportOutage(service: "catalog", .down(reason: "refused"))
+            let first = try await sidecar.breaker(service: "catalog").fleet
+            try await eventually(within: .seconds(5), "the outage has been extended") {
+                _ = try await sidecar.reportOutage(service: "catalog", .down(reason: "timed out"))
+                return try await sidecar.breaker(service: "catalog").fleet.untilMilliseconds > first.untilMilliseconds
+            }
+            let second = try await sidecar.breaker(service: "catalog").fleet
+            #expect(second.generation == first.generation)
+            #expect(second.trips == 1)
+            #expect(second.reason == "timed out")
+            #expect(try await Self.history(fleet) == 1)
+        }
+    }
+
+    @Test("an outage that nobody speaks of any more half-opens by itself, and not before")
+    func lapses() async throws {
+        try await Fleet.run(of: 2, services: [Self.service(every: .milliseconds(100))]) { fleet in
+            _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
+            let open = try await fleet.sidecars[0].breaker(service: "catalog").fleet
+            #expect(open.untilMilliseconds - open.sinceMilliseconds == 400)
+            try await fleet.expect(.halfOpen)
+            try await eventually(within: .seconds(5), "it is half-open in Redis") {
+                try await fleet.breaker("state") == "half_open"
+            }
+            let since = try #require(Int64(try await fleet.breaker("since")))
+            #expect(since >= open.untilMilliseconds)
+        }
+    }
+
+    @Test("an end that comes too late does nothing")
+    func late() async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
+            try await fleet.expect(.open)
+            // In Redis it has opened anew; this sidecar has not heard of it yet.
+            let generation = try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation
+            try await fleet.cli("HSET", "interlock:breaker:{catalog}", "generation", "\(generation + 1)")
+            #expect(try await fleet.sidecars[1].reportOutage(service: "catalog", .up) == .open)
+            #expect(try await fleet.breaker("state") == "open")
+            // Now it has, and the end that is said again counts.
+            #expect(try await fleet.sidecars[1].reportOutage(service: "catalog", .up) == .closed)
+        }
+    }
+
+    @Test("the end of an outage touches neither what failures have opened nor what is forced")
+    func othersCauses() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.open)
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .open)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "ops")
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .open)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .closed, by: "ops")
+            #expect(try await sidecar.reportOutage(service: "catalog", .down(reason: "refused")) == .closed)
+        }
+    }
+
+    @Test("an outage takes over what failures have opened, and makes its time no shorter")
+    func takesOver() async throws {
+        try await Fleet.run(services: [Self.service(every: .milliseconds(100))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.open)
+            let before = try await sidecar.breaker(service: "catalog").fleet
+            #expect(try await sidecar.reportOutage(service: "catalog", .down(reason: "refused")) == .open)
+            let after = try await sidecar.breaker(service: "catalog").fleet
+            #expect(after.cause == "outage")
+            #expect(after.untilMilliseconds == before.untilMilliseconds)
+            #expect(after.trips == 1)
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .closed)
+        }
+    }
+
+    @Test("with a trial real calls have the last word")
+    func trial() async throws {
+        try await Fleet.run(services: [Self.service(trial: true)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.reportOutage(service: "catalog", .down(reason: "refused"))
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .halfOpen)
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .halfOpen)
+            #expect(try await fleet.report(sidecar, .ok) == .closed)
+        }
+    }
+
+    @Test("where every sidecar probes, the majority decides")
+    func majority() async throws {
+        try await Fleet.run(of: 3, services: [Self.service(from: .all)]) { fleet in
+            try await fleet.untilEveryoneIsKnown()
+            let down = OutageFinding.down(reason: "refused")
+            for _ in 0..<2 {
+                let state = try await fleet.sidecars[0].reportOutage(service: "catalog", down)
+                #expect(state == .closed)
+            }
+            #expect(try await fleet.sidecars[1].reportOutage(service: "catalog", down) == .open)
+            try await fleet.expect(.open)
+            #expect(try await fleet.sidecars[2].reportOutage(service: "catalog", .up) == .open)
+            #expect(try await fleet.sidecars[0].reportOutage(service: "catalog", .up) == .closed)
+            try await fleet.expect(.closed)
+        }
+    }
+
+    @Test("while Redis is away an outage opens it for this sidecar, and its end undoes that")
+    func alone() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.kill()
+            let state = try await sidecar.reportOutage(service: "catalog", .down(reason: "refused"))
+            #expect(state == .open)
+            #expect(try await sidecar.breaker(service: "catalog").ownCause == .outage)
+            #expect(try await sidecar.breaker(service: "catalog").fleet.state == .closed)
+            #expect(try await sidecar.reportOutage(service: "catalog", .up) == .closed)
+        }
+    }
+
+    @Test("a service without a probe has no outages")
+    func noProbe() async throws {
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in
+            await #expect(throws: InterlockError.self) {
+                try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
+            }
+        }
+    }
+}

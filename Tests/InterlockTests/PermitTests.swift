@@ -1,0 +1,275 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Permits: places, waits and what is given back", .timeLimit(.minutes(2)))
+struct PermitTests {
+    static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
+
+    static func service(
+        places: Int? = nil, limits: [LimitDefinition] = [tenPerMinute], onLimit: LimitPolicy = LimitPolicy(),
+        lifetime: Duration = .seconds(60), breaker: BreakerSettings = BreakerSettings()
+    ) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "catalog", limits: limits, onLimit: onLimit, concurrency: places, breaker: breaker, permitLifetime: lifetime)
+    }
+
+    /// A permit that the test counts on.
+    static func permit(_ sidecar: Coordinator, wait: Int64 = 0) async throws -> PermitID {
+        let answer = try await sidecar.acquirePermit(service: "catalog", waitMilliseconds: wait)
+        guard case .granted(let id, _) = answer else { throw InterlockError(.other, "the permit was refused: \(answer)") }
+        return id
+    }
+
+    /// Why a permit was refused, and when to try again; `nil`: it was granted.
+    static func refusal(
+        _ sidecar: Coordinator, wait: Int64 = 0
+    ) async throws -> (reason: PermitAnswer.Reason, retryAfter: Int64)? {
+        guard
+            case .refused(let reason, _, let retryAfter) = try await sidecar.acquirePermit(
+                service: "catalog", waitMilliseconds: wait)
+        else { return nil }
+        return (reason, retryAfter)
+    }
+
+    static func end(_ permit: PermitID, _ sidecar: Coordinator, _ outcome: Outcome = .ok) async throws {
+        _ = try await sidecar.reportPermit(service: "catalog", permit: permit, OutcomeReport(outcome: outcome))
+    }
+
+    static func remaining(_ expected: Int64, in sidecar: Coordinator) async throws {
+        try await eventually(within: .seconds(10), "\(expected) calls are left in the window") {
+            try await sidecar.peek(service: "catalog").remaining == expected
+        }
+    }
+
+    // MARK: Places
+
+    @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")
+    func busy() async throws {
+        try await Fleet.run(services: [Self.service(places: 2)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await Self.permit(sidecar)
+            _ = try await Self.permit(sidecar)
+            let refusal = try #require(try await Self.refusal(sidecar))
+            #expect(refusal.reason == .busy)
+            #expect((Bulkhead.shortestRetryMilliseconds...Bulkhead.longestRetryMilliseconds).contains(refusal.retryAfter))
+            let left = try await sidecar.peek(service: "catalog").remaining
+            #expect(left == 8)
+        }
+    }
+
+    @Test("a service without limits has places too")
+    func placesWithoutLimits() async throws {
+        try await Fleet.run(services: [Self.service(places: 1, limits: [])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            let refusal = try await Self.refusal(sidecar)
+            #expect(refusal?.reason == .busy)
+            try await Self.end(first, sidecar)
+            _ = try await Self.permit(sidecar)
+        }
+    }
+
+    @Test("places that calls of one tick compete for are given once, and the losers give back what they took")
+    func competition() async throws {
+        try await Fleet.run(services: [Self.service(places: 3)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<8 { group.addTask { try await Self.refusal(sidecar) == nil } }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(granted == 3)
+            try await Self.remaining(7, in: sidecar)
+        }
+    }
+
+    @Test("those who wait for a place get it in the order in which they came, one for each report")
+    func inOrder() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            var current = try await Self.permit(sidecar)
+            var waiting: [Task<PermitID, any Error>] = []
+            for place in Int64(1)...3 {
+                waiting.append(Task { try await Self.permit(sidecar, wait: 30_000) })
+                try await Self.remaining(9 - place, in: sidecar)
+            }
+            for waiter in waiting {
+                try await Self.end(current, sidecar)
+                current = try await waiter.value
+                let refusal = try await Self.refusal(sidecar)
+                #expect(refusal?.reason == .busy)
+            }
+        }
+    }
+
+    @Test("a wait for a place that was no use is refused as busy, and what was taken for it is given back")
+    func waitIsOver() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await Self.permit(sidecar)
+            let refusal = try await Self.refusal(sidecar, wait: 100)
+            #expect(refusal?.reason == .busy)
+            try await Self.remaining(9, in: sidecar)
+        }
+    }
+
+    @Test("a permit that nobody reports frees its place for whoever waits")
+    func lapses() async throws {
+        try await Fleet.run(services: [Self.service(places: 1, lifetime: .milliseconds(300))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            _ = try await Self.permit(sidecar, wait: 30_000)
+            await #expect(throws: InterlockError.self) { try await Self.end(first, sidecar) }
+        }
+    }
+
+    @Test("more places are given to those who wait for them")
+    func reload() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await Self.permit(sidecar)
+            let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(8, in: sidecar)
+            await sidecar.reload(services: [Self.service(places: 2)])
+            _ = try await waiter.value
+        }
+    }
+
+    @Test("a line for places is bounded")
+    func boundedLine() async throws {
+        try await Fleet.run(services: [Self.service(places: 1, onLimit: LimitPolicy(maximumWaiting: 1))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(8, in: sidecar)
+            let refusal = try await Self.refusal(sidecar, wait: 30_000)
+            #expect(refusal?.reason == .busy)
+            try await Self.remaining(8, in: sidecar)
+            try await Self.end(first, sidecar)
+            _ = try await waiter.value
+        }
+    }
+
+    @Test("when the breaker opens while a call waits for a place, it is refused, and what was taken is given back")
+    func breakerOpensMeanwhile() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            let waiter = Task { try await Self.refusal(sidecar, wait: 30_000)?.reason }
+            try await Self.remaining(8, in: sidecar)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
+            try await Self.end(first, sidecar)
+            let reason = try await waiter.value
+            #expect(reason == .open)
+            try await Self.remaining(9, in: sidecar)
+        }
+    }
+
+    @Test("a call that would wait, and gets none of the trials after failures, is refused")
+    func noTrial() async throws {
+        let breaker = BreakerSettings(minimumCalls: 2, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
+        try await Fleet.run(services: [Self.service(limits: [], breaker: breaker)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { try await Self.end(try await Self.permit(sidecar), sidecar, .error) }
+            try await eventually(within: .seconds(10), "the breaker half-opens") {
+                try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
+            }
+            _ = try await Self.permit(sidecar)
+            let refusal = try await Self.refusal(sidecar, wait: 50_000)
+            #expect(refusal?.reason == .open)
+        }
+    }
+
+    // MARK: Giving up
+
+    /// A call that waits, or waits for Redis, is given up.
+    private static func giveUp(_ waiter: Task<PermitID, any Error>) async {
+        waiter.cancel()
+        let error = await #expect(throws: InterlockError.self) { try await waiter.value }
+        #expect(error?.code == .cancelled)
+    }
+
+    @Test("whoever gives up its wait for a place gives back what it took, and its turn passes to the next")
+    func givesUpPlace() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(8, in: sidecar)
+            let stayer = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(7, in: sidecar)
+            await Self.giveUp(leaver)
+            try await Self.remaining(8, in: sidecar)
+            try await Self.end(first, sidecar)
+            _ = try await stayer.value
+        }
+    }
+
+    @Test("whoever gives up while the limits are asked gives back what was taken")
+    func givesUpLimits() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let before = await sidecar.status.redisCommands
+            await fleet.server.pause()
+            let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await eventually(within: .seconds(10), "Redis was asked") { await sidecar.status.redisCommands > before }
+            await Self.giveUp(leaver)
+            await fleet.server.resume()
+            try await Self.remaining(10, in: sidecar)
+            _ = try await Self.permit(sidecar)
+        }
+    }
+
+    @Test("whoever gives up while a trial is asked for gives it back")
+    func givesUpTrial() async throws {
+        let breaker = BreakerSettings(minimumCalls: 2, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
+        try await Fleet.run(services: [Self.service(limits: [], breaker: breaker)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { try await Self.end(try await Self.permit(sidecar), sidecar, .error) }
+            try await eventually(within: .seconds(10), "the breaker half-opens") {
+                try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
+            }
+            let before = await sidecar.status.redisCommands
+            await fleet.server.pause()
+            let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await eventually(within: .seconds(10), "Redis was asked") { await sidecar.status.redisCommands > before }
+            await Self.giveUp(leaver)
+            await fleet.server.resume()
+            try await eventually(within: .seconds(10), "the trial's place is free") {
+                try await fleet.cli("ZCARD", "interlock:breaker:{catalog}:trials").integer == 0
+            }
+            try await eventually(within: .seconds(10), "another has it") { try await Self.refusal(sidecar) == nil }
+        }
+    }
+
+    @Test("whoever waits when the sidecar goes down is told, and gives back what was taken")
+    func goesDown() async throws {
+        try await Fleet.run(of: 2, services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await Self.permit(sidecar)
+            let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(8, in: sidecar)
+            await sidecar.drain()
+            let error = await #expect(throws: InterlockError.self) { try await waiter.value }
+            #expect(error?.code == .unavailable)
+            try await Self.remaining(9, in: fleet.sidecars[1])
+        }
+    }
+
+    @Test("whoever waits for a service that is taken out of the configuration is told")
+    func unconfigured() async throws {
+        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await Self.permit(sidecar)
+            let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
+            try await Self.remaining(8, in: sidecar)
+            await sidecar.reload(services: [])
+            let error = await #expect(throws: InterlockError.self) { try await waiter.value }
+            #expect(error?.code == .unknownService)
+            let underWay = await sidecar.status.permitsUnderWay
+            #expect(underWay == 0)
+        }
+    }
+}

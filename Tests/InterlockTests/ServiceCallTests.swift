@@ -1,0 +1,206 @@
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Guarded calls of a Swift program", .timeLimit(.minutes(2)))
+struct ServiceCallTests {
+    private struct Trouble: Error {}
+
+    private static func service(
+        places: Int? = nil, limit: Int64 = 1000, onLimit: LimitPolicy = LimitPolicy(), window: Duration = .seconds(60),
+        whenRedisIsDown: OutagePolicy = .local
+    ) -> ServiceDefinition {
+        var service = PermitTests.service(
+            places: places, limits: [LimitDefinition(name: "own", limit: limit, window: window)], onLimit: onLimit,
+            breaker: BreakerSettings(slowCall: .seconds(5), minimumCalls: 4, openFor: .seconds(30) ... .seconds(30)))
+        service.whenRedisIsDown = whenRedisIsDown
+        return service
+    }
+
+    private static func run(_ service: ServiceDefinition, _ body: (Services, Fleet) async throws -> Void) async throws {
+        try await Fleet.run(services: [service]) { fleet in try await body(fleet.sidecars[0].services, fleet) }
+    }
+
+    /// The error of a call that must not be made.
+    private static func refusal(
+        _ services: Services, service: String = "catalog", cost: Int64 = 1, patience: Duration? = nil
+    ) async throws -> ServiceCallError {
+        let error = await #expect(throws: ServiceCallError.self) {
+            try await services.call(service, cost: cost, patience: patience) {
+                Issue.record("a refused call was made")
+            }
+        }
+        return try #require(error)
+    }
+
+    /// What has been reported is on its way when a call returns.
+    private static func isOpen(_ fleet: Fleet) async throws {
+        try await eventually(within: .seconds(10), "the breaker is open") {
+            try await fleet.sidecars[0].breaker(service: "catalog").state == .open
+        }
+    }
+
+    @Test("a call returns what its operation returns, and frees its place")
+    func success() async throws {
+        try await Self.run(Self.service(places: 1)) { services, _ in
+            for turn in 0..<3 {
+                let value = try await services.call("catalog") { turn }
+                #expect(value == turn)
+            }
+        }
+    }
+
+    @Test("the operation runs where its caller does: it may touch what is not to be sent elsewhere")
+    @MainActor
+    func isolation() async throws {
+        final class Tally { var calls = 0 }
+        let tally = Tally()
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            try await fleet.sidecars[0].services.call("catalog") { tally.calls += 1 }
+        }
+        #expect(tally.calls == 1)
+    }
+
+    @Test("errors are thrown on, and trip the breaker; then the call is not made")
+    func failure() async throws {
+        try await Self.run(Self.service()) { services, fleet in
+            for _ in 0..<4 {
+                await #expect(throws: Trouble.self) { try await services.call("catalog") { throw Trouble() } }
+            }
+            try await Self.isOpen(fleet)
+            let refusal = try await Self.refusal(services)
+            #expect(refusal.code == .open)
+            #expect(refusal.state == .open)
+            #expect(refusal.retryAfter.map { $0 > .seconds(1) } == true)
+        }
+    }
+
+    @Test("the judge's word counts: a value may be a failure, and an error nothing of the service's")
+    func judged() async throws {
+        try await Self.run(Self.service()) { services, fleet in
+            for _ in 0..<8 {
+                await #expect(throws: Trouble.self) {
+                    try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .ignore) }) { throw Trouble() }
+                }
+            }
+            let closed = try await fleet.sidecars[0].breaker(service: "catalog").state
+            #expect(closed == .closed)
+            for _ in 0..<4 {
+                _ = try await services.call("catalog", judgedBy: { _ in OutcomeReport(outcome: .error) }) { 503 }
+            }
+            try await Self.isOpen(fleet)
+        }
+    }
+
+    @Test("the time in the operation is the call's latency, unless the judge says another")
+    func latency() async throws {
+        try await Self.run(Self.service()) { services, fleet in
+            for _ in 0..<4 {
+                try await services.call(
+                    "catalog", judgedBy: { _ in OutcomeReport(outcome: .ok, latencyMilliseconds: 6000) }, operation: {})
+            }
+            try await Self.isOpen(fleet)
+            let cause = try await fleet.sidecars[0].breaker(service: "catalog").fleet.cause
+            #expect(cause == "slow")
+        }
+    }
+
+    @Test("a call that is cancelled frees its place, and says nothing of the service")
+    func cancelled() async throws {
+        try await Self.run(Self.service(places: 1)) { services, fleet in
+            for _ in 0..<6 {
+                let (begun, begins) = AsyncStream.makeStream(of: Void.self)
+                let caller = Task {
+                    try await services.call("catalog") {
+                        begins.finish()
+                        try await Task.sleep(for: .seconds(600))
+                    }
+                }
+                for await _ in begun {}
+                caller.cancel()
+                await #expect(throws: CancellationError.self) { try await caller.value }
+            }
+            let state = try await fleet.sidecars[0].breaker(service: "catalog").state
+            #expect(state == .closed)
+            let underWay = await fleet.sidecars[0].status.permitsUnderWay
+            #expect(underWay == 0)
+        }
+    }
+
+    @Test("a call that is cancelled while it waits is not made")
+    func cancelledWait() async throws {
+        try await Self.run(Self.service(limit: 1)) { services, _ in
+            try await services.call("catalog") {}
+            let caller = Task { try await services.call("catalog", patience: .seconds(50)) { Issue.record("it was made") } }
+            caller.cancel()
+            let error = await #expect(throws: ServiceCallError.self) { try await caller.value }
+            // It is over before the limit is asked, or after.
+            #expect(error?.code == .cancelled || error?.code == .limited)
+        }
+    }
+
+    @Test("at the limit a call is refused with the time, or waits, as its service says")
+    func limited() async throws {
+        try await Self.run(Self.service(limit: 1)) { services, _ in
+            try await services.call("catalog") {}
+            let refusal = try await Self.refusal(services)
+            #expect(refusal.code == .limited)
+            #expect(refusal.retryAfter.map { $0 > .seconds(10) } == true)
+        }
+        let patient = LimitPolicy(action: .wait, patience: .seconds(30))
+        try await Self.run(Self.service(limit: 1, onLimit: patient, window: .milliseconds(200))) { services, _ in
+            for _ in 0..<3 { try await services.call("catalog") {} }
+        }
+    }
+
+    @Test("through a trip by the limit a call waits as long as its service's patience")
+    func tripped() async throws {
+        let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), patience: .seconds(30))
+        try await Self.run(Self.service(limit: 1, onLimit: policy, window: .milliseconds(100))) { services, _ in
+            for _ in 0..<3 { try await services.call("catalog") {} }
+        }
+    }
+
+    @Test("with all places taken a call is busy, unless it has patience")
+    func busy() async throws {
+        try await Self.run(Self.service(places: 1)) { services, _ in
+            try await services.call("catalog") {
+                let refusal = try await Self.refusal(services)
+                #expect(refusal.code == .busy)
+                let impatient = try await Self.refusal(services, patience: .milliseconds(50))
+                #expect(impatient.code == .busy)
+            }
+            try await services.call("catalog") {}
+        }
+    }
+
+    @Test("a service that is not configured, and a cost that cannot be, are told as what they are")
+    func wrong() async throws {
+        try await Self.run(Self.service()) { services, _ in
+            let unknown = try await Self.refusal(services, service: "nowhere")
+            #expect(unknown.code == .unknownService)
+            let free = try await Self.refusal(services, cost: 0)
+            #expect(free.code == .invalid)
+            let tooMuch = try await Self.refusal(services, cost: 1001)
+            #expect(tooMuch.code == .limited)
+            #expect(tooMuch.retryAfter == nil)
+        }
+    }
+
+    @Test("without Redis a service that denies is unavailable, another is called")
+    func redisIsAway() async throws {
+        for policy in [OutagePolicy.deny, .allow] {
+            try await Self.run(Self.service(whenRedisIsDown: policy)) { services, fleet in
+                await fleet.server.kill()
+                try await eventually(within: .seconds(10), "the outage is noticed") { await !fleet.sidecars[0].status.isRedisUp }
+                guard policy == .deny else {
+                    try await services.call("catalog") {}
+                    return
+                }
+                let refusal = try await Self.refusal(services)
+                #expect(refusal.code == .unavailable)
+            }
+        }
+    }
+}

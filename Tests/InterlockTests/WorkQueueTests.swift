@@ -1,0 +1,369 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Logging
+import NIOConcurrencyHelpers
+import NIOPosix
+import ServiceLifecycle
+import Testing
+
+@Suite("Ordered work", .timeLimit(.minutes(2)))
+struct WorkQueueTests {
+    private struct Trouble: Error {}
+
+    /// Unguarded work needs no Redis.
+    private static func services() -> Services {
+        Coordinator(
+            configuration: InterlockConfiguration(redis: .init(address: .host("127.0.0.1", port: 1))),
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        ).services
+    }
+
+    /// What happened, in order.
+    private final class Journal: Sendable {
+        private let entries = NIOLockedValueBox<[String]>([])
+        func note(_ entry: String) { entries.withLockedValue { $0.append(entry) } }
+        var all: [String] { entries.withLockedValue { $0 } }
+    }
+
+    /// Operations stand before it until it is opened, or they are cancelled.
+    private struct Gate: Sendable {
+        private let stream: AsyncStream<Void>
+        private let continuation: AsyncStream<Void>.Continuation
+        init() { (stream, continuation) = AsyncStream.makeStream(of: Void.self) }
+        func open() { continuation.finish() }
+        /// For one operation.
+        func pass() async throws {
+            for await _ in stream {}
+            try Task.checkCancellation()
+        }
+    }
+
+    private static func isExecuting(_ item: WorkItem<some Sendable>) async throws {
+        try await eventually("\(item.name) is executing") { item.state == .executing }
+    }
+
+    /// The error of work that must not succeed.
+    private static func failure(_ item: WorkItem<some Sendable>) async throws -> WorkError {
+        let error = await #expect(throws: WorkError.self) { _ = try await item.value }
+        return try #require(error)
+    }
+
+    /// Of operations that must not run.
+    private static func begun() {
+        Issue.record("it was begun")
+    }
+
+    // MARK: Order
+
+    @Test("work begins after what it comes after, whose value it can have at once")
+    func loginThenFetch() async throws {
+        let journal = Journal()
+        let pages = try await Self.services().withWork { work in
+            let login = try work.add("login") {
+                journal.note("login")
+                return "token"
+            }
+            let fetches = try (1...3).map { page in
+                try work.add("fetch \(page)", after: [login]) {
+                    let token = try await login.value
+                    journal.note("fetch")
+                    return "\(token) \(page)"
+                }
+            }
+            var pages: [String] = []
+            for fetch in fetches { pages.append(try await fetch.value) }
+            return pages
+        }
+        #expect(pages == ["token 1", "token 2", "token 3"])
+        #expect(journal.all == ["login", "fetch", "fetch", "fetch"])
+    }
+
+    @Test("no more operations run at a time than may, and the next begins when one ends")
+    func bounded() async throws {
+        try await Self.services().withWork(maximumExecuting: 2) { work in
+            let gates = (0..<4).map { _ in Gate() }
+            let items = try gates.enumerated().map { index, gate in
+                try work.add("\(index)") { try await gate.pass() }
+            }
+            try await Self.isExecuting(items[0])
+            try await Self.isExecuting(items[1])
+            #expect(items.map(\.state) == [.executing, .executing, .ready, .ready])
+            gates[1].open()
+            try await Self.isExecuting(items[2])
+            #expect(items.map(\.state) == [.executing, .finished(.success), .executing, .ready])
+            for gate in gates { gate.open() }
+        }
+    }
+
+    @Test("its states can be observed by many: waiting, ready, executing, finished")
+    func states() async throws {
+        try await Self.services().withWork { work in
+            let first = Gate()
+            let second = Gate()
+            let login = try work.add("login") { try await first.pass() }
+            let fetch = try work.add("fetch", after: [login]) { try await second.pass() }
+            let observers = (0..<2).map { _ in
+                Task {
+                    var seen: [WorkState] = []
+                    for await state in fetch.states { seen.append(state) }
+                    return seen
+                }
+            }
+            #expect(fetch.state == .waiting)
+            first.open()
+            try await Self.isExecuting(fetch)
+            second.open()
+            for observer in observers {
+                let seen = await observer.value
+                #expect(seen.last == .finished(.success))
+                let order: [WorkState] = [.waiting, .ready, .executing, .finished(.success)]
+                // Whoever is slow misses some, and sees none twice or in another order.
+                #expect(seen == order.filter { seen.contains($0) })
+            }
+            var late: [WorkState] = []
+            for await state in fetch.states { late.append(state) }
+            #expect(late == [.finished(.success)])
+        }
+    }
+
+    // MARK: Failure
+
+    @Test("a failure is told to whoever waits for it, and cancels what comes after it with an error that names it")
+    func failurePropagates() async throws {
+        try await Self.services().withWork { work in
+            let gate = Gate()
+            let login = try work.add("login") {
+                try await gate.pass()
+                throw Trouble()
+            }
+            let fetch = try work.add("fetch", after: [login]) { Self.begun() }
+            let store = try work.add("store", after: [fetch]) { Self.begun() }
+            let other = try work.add("other") { 7 }
+            gate.open()
+            await #expect(throws: Trouble.self) { try await login.value }
+            let fetchError = try await Self.failure(fetch)
+            #expect(fetchError.code == .dependency("login"))
+            #expect(fetchError.underlying is Trouble)
+            let storeError = try await Self.failure(store)
+            #expect(storeError.code == .dependency("fetch"))
+            #expect([login.state, fetch.state, store.state] == [.finished(.failure), .cancelled, .cancelled])
+            let value = try await other.value
+            #expect(value == 7)
+            let late = try work.add("late", after: [login]) { Self.begun() }
+            let lateError = try await Self.failure(late)
+            #expect(lateError.code == .dependency("login"))
+        }
+    }
+
+    @Test("a refused call fails the work of its service, and unguarded work goes on")
+    func refusedCall() async throws {
+        try await Fleet.run(services: [PermitTests.service(places: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let value = try await sidecar.services.withWork { work in
+                try await work.add("catalog", service: "catalog") { 1 }.value
+            }
+            #expect(value == 1)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "test")
+            try await sidecar.services.withWork { work in
+                let call = try work.add("catalog", service: "catalog") { Issue.record("it was made") }
+                let error = await #expect(throws: ServiceCallError.self) { try await call.value }
+                #expect(error?.code == .open)
+                #expect(call.state == .finished(.failure))
+            }
+        }
+    }
+
+    @Test("work waits for its permit as ready, and executes when its operation begins")
+    func readyUntilPermitted() async throws {
+        try await Fleet.run(services: [PermitTests.service(places: 1)]) { fleet in
+            try await fleet.sidecars[0].services.withWork { work in
+                let gate = Gate()
+                let first = try work.add("first", service: "catalog") { try await gate.pass() }
+                try await Self.isExecuting(first)
+                let second = try work.add("second", service: "catalog", patience: .seconds(50)) {}
+                try await PermitTests.remaining(8, in: fleet.sidecars[0])
+                #expect(second.state == .ready)
+                gate.open()
+                try await second.value
+            }
+        }
+    }
+
+    // MARK: Cancelling
+
+    @Test("work that has not begun never begins when it is cancelled, nor does what comes after it")
+    func cancelBefore() async throws {
+        try await Self.services().withWork(maximumExecuting: 1) { work in
+            let gate = Gate()
+            let first = try work.add("first") { try await gate.pass() }
+            let second = try work.add("second") { Self.begun() }
+            let third = try work.add("third", after: [second]) { Self.begun() }
+            second.cancel()
+            #expect([second.state, third.state] == [.cancelled, .cancelled])
+            gate.open()
+            let secondError = try await Self.failure(second)
+            #expect(secondError.code == .cancelled)
+            let thirdError = try await Self.failure(third)
+            #expect(thirdError.code == .dependency("second"))
+            try await first.value
+        }
+    }
+
+    @Test("an operation that runs has its task cancelled, and is cancelled when it has ended")
+    func cancelRunning() async throws {
+        try await Self.services().withWork { work in
+            let item = try work.add("item") { try await Gate().pass() }
+            try await Self.isExecuting(item)
+            item.cancel()
+            let error = try await Self.failure(item)
+            #expect(error.code == .cancelled)
+            #expect(item.state == .cancelled)
+            item.cancel()
+        }
+    }
+
+    @Test("an operation that does not heed its cancellation has succeeded, and what comes after it begins")
+    func cancelUnheeded() async throws {
+        try await Self.services().withWork { work in
+            let gate = Gate()
+            let item = try work.add("item") {
+                await Task { try? await gate.pass() }.value
+                return 3
+            }
+            let next = try work.add("next", after: [item]) { try await item.value + 1 }
+            try await Self.isExecuting(item)
+            item.cancel()
+            gate.open()
+            let value = try await next.value
+            #expect(value == 4)
+        }
+    }
+
+    @Test("all are cancelled at once, and more can be added")
+    func cancelAll() async throws {
+        try await Self.services().withWork(maximumExecuting: 1) { work in
+            let running = try work.add("running") { try await Gate().pass() }
+            let waiting = try work.add("waiting", after: [running]) { Self.begun() }
+            let ready = try work.add("ready") { Self.begun() }
+            try await Self.isExecuting(running)
+            work.cancelAll()
+            let runningError = try await Self.failure(running)
+            let waitingError = try await Self.failure(waiting)
+            let readyError = try await Self.failure(ready)
+            #expect([runningError, waitingError, readyError].map(\.code) == [.cancelled, .cancelled, .cancelled])
+            try await work.add("another") {}.value
+        }
+    }
+
+    @Test("whoever waits for a value may give up; the work does not notice")
+    func waiterGivesUp() async throws {
+        try await Self.services().withWork { work in
+            let gate = Gate()
+            let item = try work.add("item") {
+                try await gate.pass()
+                return 5
+            }
+            let waiter = Task { try await item.value }
+            waiter.cancel()
+            await #expect(throws: CancellationError.self) { try await waiter.value }
+            gate.open()
+            let value = try await item.value
+            #expect(value == 5)
+        }
+    }
+
+    // MARK: Bounds
+
+    @Test("a queue that is full says so, and takes more when something has ended")
+    func full() async throws {
+        try await Self.services().withWork(maximumExecuting: 1, maximumPending: 2) { work in
+            let gate = Gate()
+            let first = try work.add("first") { try await gate.pass() }
+            let second = try work.add("second") {}
+            let error = #expect(throws: WorkError.self) { try work.add("third") {} }
+            #expect(error?.code == .full)
+            gate.open()
+            try await first.value
+            try await second.value
+            try await work.add("third") {}.value
+        }
+    }
+
+    @Test("work of another queue cannot be named")
+    func foreign() async throws {
+        let services = Self.services()
+        let item = try WorkQueue(services).add("item") {}
+        let error = #expect(throws: WorkError.self) { try WorkQueue(services).add("other", after: [item]) {} }
+        #expect(error?.code == .invalid)
+    }
+
+    // MARK: Life
+
+    @Test("on graceful shutdown running operations are cancelled and say so, and nothing more is taken on")
+    func shutDown() async throws {
+        let queue = WorkQueue(Self.services(), maximumExecuting: 1)
+        let running = try queue.add("running") { try await Gate().pass() }
+        let waiting = try queue.add("waiting", after: [running]) { Self.begun() }
+        let ready = try queue.add("ready") { Self.begun() }
+        let group = ServiceGroup(services: [queue], logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let serving = Task { try await group.run() }
+        try await Self.isExecuting(running)
+        await group.triggerGracefulShutdown()
+        for item in [running, waiting, ready] {
+            let error = try await Self.failure(item)
+            #expect(error.code == .shutDown)
+            #expect(item.state == .cancelled)
+        }
+        try await serving.value
+        let error = #expect(throws: WorkError.self) { try queue.add("late") {} }
+        #expect(error?.code == .closed)
+    }
+
+    @Test("a queue whose task is cancelled ends like one that is shut down")
+    func taskCancelled() async throws {
+        let queue = WorkQueue(Self.services())
+        let item = try queue.add("item") { try await Gate().pass() }
+        let serving = Task { try await queue.run() }
+        try await Self.isExecuting(item)
+        serving.cancel()
+        let error = try await Self.failure(item)
+        #expect(error.code == .shutDown)
+        _ = await serving.result
+        await #expect(throws: WorkError.self) { try await queue.run() }
+    }
+
+    @Test("nothing begins before the queue runs")
+    func notRunning() async throws {
+        let queue = WorkQueue(Self.services())
+        let item = try queue.add("item") { 1 }
+        #expect(item.state == .ready)
+        let serving = Task { try await queue.run() }
+        let value = try await item.value
+        #expect(value == 1)
+        serving.cancel()
+        _ = await serving.result
+    }
+
+    @Test("at the end of its scope all work is done; when the scope throws, it is cancelled")
+    func scope() async throws {
+        let journal = Journal()
+        try await Self.services().withWork(maximumExecuting: 1) { work in
+            for _ in 0..<3 { _ = try work.add("item") { journal.note("done") } }
+        }
+        #expect(journal.all.count == 3)
+        let left = NIOLockedValueBox<WorkItem<Void>?>(nil)
+        await #expect(throws: Trouble.self) {
+            try await Self.services().withWork { work in
+                let item = try work.add("item") { try await Gate().pass() }
+                left.withLockedValue { $0 = item }
+                throw Trouble()
+            }
+        }
+        let item = try #require(left.withLockedValue { $0 })
+        let error = try await Self.failure(item)
+        #expect(error.code == .cancelled)
+    }
+}
