@@ -200,7 +200,7 @@ extension Coordinator {
 
     private func decided(_ call: (Completion<TakeAnswer>) -> PendingCall?) async throws -> LimitAnswer {
         switch try await cancellable(call) {
-        case .decided(let answer): return answer
+        case .decided(let answer), .decidedAlike(let answer, _, _): return answer
         case .failed(let error): throw error
         }
     }

@@ -3,6 +3,7 @@ internal import Glibc
 public import Interlock
 internal import Hiredis
 public import Logging
+internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 internal import UnixSignals
@@ -60,7 +61,8 @@ public struct Sidecar: Sendable {
     public func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(privateRedis: privateRedis?.socketPath, coordinator: coordinator, onReady: onReady)
-        let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        // Proxied calls are work for more than one core; more than a few would only take memory.
+        let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: min(4, max(1, System.coreCount)))
         var services: [any Service] = []
         if let privateRedis { services.append(privateRedis) }
         services.append(coordinator)

@@ -80,7 +80,7 @@ struct ConfigurationDefaultsTests {
             """
             services:
               catalog:
-                url: "https://api.example.com:8443/v1?x=1"
+                url: "https://api.example.com:8443/v1"
                 limits: [ { limit: 10, per: 1s, algorithm: fixed }, { name: day, limit: 50000, per: 1d } ]
                 on_limit: { action: trip, pause: 1s..2s, max_waiting: 7 }
                 when_redis_is_down: deny
@@ -91,6 +91,7 @@ struct ConfigurationDefaultsTests {
         )
         let expected = ServiceDefinition(
             name: "catalog",
+            upstream: UpstreamSettings(url: "https://api.example.com:8443/v1"),
             limits: [
                 LimitDefinition(name: "1s", limit: 10, window: .seconds(1)),
                 LimitDefinition(name: "day", limit: 50000, window: .seconds(86_400)),
@@ -110,6 +111,28 @@ struct ConfigurationDefaultsTests {
         )
         #expect(read.services == [expected])
         #expect(read.warnings.isEmpty)
+    }
+
+    @Test("every algorithm of a limit is read")
+    func algorithms() throws {
+        let read = try configuration(
+            """
+            services:
+              catalog:
+                limits:
+                  - { limit: 10, per: 1s, algorithm: sliding }
+                  - { name: even, limit: 10, per: 1s, algorithm: gcra }
+                  - { limit: 2, per: 1m, per_subject: true, algorithm: gcra, burst: 4, shadow: true }
+            """
+        )
+        let expected = [
+            LimitDefinition(name: "1s", limit: 10, window: .seconds(1), algorithm: .sliding),
+            LimitDefinition(name: "even", limit: 10, window: .seconds(1), algorithm: .gcra(burst: 0)),
+            LimitDefinition(
+                name: "1m-subject", limit: 2, window: .seconds(60), algorithm: .gcra(burst: 4), isPerSubject: true, isShadow: true
+            ),
+        ]
+        #expect(read.services.first?.limits == expected)
     }
 
     @Test("services keep the order of the file")
@@ -136,22 +159,6 @@ struct ConfigurationDefaultsTests {
             "services: { a: { limits: [ { limit: 9, per: 1s }, { limit: 2, per: 1s, per_subject: true } ] } }"
         )
         #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
-    }
-
-    @Test("what is not carried out yet is accepted and warned of")
-    func warnings() throws {
-        let read = try configuration(
-            """
-            services:
-              catalog:
-                on_limit: { action: wait, patience: 5s }
-                concurrency: 32
-            """
-        )
-        #expect(read.services.first?.onLimit.action == .wait)
-        #expect(read.warnings.count == 3)
-        #expect(read.warnings.contains("services.catalog.concurrency is not carried out by this version"))
-        #expect(read.warnings.contains("services.catalog.on_limit.patience is not carried out by this version"))
     }
 
     @Test("an alias stands for what its anchor holds")

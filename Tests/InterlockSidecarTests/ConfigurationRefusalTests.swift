@@ -47,9 +47,33 @@ struct ConfigurationRefusalTests {
             ("limits: [ 10 ]", "limits[0]: expected a mapping (key: value), got 10"),
             ("limits: 10", "limits: expected a list, got 10"),
             ("limits: [ { limit: 1, per: 1s, name: 'a:b' } ]", "limits[0].name: expected a name without \":\", got \"a:b\""),
+            ("limits: [ { limit: 1, per: 1s, name: 'a~b' } ]", "limits[0].name: expected a name without \"~\", got \"a~b\""),
             (
-                "limits: [ { limit: 1, per: 1s, algorithm: gcra } ]",
-                "limits[0].algorithm: expected fixed (gcra is not supported by this version), got \"gcra\""
+                "limits: [ { limit: 1, per: 1s, algorithm: leaky } ]",
+                "limits[0].algorithm: expected fixed, sliding or gcra, got \"leaky\""
+            ),
+            ("limits: [ { limit: 1, per: 1s, burst: 3 } ]", "limits[0].burst: goes with the algorithm gcra only"),
+            (
+                "limits: [ { limit: 1, per: 1s, algorithm: gcra, burst: -1 } ]",
+                "limits[0].burst: expected a whole number of 0 or more, got \"-1\""
+            ),
+            (
+                "limits: [ { limit: 10001, per: 1s, algorithm: sliding } ]",
+                "limits[0]: expected a limit of 10000 or less with the algorithm sliding, which remembers each grant for its "
+                    + "window, got 10001; use fixed or gcra"
+            ),
+            (
+                "limits: [ { limit: 1000000001, per: 1s, algorithm: gcra } ]",
+                "limits[0]: expected a limit of 1000000000 or less with the algorithm gcra, got 1000000001"
+            ),
+            (
+                "limits: [ { limit: 1, per: 366d, algorithm: gcra, burst: 100 } ]",
+                "limits[0]: expected a burst that comes back within a hundred years, got 100"
+            ),
+            ("limits: [ { limit: 1, per: 1s, shadow: 1 } ]", "limits[0].shadow: expected true or false, got 1"),
+            (
+                "limits: [ { limit: 1, per: 1s }, { limit: 1, per: 1s, algorithm: sliding } ]",
+                "limits[1]: the name \"1s\" is given to more than one limit of this service; give each its own name"
             ),
             (
                 "limits: [ { limit: 1, per: 1s }, { limit: 2, per: 1000ms } ]",

@@ -77,10 +77,16 @@ struct ConfigurationUpstreamTests {
             ("{ url: \"https://h\", tls: {} }", "tls: expected the key ca: the path of a PEM file"),
             ("{ url: \"http://h\", timeouts: { connect: 0s } }", "timeouts.connect: expected a duration of 1ms or more, got 0s"),
             ("{ url: \"http://h\", timeouts: { conect: 1s } }", "timeouts.conect: unknown key; did you mean connect?"),
-            ("{ url: \"http://h\", retries: { attempts: 11 } }", "retries.attempts: expected a whole number of 10 or less, got 11"),
+            (
+                "{ url: \"http://h\", retries: { attempts: 11 } }",
+                "retries.attempts: expected a whole number of 10 or less, got 11"
+            ),
             ("{ url: \"http://h\", retries: { budget: 0.1 } }", "retries.budget: expected a percentage such as 50%, got 0.1"),
             ("{ url: \"http://h\", fallback: {} }", "fallback: expected status, with body and type, or last_good"),
-            ("{ url: \"http://h\", fallback: { status: 199 } }", "fallback.status: expected a whole number of 200 or more, got 199"),
+            (
+                "{ url: \"http://h\", fallback: { status: 199 } }",
+                "fallback.status: expected a whole number of 200 or more, got 199"
+            ),
             (
                 "{ url: \"http://h\", fallback: { last_good: 5m, body: x } }",
                 "fallback.body: is of a fixed answer, which last_good is not; give one of them"

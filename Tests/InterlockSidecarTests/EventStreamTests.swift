@@ -58,7 +58,7 @@ struct EventStreamTests {
                         #"{"v":1,"type":"test.\#(number)","origin":"x","db":0,"at_ms":1,"padding":"\#(padding)"}"#)
                     // Redis gives up a subscriber that falls far behind.
                     guard number.isMultiple(of: 50) else { continue }
-                    for await event in witness where event.type == "test.\#(number)" { break }
+                    for await event in witness where event.type == "test.\(number)" { break }
                 }
             } until: { received in
                 // The last of what came; all of it is too much to look through again and again.

@@ -49,14 +49,17 @@ struct LastGoodAnswersTests {
     func keys() {
         #expect(LastGoodAnswers.key(of: request([.acceptEncoding: "gzip"]))?.acceptEncoding == "gzip")
         #expect(LastGoodAnswers.key(of: request(method: .head)) == nil)
-        for name in [HTTPField.Name.authorization, .cookie, .range] { #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil) }
+        for name in [HTTPField.Name.authorization, .cookie, .range] {
+            #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
+        }
     }
 
     @Test(
         "an answer that is private, partial or another for others is not kept",
         arguments: [
             (200, [:], true), (204, [:], true), (206, [:], false), (301, [:], false), (500, [:], false),
-            (200, [.cacheControl: "max-age=1, No-Store"], false), (200, [.cacheControl: "private"], false), (200, [.setCookie: "a=b"], false),
+            (200, [.cacheControl: "max-age=1, No-Store"], false), (200, [.cacheControl: "private"], false),
+            (200, [.setCookie: "a=b"], false),
             (200, [.vary: "Accept-Encoding"], true), (200, [.vary: "Accept-Encoding, Origin"], false), (200, [.vary: "*"], false),
             (200, [.contentLength: "262145"], false),
         ] as [(Int, HTTPFields, Bool)])

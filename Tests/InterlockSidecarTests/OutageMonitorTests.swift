@@ -40,14 +40,17 @@ struct OutageMonitorTests {
         }
     }
 
-    @Test("what could not be told is told at the next probe")
+    @Test("what could not be told is told at the next probe, and then no more")
     func toldAgain() async throws {
-        try await ProbedServer.with { _, port in
+        try await ProbedServer.with { server, port in
             let breakers = ToldBreakers()
             breakers.fail(3)
             let service = ServiceDefinition.probed("catalog", port: port, .fast(healthyAfter: 1))
             try await OutageMonitor.with([service], reports: breakers.reports) { _ in
                 try await eventually("it was told in the end") { breakers.findings == [.up] }
+                let asked = server.requests.count
+                try await eventually("it was probed on") { server.requests.count >= asked + 5 }
+                #expect(breakers.findings == [.up])
             }
         }
     }
@@ -107,6 +110,8 @@ struct OutageMonitorTests {
                     monitor.reload(services: [changed, coming])
                     try await eventually("the new one is probed") { breakers.findings(of: "coming") == [.up] }
                     #expect(monitor.readings.map(\.service) == ["coming", "steady"])
+                    // Begun anew it would have nothing to show yet, or have been asked again.
+                    #expect(monitor.reading(ofService: "steady")?.last != nil)
                     #expect(steady.requests.count == 1)
                 }
             }

@@ -30,10 +30,11 @@ struct ProbeElectionTests {
 
     private func probers(
         _ count: Int, of service: ServiceDefinition, redis: RedisServer, reports: OutageReports,
-        redisTimeout: Duration = .seconds(10),
+        quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
         _ body: ([Prober]) async throws -> Void
     ) async throws {
-        var configuration = InterlockConfiguration(redis: redis.configuration, services: [service], host: "test")
+        var configuration = InterlockConfiguration(
+            redis: redis.configuration, quorum: quorum.map(\.configuration), services: [service], host: "test")
         configuration.redis.commandTimeout = redisTimeout
         configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
         var probers: [Prober] = []
@@ -41,7 +42,7 @@ struct ProbeElectionTests {
             let coordinator = Coordinator(
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.quiet)
             await coordinator.start()
-            await coordinator.untilReady()
+            try await eventually("the coordinator is ready") { await coordinator.isReady }
             let monitor = OutageMonitor(
                 services: [service], coordinator: coordinator, locks: LockSettings(),
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports, logger: Self.quiet)
@@ -100,7 +101,7 @@ struct ProbeElectionTests {
                 try await client.connect()
                 // What a sidecar leaves behind that is killed.
                 let lock = "interlock:lock:{interlock-monitor/catalog}"
-                try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
+                _ = try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
                 await client.close()
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
                 try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
@@ -150,6 +151,40 @@ struct ProbeElectionTests {
                 }
             }
         }
+    }
+
+    @Test("where locks are kept on a majority of servers, the prober stays the same for longer than its lease")
+    func onQuorum() async throws {
+        try await withServers(4) { servers in
+            try await ProbedServer.with { server, port in
+                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+                try await probers(
+                    2, of: service, redis: servers[0], reports: ToldBreakers().reports, quorum: Array(servers.dropFirst())
+                ) { probers in
+                    let lease = Duration.seconds(1)
+                    let clock = ContinuousClock()
+                    try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
+                    let client = RedisClient(configuration: servers[1].configuration)
+                    try await client.connect()
+                    let owner = AnyCommand(["GET", "interlock:lock:{interlock-monitor/catalog}"])
+                    let elected = clock.now
+                    let first = try await client.send(owner)
+                    try await eventually("the lease would be over") { clock.now > elected + lease * 2 }
+                    let second = try await client.send(owner)
+                    await client.close()
+                    #expect(first.text != nil)
+                    #expect(second == first)
+                    #expect(Set(probers.map(\.prober)) == [.elected, .another])
+                }
+            }
+        }
+    }
+
+    private func withServers(
+        _ count: Int, _ servers: [RedisServer] = [], _ body: ([RedisServer]) async throws -> Void
+    ) async throws {
+        guard servers.count < count else { return try await body(servers) }
+        try await RedisServer.withServer { try await withServers(count, servers + [$0], body) }
     }
 
     @Test("while Redis is away each sidecar probes for itself; when it is back, one does for all")

@@ -15,7 +15,8 @@ struct ProxyFieldsTests {
     @Test(
         "what concerns one connection only, or this sidecar, is not passed on",
         arguments: [
-            "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+            "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding",
+            "Upgrade",
             "X-Api-Key", "Interlock-Subject", "Expect", "Content-Length", "HTTP2-Settings",
         ])
     func stripped(name: String) throws {
@@ -33,7 +34,8 @@ struct ProxyFieldsTests {
     @Test("credentials for the upstream, cookies and encodings pass as they are")
     func kept() throws {
         let headers = try passed([
-            ("Authorization", "Bearer t"), ("Cookie", "a=b; c=d"), ("Accept-Encoding", "gzip, br"), ("X-Two", "1"), ("X-Two", "2"),
+            ("Authorization", "Bearer t"), ("Cookie", "a=b; c=d"), ("Accept-Encoding", "gzip, br"), ("X-Two", "1"),
+            ("X-Two", "2"),
         ])
         #expect(headers["authorization"] == ["Bearer t"])
         #expect(headers["cookie"] == ["a=b; c=d"])
@@ -52,7 +54,8 @@ struct ProxyFieldsTests {
     @Test("an upstream cannot speak for the sidecar, and its hop ends here")
     func answer() {
         let fields = ProxyFields.answer([
-            "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1", "Keep-Alive": "timeout=5",
+            "Interlock-State": "open", "Interlock-Fallback": "fixed", "Connection": "keep-alive, X-Hop", "X-Hop": "1",
+            "Keep-Alive": "timeout=5",
             "Transfer-Encoding": "chunked", "Set-Cookie": "a=b", "Content-Length": "3",
         ])
         #expect(fields.map(\.name.canonicalName) == ["set-cookie", "content-length", "via"])
@@ -70,18 +73,25 @@ struct ProxyFieldsTests {
 
     @Test(
         "Retry-After is read as seconds or as a date",
-        arguments: [("0", 0), ("3", 3000), ("99999999999", 31_622_400_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("-1", nil), ("soon", nil), ("1.5", nil)]
+        arguments: [
+            ("0", 0), ("3", 3000), ("99999999999", 31_622_400_000), ("Sun, 06 Nov 1994 08:49:37 GMT", 0), ("-1", nil),
+            ("soon", nil), ("1.5", nil),
+        ]
             as [(String, Int64?)])
     func retryAfter(text: String, milliseconds: Int64?) {
         #expect(RetryAfter.milliseconds(text) == milliseconds)
     }
 
-    @Test("a date is read as it is written", arguments: [0, 784_111_777, 951_782_400, 951_868_800, 1_709_164_800, 4_107_542_400] as [Int64])
+    @Test(
+        "a date is read as it is written",
+        arguments: [0, 784_111_777, 951_782_400, 951_868_800, 1_709_164_800, 4_107_542_400] as [Int64])
     func dates(second: Int64) {
         #expect(HTTPDate.second(HTTPDate.text(second: second)) == second)
     }
 
-    @Test("what is not such a date is not read", arguments: ["", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT"])
+    @Test(
+        "what is not such a date is not read",
+        arguments: ["", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Foo 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT"])
     func badDates(text: String) {
         #expect(HTTPDate.second(text) == nil)
     }

@@ -39,7 +39,9 @@ struct ProxyRetryTests {
 
     private static let close: @Sendable (TestUpstream.Call) async throws -> Void = { _ in throw TestUpstream.Close() }
 
-    @Test("an idempotent call that was broken off before an answer is made again", arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+    @Test(
+        "an idempotent call that was broken off before an answer is made again",
+        arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
     func closed(method: String) async throws {
         try await ProxyTestDoor.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
             try await proxy.door.expect(200, method, "/proxy/shop/a")
@@ -72,7 +74,8 @@ struct ProxyRetryTests {
 
     @Test("without a budget there is no retry")
     func budget() async throws {
-        try await ProxyTestDoor.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) { proxy in
+        try await ProxyTestDoor.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) {
+            proxy in
             try await proxy.door.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 1)
         }
@@ -91,7 +94,9 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("an upstream that is only just not there is asked again", arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
+    @Test(
+        "an upstream that is only just not there is asked again",
+        arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
     func statuses(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
         try await ProxyTestDoor.with(configure: Self.retries(1), upstream: upstream) { proxy in
@@ -115,7 +120,9 @@ struct ProxyRetryTests {
         }
     }
 
-    @Test("an upstream that says when to come again is not asked before", arguments: ["429 Too Many Requests", "503 Service Unavailable"])
+    @Test(
+        "an upstream that says when to come again is not asked before",
+        arguments: ["429 Too Many Requests", "503 Service Unavailable"])
     func retryAfter(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, ["Retry-After: 7"], "later") }
         try await ProxyTestDoor.with(configure: Self.retries(3), upstream: upstream) { proxy in

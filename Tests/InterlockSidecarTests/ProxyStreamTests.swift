@@ -57,7 +57,8 @@ struct ProxyStreamTests {
         let bytes = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestDoor.with(upstream: Self.echo) { proxy in
             let answer = try await ProxyTestClient.exchange(
-                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client), body: bytes)
+                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
+                body: bytes)
             #expect(answer.isWhole)
             #expect(answer.body == bytes)
             try await proxy.isSettled()
@@ -179,7 +180,8 @@ struct ProxyStreamTests {
         }
         try await ProxyTestDoor.with(upstream: upstream) { proxy in
             let answer = try await ProxyTestClient.exchange(
-                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client), body: bytes)
+                port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
+                body: bytes)
             #expect(answer.head.hasPrefix("HTTP/1.1 413"))
             #expect(answer.isWhole)
             #expect(String(buffer: answer.body) == "large")

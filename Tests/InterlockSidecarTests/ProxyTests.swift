@@ -96,7 +96,8 @@ struct ProxyTests {
     @Test(
         "an answer without a body is one, and the connection goes on",
         arguments: [
-            ("HEAD", "200 OK", ["Content-Length: 1234"]), ("GET", "204 No Content", []), ("GET", "304 Not Modified", ["ETag: \"x\""]),
+            ("HEAD", "200 OK", ["Content-Length: 1234"]), ("GET", "204 No Content", []),
+            ("GET", "304 Not Modified", ["ETag: \"x\""]),
             ("HEAD", "404 Not Found", ["Content-Length: 5"]),
         ])
     func bodiless(method: String, status: String, fields: [String]) async throws {
@@ -133,7 +134,9 @@ struct ProxyTests {
 
     @Test("compressed bytes flow as they are")
     func gzip() async throws {
-        let bytes: [UInt8] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0xCB, 0x48, 0xCD, 0xC9, 0xC9, 7, 0, 0x86, 0xA6, 0x10, 0x36, 5, 0, 0, 0]
+        let bytes: [UInt8] = [
+            0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0xCB, 0x48, 0xCD, 0xC9, 0xC9, 7, 0, 0x86, 0xA6, 0x10, 0x36, 5, 0, 0, 0,
+        ]
         let upstream: TestUpstream.Handler = { call in
             #expect(call.values("accept-encoding") == ["gzip"])
             try await call.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bytes.count)\r\n\r\n")

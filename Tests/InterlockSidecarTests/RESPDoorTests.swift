@@ -29,6 +29,19 @@ struct RESPDoorTests {
         }
     }
 
+    @Test("CL.THROTTLE answers five numbers, in whole seconds")
+    func throttle() async throws {
+        try await RESPTestDoor.with { door in
+            var answers: [[Int64]] = []
+            for quantity in [[], ["1"], ["1"], ["3"], ["0"]] {
+                let answer = try await door.cli(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
+                answers.append(answer.array?.compactMap(\.integer) ?? [])
+            }
+            #expect(
+                answers == [[0, 2, 1, -1, 1000], [0, 2, 0, -1, 2000], [1, 2, 0, 1000, 2000], [1, 2, 0, -1, 2000], [0, 2, 0, -1, 2000]])
+        }
+    }
+
     @Test("eleven takes of a limit of ten, and the breaker trips")
     func limitAndBreaker() async throws {
         try await RESPTestDoor.with { door in
@@ -78,6 +91,10 @@ struct RESPDoorTests {
         (["LOCK.ACQUIRE", "a", "1000", "ALSO", "1", "{b}"], "INVALID"),
         (["LOCK.ACQUIRE", "a", "1000", "SHARED", "ALSO", "1", "b"], "INVALID"),
         (["LIMIT.TAKE", "nope"], "UNKNOWN"), (["LIMIT.TAKE", "catalog", "COST", "0"], "INVALID"),
+        (["CL.THROTTLE", "a", "-1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "0", "1"], "INVALID"),
+        (["CL.THROTTLE", "a", "1", "1", "0"], "INVALID"), (["CL.THROTTLE", "a", "1", "1", "1", "-1"], "INVALID"),
+        (["CL.THROTTLE", "{a}", "1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "1"], "ERR"),
+        (["CL.THROTTLE", "a", "1000000", "1", "31622400"], "INVALID"),
         (["LIMIT.TAKE", "catalog", "COST", "x"], "INVALID"), (["PERMIT.ACQUIRE", "nope"], "UNKNOWN"),
         (["PERMIT.REPORT", "catalog", "zz", "OK"], "INVALID"),
         (["PERMIT.REPORT", "catalog", "00000000000000000000000000000000", "OK"], "INVALID"),

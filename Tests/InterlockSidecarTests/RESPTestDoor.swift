@@ -24,7 +24,9 @@ struct RESPTestDoor {
 
     /// What the door answers to a command as one types it.
     @discardableResult
-    func cli(_ words: String...) async throws -> RedisReply {
+    func cli(_ words: String...) async throws -> RedisReply { try await cli(words) }
+
+    func cli(_ words: [String]) async throws -> RedisReply {
         try await client.send(AnyCommand(words), timeout: .seconds(30))
     }
 

@@ -78,5 +78,7 @@ final class GuardedService {
 /// What became of a wish to take from a service's limits.
 public enum TakeAnswer: Sendable {
     case decided(LimitAnswer)
+    /// The answer to the first of so many calls that were made as one; each further one leaves `step` less.
+    case decidedAlike(LimitAnswer, count: Int, step: Int64)
     case failed(InterlockError)
 }

@@ -165,11 +165,12 @@ final class RateLimitCoordinator {
         case nil:
             return 0
         case .take(let completion):
-            var delivered = 0
-            for call in settlement.calls where completion(.decided(settlement.answer(toCall: call)), offset: call) {
-                delivered += 1
-            }
-            return delivered
+            let count = settlement.calls.count
+            let answer =
+                count == 1
+                ? TakeAnswer.decided(settlement.answer)
+                : .decidedAlike(settlement.answer, count: count, step: settlement.step)
+            return completion(answer, offset: settlement.calls.lowerBound) ? count : 0
         case .permit(let wish):
             return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0
         }

@@ -51,7 +51,13 @@ public struct LimitNotices: Sendable {
     private mutating func add(_ notice: Notice, now: Instant) {
         let place =
             notice.definition * Kind.allCases.count
-            + { switch notice.kind { case .near: 0; case .reached: 1; case .shadow: 2 } }()
+            + {
+                switch notice.kind {
+                case .near: 0;
+                case .reached: 1;
+                case .shadow: 2
+                }
+            }()
         guard quietUntil[place] <= now else { return }
         quietUntil[place] = now.advanced(byMilliseconds: max(Self.leastPause, definitions[notice.definition].windowMilliseconds))
         pending.append(notice)

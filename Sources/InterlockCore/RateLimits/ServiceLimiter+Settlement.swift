@@ -11,7 +11,7 @@ extension ServiceLimiter {
         /// No other settlement of the request follows.
         public var isLast: Bool
         /// How much less each further call leaves than the one before it.
-        var step: Int64
+        public var step: Int64
 
         public init(
             id: Int, answer: LimitAnswer, place: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
@@ -22,13 +22,6 @@ extension ServiceLimiter {
             self.calls = calls
             self.isLast = isLast
             self.step = step
-        }
-
-        /// The answer to one of the calls.
-        public func answer(toCall call: Int) -> LimitAnswer {
-            var answer = answer
-            answer.remaining = max(0, answer.remaining - step * Int64(call - calls.lowerBound))
-            return answer
         }
     }
 }

@@ -112,7 +112,9 @@ extension ServiceLimiter {
             if isFirst || ahead == 0 {
                 mayWait = remember(&refusal, of: id, index, isFirst: isFirst, decided, judgement)
             }
-            if let known = refusals[id] { earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition)) }
+            if let known = refusals[id] {
+                earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition))
+            }
         }
         if mayWait, let deadline = request.deadline, earliest <= deadline, waiting.count < maximumWaiting {
             guard judgement.isCurrent else {

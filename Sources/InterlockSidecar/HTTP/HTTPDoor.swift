@@ -81,12 +81,7 @@ public struct HTTPDoor: Service {
 
     private func run(_ server: some Service) async throws {
         try await withGracefulShutdownHandler {
-            // With one event loop, requests are answered where their bytes arrive: no thread changes within a request but the
-            // hop to the coordinator.
-            guard eventLoopGroup.makeIterator().reduce(into: 0, { count, _ in count += 1 }) == 1 else { return try await server.run() }
-            try await withTaskExecutorPreference(EventLoopTaskExecutor(eventLoop: eventLoopGroup.next())) {
-                try await server.run()
-            }
+            try await server.run()
         } onGracefulShutdown: { [coordinator] in
             // The server waits for its requests, and some of those wait for a lock or a turn.
             Task { await coordinator.drain() }
@@ -106,20 +101,22 @@ public struct HTTPDoor: Service {
     }
 
     private func serverBuilder() throws -> HTTPServerBuilder {
-        let http1 = HTTPServerBuilder.http1(
-            configuration: HTTP1Channel.Configuration(
-                additionalChannelHandlers: [PeerPresenceHandler()],
-                idleTimeout: Self.idleTimeout,
-                httpDecoderConfiguration: .init(
-                    maxHeaderFieldSize: 8 * 1024, maxHeaderListSize: 32 * 1024, maxHeaderFieldCount: 100)))
+        let configuration = HTTP1Channel.Configuration(
+            additionalChannelHandlers: [PeerPresenceHandler()],
+            idleTimeout: Self.idleTimeout,
+            httpDecoderConfiguration: .init(
+                maxHeaderFieldSize: 8 * 1024, maxHeaderListSize: 32 * 1024, maxHeaderFieldCount: 100))
+        let http1 = HTTPServerBuilder { responder in
+            LoopBoundChannel(base: HTTP1Channel(responder: responder, configuration: configuration))
+        }
         guard let tls = listen.tls else { return http1 }
         let chain = try NIOSSLCertificate.fromPEMFile(tls.certificate).map { NIOSSLCertificateSource.certificate($0) }
         let key = try NIOSSLPrivateKey(file: tls.key, format: .pem)
-        var configuration = TLSConfiguration.makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key))
-        configuration.minimumTLSVersion = .tlsv12
-        configuration.applicationProtocols = ["http/1.1"]
+        var tlsConfiguration = TLSConfiguration.makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key))
+        tlsConfiguration.minimumTLSVersion = .tlsv12
+        tlsConfiguration.applicationProtocols = ["http/1.1"]
         // How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
-        configuration.shutdownTimeout = .seconds(1)
-        return try .tls(http1, tlsConfiguration: configuration)
+        tlsConfiguration.shutdownTimeout = .seconds(1)
+        return try .tls(http1, tlsConfiguration: tlsConfiguration)
     }
 }

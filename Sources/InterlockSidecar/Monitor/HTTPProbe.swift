@@ -37,8 +37,6 @@ struct HTTPProbe: Sendable {
                 break
             }
         }
-        // The end of a body that was cancelled looks like any other.
-        try Task.checkCancellation()
         return judge.judge(
             ProbeAnswer(
                 status: Int(response.status.code), headers: response.headers.map { ($0.name, $0.value) }, body: body, isCut: isCut

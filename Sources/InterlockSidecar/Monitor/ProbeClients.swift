@@ -36,12 +36,12 @@ final class ProbeClients: Sendable {
         for client in ended { try? await client.shutdown() }
     }
 
-    /// Redirects are judged and not followed, a failed connection is not tried again, and no connection is used twice.
+    /// Redirects are judged and not followed, and a failed connection is not tried again. Connections are not used twice, because
+    /// the requests say so; one that stood too late for its own is soon closed.
     private static func configuration(connectTimeout: Duration) -> HTTPClient.Configuration {
         var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
         configuration.httpVersion = .http1Only
         configuration.timeout.connect = TimeAmount(connectTimeout)
-        configuration.maximumUsesPerConnection = 1
         configuration.connectionPool.retryConnectionEstablishment = false
         configuration.connectionPool.idleTimeout = .milliseconds(10)
         // Services behind one gateway do not wait for each other.

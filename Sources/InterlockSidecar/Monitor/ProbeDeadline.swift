@@ -40,6 +40,7 @@ struct ProbeDeadline: Sendable {
             group.cancelAll()
             return first
         }
+        // Whatever was found: the end of a body that was cancelled looks like any other.
         guard !Task.isCancelled else { return .unjudged("the probe was stopped") }
         if let finding { return finding }
         let lateness = max(Self.clock.now - end, await eventLoopLag())

@@ -28,7 +28,6 @@ struct TCPProbe: Sendable {
         } onCancel: {
             attempts.cancel()
         }
-        try Task.checkCancellation()
         return .good
     }
 }

@@ -5,7 +5,8 @@ internal import InterlockCore
 /// Why the proxy did not pass on an upstream's answer.
 extension HTTPProblem {
     static func notProxied(_ service: String) -> HTTPProblem {
-        HTTPProblem(.unknownService, "the service \"\(service.prefix(64))\" has no url in the configuration; the proxy does not call it")
+        HTTPProblem(
+            .unknownService, "the service \"\(service.prefix(64))\" has no url in the configuration; the proxy does not call it")
     }
 
     /// Breaker, limit or concurrency stand against the call.
@@ -32,11 +33,13 @@ extension HTTPProblem {
             case .client:
                 clientHasLeft
             case .connectTimeout, .firstByteTimeout, .totalTimeout:
-                HTTPProblem(.upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")
+                HTTPProblem(
+                    .upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")
             case .connect:
                 HTTPProblem(.upstreamFailed, "no connection could be made to the service \"\(service)\"; see the sidecar's log")
             case .closed, .broken:
-                HTTPProblem(.upstreamFailed, "the service \"\(service)\" broke off the call before its answer; see the sidecar's log")
+                HTTPProblem(
+                    .upstreamFailed, "the service \"\(service)\" broke off the call before its answer; see the sidecar's log")
             }
         problem.members["cause"] = .text(failure.cause.rawValue)
         return problem

@@ -47,7 +47,8 @@ struct ProxyFailure: Error, Sendable {
         let cause: Cause =
             switch (stage, error as? HTTPClientError) {
             case (_, .deadlineExceeded): .totalTimeout
-            case (.connecting, .connectTimeout), (.connecting, .tlsHandshakeTimeout), (.connecting, .getConnectionFromPoolTimeout):
+            case (.connecting, .connectTimeout), (.connecting, .tlsHandshakeTimeout),
+                (.connecting, .getConnectionFromPoolTimeout):
                 .connectTimeout
             case (.connecting, _): .connect
             case (.sent, .bodyLengthMismatch): .client

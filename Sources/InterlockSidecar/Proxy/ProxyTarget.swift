@@ -68,13 +68,15 @@ struct ProxyTarget: Sendable, Equatable {
             case UInt8(ascii: "%"):
                 let digits = rest.prefix(2)
                 guard digits.count == 2, digits.allSatisfy({ Character(UnicodeScalar($0)).isHexDigit }) else {
-                    throw HTTPProblem(.invalid, "the \(what) contains a % that is not followed by two hexadecimal digits; write %25")
+                    throw HTTPProblem(
+                        .invalid, "the \(what) contains a % that is not followed by two hexadecimal digits; write %25")
                 }
                 sendable += "%" + String(Substring(digits))
                 rest = rest.dropFirst(2)
             case 0...0x20, 0x7F..., UInt8(ascii: "\\"), UInt8(ascii: "#"):
                 throw HTTPProblem(
-                    .invalid, "the \(what) contains a space, a control character, a backslash, a # or a byte above 127; encode it")
+                    .invalid, "the \(what) contains a space, a control character, a backslash, a # or a byte above 127; encode it"
+                )
             case let byte where mayStand(byte):
                 sendable.unicodeScalars.append(UnicodeScalar(byte))
             default:

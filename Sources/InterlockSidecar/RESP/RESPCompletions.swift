@@ -52,17 +52,15 @@ final class RESPCompletions {
             }
         }
         take = { tag, answer in
-            connection.reply(tag) { writer in
-                switch answer {
-                case .decided(let answer):
-                    writer.array(5)
-                    writer.integer(answer.isTaken ? 0 : 1)
-                    writer.integer(answer.limit)
-                    writer.integer(answer.remaining)
-                    writer.integer(answer.retryAfter ?? -1)
-                    writer.integer(answer.resetAfter)
-                case .failed(let error): writer.error(error)
+            switch answer {
+            case .decided(let answer): return connection.reply(tag) { $0.limits(answer, count: 1, step: 0) }
+            case .decidedAlike(let answer, let count, let step):
+                return connection.reply(tag, count: count) { writer, replies in
+                    var first = answer
+                    first.remaining = answer.remaining(after: replies.lowerBound, step: step)
+                    writer.limits(first, count: replies.count, step: step)
                 }
+            case .failed(let error): return connection.reply(tag) { $0.error(error) }
             }
         }
         throttle = { tag, answer in
@@ -123,7 +121,32 @@ final class RESPCompletions {
     }
 }
 
+extension LimitAnswer {
+    /// What is left for the one that comes `calls` later.
+    fileprivate func remaining(after calls: Int, step: Int64) -> Int64 { max(0, remaining - step * Int64(calls)) }
+}
+
 extension RESPWriter {
+    /// What the limits decided about so many calls in a row, each of which leaves `step` less. What their replies have in
+    /// common is put together once.
+    func limits(_ answer: LimitAnswer, count: Int, step: Int64) {
+        let start = buffer.count
+        array(5)
+        integer(answer.isTaken ? 0 : 1)
+        integer(answer.limit)
+        let head = start..<buffer.count
+        integer(answer.remaining)
+        let next = buffer.count
+        integer(answer.retryAfter ?? -1)
+        integer(answer.resetAfter)
+        let tail = next..<buffer.count
+        for call in 1..<max(1, count) {
+            buffer.repeatBytes(head)
+            integer(answer.remaining(after: call, step: step))
+            buffer.repeatBytes(tail)
+        }
+    }
+
     /// What became of a wish for a lock.
     func lock(_ answer: LockAnswer) {
         switch answer {

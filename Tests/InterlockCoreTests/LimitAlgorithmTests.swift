@@ -1,0 +1,157 @@
+import InterlockCore
+import Testing
+
+/// What the algorithms promise, on random calls, against counting by hand.
+@Suite("Limits by each algorithm")
+struct LimitAlgorithmTests {
+    private struct Grant {
+        var at: Int64
+        var cost: Int64
+    }
+
+    private let start = Instant(nanoseconds: 5_000_000_000_000)
+
+    /// Calls at random moments, in crowds and at the edges of windows; those that were granted, in microseconds.
+    private func grants(_ definition: LimitDefinition, sidecars: Int = 1, seed: UInt64, calls: Int = 1500) -> [Grant] {
+        var random = SplitMix64(seed: seed)
+        var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 50)
+        var counters = LocalCounters(sidecars: sidecars)
+        var now = start
+        var costs: [Int: Int64] = [:]
+        var grants: [Grant] = []
+        for id in 0..<calls {
+            let window = definition.windowMilliseconds * 1000
+            switch random.next() % 4 {
+            case 0: now = now.advanced(byMicroseconds: Int64(random.next() % UInt64(window / 3)))
+            case 1: now = now.advanced(byMicroseconds: 1)
+            case 2: if let last = grants.last { now = max(now, at(last.at + window - Int64(random.next() % 3) + 1)) }
+            default: break
+            }
+            let cost = Int64(random.next() % UInt64(min(3, definition.capacity))) + 1
+            let wait = random.next() % 3 == 0 ? now.advanced(byMicroseconds: Int64(random.next() % UInt64(2 * window))) : nil
+            costs[id] = cost
+            _ = limiter.admit(LimitRequest(id: id, cost: cost, deadline: wait), now: now)
+            guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
+            var settlements: [ServiceLimiter.Settlement] = []
+            let judgedAt = now
+            limiter.settle(counters.judge(batch, now: now), sentAt: now, now: now, into: &settlements)
+            for settlement in settlements where settlement.answer.isTaken {
+                grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))
+            }
+            var expired: [ServiceLimiter.Settlement] = []
+            limiter.expire(now: now, into: &expired)
+        }
+        return grants
+    }
+
+    private func at(_ microseconds: Int64) -> Instant { Instant(nanoseconds: microseconds * 1000) }
+
+    /// The most that was granted within `length` of any grant, the end included or not.
+    private func most(_ grants: [Grant], within length: Int64, isClosed: Bool) -> Int64 {
+        var most: Int64 = 0
+        for (index, first) in grants.enumerated() {
+            var sum: Int64 = 0
+            for grant in grants[index...] {
+                guard grant.at - first.at < length + (isClosed ? 1 : 0) else { break }
+                sum += grant.cost
+            }
+            most = max(most, sum)
+        }
+        return most
+    }
+
+    @Test(
+        "no closed window holds more than a sliding limit, wherever it begins", arguments: [1, 2, 7, 40], [1, 2, 3] as [UInt64])
+    func sliding(limit: Int64, seed: UInt64) {
+        let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .sliding)
+        #expect(most(grants(definition, seed: seed), within: 700_000, isClosed: true) <= limit)
+    }
+
+    @Test("no half-open window holds more than a gcra limit and its burst", arguments: [1, 3, 7, 40], [0, 1, 5] as [Int64])
+    func gcra(limit: Int64, burst: Int64) {
+        let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .gcra(burst: burst))
+        for seed in [1, 2, 3] as [UInt64] {
+            #expect(most(grants(definition, seed: seed), within: 700_000, isClosed: false) <= limit + burst)
+        }
+    }
+
+    @Test("a gcra limit never grants more at once than its burst and one", arguments: [0, 1, 5] as [Int64])
+    func gcraAtOnce(burst: Int64) {
+        let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(700), algorithm: .gcra(burst: burst))
+        #expect(most(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
+    }
+
+    @Test("a sidecar's share of a sliding limit holds in any window of its own clock", arguments: [2, 3] as [Int])
+    func slidingShare(sidecars: Int) {
+        let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .sliding)
+        let grants = grants(definition, sidecars: sidecars, seed: 5)
+        #expect(most(grants, within: 700_000, isClosed: true) == 30 / Int64(sidecars))
+    }
+
+    @Test("a sidecar's share of a gcra limit comes back that many times slower, and has its part of the burst")
+    func gcraShare() {
+        let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .gcra(burst: 8))
+        let grants = grants(definition, sidecars: 3, seed: 6)
+        #expect(most(grants, within: 1, isClosed: false) == 3)
+        #expect(most(grants, within: 700_000, isClosed: false) <= 10 + 3)
+    }
+
+    @Test(
+        "whoever comes back when it was told to is granted, and not a microsecond earlier",
+        arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm], [3, 7, 97] as [Int64])
+    func retry(algorithm: LimitAlgorithm, limit: Int64) {
+        let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
+        var random = SplitMix64(seed: UInt64(limit))
+        var counters = LocalCounters(sidecars: 1)
+        var now = start
+        for _ in 0..<400 {
+            now = now.advanced(byMicroseconds: Int64(random.next() % 3000))
+            let cost = Int64(random.next() % 3) + 1
+            let verdict = judge(definition, cost: cost, &counters, now)
+            guard verdict.runs[0].granted == 0 else { continue }
+            let wait = verdict.runs[0].retryAfterMicroseconds
+            // Of a fixed window Redis tells whole milliseconds.
+            if algorithm != .fixed {
+                var early = counters
+                #expect(judge(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).runs[0].granted == 0)
+            }
+            now = now.advanced(byMicroseconds: wait)
+            #expect(judge(definition, cost: cost, &counters, now).runs[0].granted == 1)
+        }
+    }
+
+    private func judge(
+        _ definition: LimitDefinition, cost: Int64, _ counters: inout LocalCounters, _ now: Instant
+    ) -> LimitVerdict {
+        var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 0)
+        _ = limiter.admit(LimitRequest(id: 0, cost: cost), now: now)
+        guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("it was just admitted") }
+        return counters.judge(batch, now: now)
+    }
+
+    @Test("fractions of a microsecond add up: a limit of 7 grants 7 in each window for ever")
+    func exact() {
+        let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(1), algorithm: .gcra(burst: 0))
+        var counters = LocalCounters(sidecars: 1)
+        var now = start
+        var granted = 0
+        while now < start.advanced(byMilliseconds: 1000) {
+            let verdict = judge(definition, cost: 1, &counters, now)
+            if verdict.runs[0].granted == 1 {
+                granted += 1
+            } else {
+                now = now.advanced(byMicroseconds: verdict.runs[0].retryAfterMicroseconds)
+            }
+        }
+        // Each comes up to a microsecond late, of 142 6/7.
+        #expect((6960...7001).contains(granted))
+    }
+
+    @Test("a rate whose burst takes centuries to come back is not exact, the largest one that is configured is")
+    func exactness() {
+        let year: Int64 = 366 * 86_400 * 1_000_000
+        #expect(CellRate(limit: 1, windowMicroseconds: year, capacity: 100).isExact)
+        #expect(!CellRate(limit: 1, windowMicroseconds: year, capacity: 101).isExact)
+        #expect(CellRate(limit: 1_000_000_000, windowMicroseconds: year, capacity: 1_000_001).isExact)
+    }
+}

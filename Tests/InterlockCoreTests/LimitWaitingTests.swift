@@ -1,0 +1,151 @@
+import InterlockCore
+import Testing
+
+@Suite("Waiting for a limit")
+struct LimitWaitingTests {
+    private let start = Instant(nanoseconds: 1_000_000_000)
+
+    private func limiter(_ algorithm: LimitAlgorithm, limit: Int64 = 10, maximumWaiting: Int = 100) -> ServiceLimiter {
+        let definition = LimitDefinition(name: "1s", limit: limit, window: .seconds(1), algorithm: algorithm)
+        return ServiceLimiter(definitions: [definition], maximumWaiting: maximumWaiting)
+    }
+
+    private func judge(
+        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
+    ) -> [ServiceLimiter.Settlement] {
+        guard let batch = limiter.nextBatch(now: now) else { return [] }
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.settle(counters.judge(batch, now: now), sentAt: now, now: now, into: &settlements)
+        return settlements
+    }
+
+    /// Takes everything there is, and has one call refused so that its time is known.
+    private func exhaust(_ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int) {
+        for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        _ = limiter.admit(LimitRequest(id: calls), now: start)
+        _ = judge(&limiter, &counters, at: start)
+    }
+
+    private func answer(_ admission: ServiceLimiter.Admission) -> LimitAnswer? {
+        if case .answered(let answer) = admission { answer } else { nil }
+    }
+
+    @Test(
+        "whose turn cannot come in time, for all that wait before, is refused at once with the time when it could",
+        arguments: [
+            // A window is full after ten of those who wait: the eleventh and later wait for the one behind it.
+            (.fixed, 10, 2001), (.sliding, 10, 2001), (.fixed, 9, nil), (.fixed, 25, 3001),
+            // One call each 100 ms.
+            (.gcra(burst: 0), 10, nil), (.gcra(burst: 0), 20, 2100),
+        ] as [(LimitAlgorithm, Int, Int64?)])
+    func hopeless(algorithm: LimitAlgorithm, ahead: Int, expected: Int64?) {
+        var limiter = limiter(algorithm)
+        var counters = LocalCounters(sidecars: 1)
+        exhaust(&limiter, &counters, calls: Int(algorithm == .gcra(burst: 0) ? 1 : 10))
+        for id in 100..<(100 + ahead) {
+            #expect(limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) == .waiting)
+        }
+        let admission = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1900)), now: start)
+        guard let expected else {
+            #expect(admission == .waiting)
+            return
+        }
+        let told = answer(admission)?.retryAfter ?? 0
+        // The sliding window ends a microsecond later than it is long, the fixed one's key a millisecond.
+        #expect((expected - 1...expected + 1).contains(told))
+    }
+
+    @Test("who does not wait is told a time behind those who do", arguments: [.fixed, .sliding] as [LimitAlgorithm])
+    func toldBehindWaiters(algorithm: LimitAlgorithm) {
+        var limiter = limiter(algorithm)
+        var counters = LocalCounters(sidecars: 1)
+        exhaust(&limiter, &counters, calls: 10)
+        for id in 100..<115 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
+        #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfter ?? 0 > 2000)
+    }
+
+    @Test("a call that came while another was refused stands behind it, though it would fit")
+    func arrivedMeanwhile() {
+        var limiter = limiter(.fixed)
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: .distantFuture), now: start)
+        let batch = limiter.nextBatch(now: start)
+        _ = limiter.admit(LimitRequest(id: 2, cost: 2), now: start)
+        var settlements: [ServiceLimiter.Settlement] = []
+        if let batch { limiter.settle(counters.judge(batch, now: start), sentAt: start, now: start, into: &settlements) }
+        #expect(settlements.map(\.id) == [0, 2])
+        #expect(settlements.last?.answer.isTaken == false)
+    }
+
+    @Test("where sidecars share, those who wait ask for a part of a window at a time, and newcomers stay behind them")
+    func parts() {
+        var limiter = limiter(.fixed, limit: 80)
+        var counters = LocalCounters(sidecars: 1)
+        exhaust(&limiter, &counters, calls: 80)
+        for id in 100..<150 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
+        let later = start.advanced(byMilliseconds: 1100)
+        _ = limiter.admit(LimitRequest(id: 1), now: later)
+        let batch = limiter.nextBatch(now: later, sidecars: 4)
+        #expect(batch?.requests.map(\.id) == Array(100..<105))
+    }
+
+    @Test("alone they all ask at once")
+    func alone() {
+        var limiter = limiter(.fixed, limit: 80)
+        var counters = LocalCounters(sidecars: 1)
+        exhaust(&limiter, &counters, calls: 80)
+        for id in 100..<150 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
+        let batch = limiter.nextBatch(now: start.advanced(byMilliseconds: 1100), sidecars: 1)
+        #expect(batch?.requests.count == 50)
+    }
+
+    @Test(
+        "a refusal of a sliding or smooth limit answers the same cost only",
+        arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    func rememberedCost(algorithm: LimitAlgorithm) {
+        var limiter = limiter(algorithm)
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 3), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        #expect(answer(limiter.admit(LimitRequest(id: 2, cost: 3), now: start)) != nil)
+        #expect(limiter.admit(LimitRequest(id: 3, cost: 4), now: start) == .queued)
+    }
+
+    @Test(
+        "whoever comes back when it was told to is not refused by what is remembered",
+        arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
+    func rememberedEnd(algorithm: LimitAlgorithm) {
+        var limiter = limiter(algorithm, limit: 3)
+        var counters = LocalCounters(sidecars: 1)
+        for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        let refused = judge(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
+        let back = start.advanced(byMilliseconds: refused)
+        #expect(limiter.admit(LimitRequest(id: 4), now: back) == .queued)
+        #expect(judge(&limiter, &counters, at: back).last?.answer.isTaken == true)
+    }
+
+    @Test("after a reload that left no room for its cost, a call that waits is told that no wait can help")
+    func shrunkLimit() {
+        var limiter = limiter(.fixed)
+        var counters = LocalCounters(sidecars: 1)
+        exhaust(&limiter, &counters, calls: 10)
+        _ = limiter.admit(LimitRequest(id: 50, cost: 8, deadline: .distantFuture), now: start)
+        let less = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
+        limiter = limiter.redefined(definitions: [less], maximumWaiting: 100)
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.first?.answer.retryAfter == LimitAnswer.neverSatisfiable)
+    }
+
+    @Test("subjects that look alike and are written in other bytes are two")
+    func exactSubjects() {
+        let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
+        var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 0)
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.map(\.answer.isTaken) == [true, true])
+    }
+}

@@ -1,0 +1,101 @@
+import InterlockCore
+import Testing
+
+@Suite("Shadow limits and what is told of limits")
+struct ShadowLimitTests {
+    private let start = Instant(nanoseconds: 1_000_000_000)
+    private let real = LimitDefinition(name: "real", limit: 10, window: .seconds(60))
+
+    private func shadow(_ limit: Int64, _ algorithm: LimitAlgorithm = .fixed) -> LimitDefinition {
+        LimitDefinition(name: "shadow", limit: limit, window: .seconds(60), algorithm: algorithm, isShadow: true)
+    }
+
+    private func limiter(_ definitions: [LimitDefinition]) -> ServiceLimiter {
+        ServiceLimiter(definitions: definitions, maximumWaiting: 10)
+    }
+
+    @discardableResult
+    private func take(
+        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int, subject: String? = nil, at now: Instant
+    ) -> (settlements: [ServiceLimiter.Settlement], excess: Int64) {
+        for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id, subject: subject), now: now) }
+        guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
+        let verdict = counters.judge(batch, now: now)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
+        return (settlements, verdict.counters.reduce(0) { $0 + $1.excess })
+    }
+
+    @Test(
+        "a shadow refuses nobody, and counts what it would refuse",
+        arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
+    func refusesNobody(algorithm: LimitAlgorithm) {
+        var limiter = limiter([real, shadow(3, algorithm)])
+        var counters = LocalCounters(sidecars: 1)
+        let (settlements, excess) = take(&limiter, &counters, calls: 8, at: start)
+        #expect(settlements.allSatisfy { $0.answer.isTaken && $0.answer.limitIndex == 0 })
+        #expect(excess == 5)
+    }
+
+    @Test("a service that has only shadows grants everything, and tells the shadow's numbers")
+    func onlyShadows() {
+        var limiter = limiter([shadow(3)])
+        var counters = LocalCounters(sidecars: 1)
+        let (settlements, _) = take(&limiter, &counters, calls: 5, at: start)
+        #expect(settlements.map(\.answer.isTaken) == [true, true, true, true, true])
+        #expect(settlements.last?.answer.limit == 3)
+        #expect(settlements.last?.answer.remaining == 0)
+    }
+
+    @Test("a shadow takes only of what was granted")
+    func onlyGranted() {
+        var limiter = limiter([real, shadow(12)])
+        var counters = LocalCounters(sidecars: 1)
+        let (_, excess) = take(&limiter, &counters, calls: 15, at: start)
+        #expect(excess == 0)
+    }
+
+    @Test("a cost above a shadow's limit is granted")
+    func highCost() {
+        var limiter = limiter([real, shadow(3)])
+        #expect(limiter.admit(LimitRequest(id: 0, cost: 5), now: start) == .queued)
+    }
+
+    @Test("near is told when four fifths are taken, reached when somebody is refused")
+    func kinds() {
+        var limiter = limiter([real])
+        var counters = LocalCounters(sidecars: 1)
+        take(&limiter, &counters, calls: 7, at: start)
+        #expect(limiter.removeNotices().isEmpty)
+        take(&limiter, &counters, calls: 1, at: start)
+        let near = limiter.removeNotices()
+        #expect(near.map(\.kind) == [.near])
+        #expect(near.first?.used == 8)
+        take(&limiter, &counters, calls: 3, at: start)
+        #expect(limiter.removeNotices().map(\.kind) == [.reached])
+    }
+
+    @Test("each is told once for each window, whatever the number of subjects")
+    func oncePerWindow() {
+        let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(60), isPerSubject: true)
+        var limiter = limiter([perUser])
+        var counters = LocalCounters(sidecars: 1)
+        var told = 0
+        for user in 0..<50 {
+            take(&limiter, &counters, calls: 2, subject: "user\(user)", at: start)
+            told += limiter.removeNotices().count
+        }
+        #expect(told == 1)
+        let later = start.advanced(byMilliseconds: 60_000)
+        take(&limiter, &counters, calls: 2, subject: "ann", at: later)
+        #expect(limiter.removeNotices().map(\.subject) == ["ann"])
+    }
+
+    @Test("a shadow that would refuse is told of")
+    func shadowNotice() {
+        var limiter = limiter([shadow(3)])
+        var counters = LocalCounters(sidecars: 1)
+        take(&limiter, &counters, calls: 5, at: start)
+        #expect(limiter.removeNotices().map(\.kind) == [.near, .shadow])
+    }
+}

@@ -1,0 +1,161 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+/// What users of other limiters suffer from; the numbers are those of the list it was collected in.
+@Suite("What users of limits suffer from")
+struct FieldLimitTests {
+    private typealias Algorithms = LimitAlgorithmRedisTests
+
+    private static let everyAlgorithm: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: 2)]
+
+    /// When a call that was granted was made and answered: it was granted in between.
+    private struct Grant {
+        var from: ContinuousClock.Instant
+        var to: ContinuousClock.Instant
+    }
+
+    /// Calls as fast as they are answered, through all sidecars.
+    private func hammer(_ fleet: Fleet, for duration: Duration) async throws -> [Grant] {
+        let end = ContinuousClock.now + duration
+        return try await withThrowingTaskGroup(of: [Grant].self) { group in
+            for sidecar in fleet.sidecars {
+                group.addTask {
+                    var grants: [Grant] = []
+                    while ContinuousClock.now < end {
+                        let from = ContinuousClock.now
+                        if try await sidecar.take(service: "catalog").isTaken {
+                            grants.append(Grant(from: from, to: ContinuousClock.now))
+                        }
+                        await Task.yield()
+                    }
+                    return grants
+                }
+            }
+            return try await group.reduce(into: []) { $0 += $1 }
+        }
+    }
+
+    /// The most grants of which it is certain that they fell into one window.
+    private func mostInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
+        grants.map { first in
+            grants.count { $0.from >= first.from && $0.to <= first.from + window }
+        }.max() ?? 0
+    }
+
+    @Test(
+        "field 6: around the edge between two windows no more passes than the algorithm allows",
+        arguments: [(.sliding, 5), (.gcra(burst: 2), 7), (.fixed, 10)] as [(LimitAlgorithm, Int)])
+    func edges(algorithm: LimitAlgorithm, most: Int) async throws {
+        let window = Duration.milliseconds(250)
+        let limit = LimitDefinition(name: "edge", limit: 5, window: window, algorithm: algorithm)
+        try await Fleet.run(of: 2, services: [Algorithms.service(limit)]) { fleet in
+            let grants = try await hammer(fleet, for: .milliseconds(1500))
+            #expect(grants.count >= 5)
+            #expect(mostInOneWindow(grants, window) <= most)
+        }
+    }
+
+    @Test("field 7: refused calls drain none of a service's windows, of which two may be equally long", arguments: everyAlgorithm)
+    func refusedTakeNothing(algorithm: LimitAlgorithm) async throws {
+        let narrow = LimitDefinition(name: "narrow", limit: 3, window: .seconds(3600), algorithm: algorithm)
+        let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(3600))
+        let each = LimitDefinition(name: "each", limit: 50, window: .seconds(3600), isPerSubject: true)
+        try await Fleet.run(services: [Algorithms.service(narrow, wide, each)]) { fleet in
+            for _ in 0..<20 { _ = try await fleet.sidecars[0].take(service: "catalog", subject: "ann") }
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:wide").integer == 3)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:each:ann").integer == 3)
+        }
+    }
+
+    @Test("field 8: while Redis does not answer, a call is answered within the timeout, and the process lives on")
+    func answersWithoutRedis() async throws {
+        try await Fleet.run(services: [Algorithms.service(Algorithms.perMinute(10, .sliding))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.pause()
+            let start = ContinuousClock.now
+            #expect(try await sidecar.take(service: "catalog").isTaken)
+            // The timeout of these tests is two seconds.
+            #expect(ContinuousClock.now - start < .seconds(10))
+            await fleet.server.resume()
+            try await eventually(within: .seconds(20), "Redis is asked again") { await sidecar.status.isRedisUp }
+        }
+    }
+
+    @Test("field 9: four hundred concurrent calls on one key cost Redis a few commands", arguments: everyAlgorithm)
+    func oneKey(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "1h", limit: 300, window: .seconds(3600), algorithm: algorithm)
+        try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let before = await sidecar.status.redisCommands
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<400 { group.addTask { try await sidecar.take(service: "catalog").isTaken } }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            if case .gcra = algorithm { #expect(taken >= 3) } else { #expect(taken == 300) }
+            #expect(await sidecar.status.redisCommands - before < 200)
+        }
+    }
+
+    @Test("field 10: whoever comes back when it was told to is granted", arguments: everyAlgorithm)
+    func noRounding(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(100), algorithm: algorithm)
+        try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
+            for _ in 0..<10 {
+                let due = try await refusedUntil { try await fleet.sidecars[0].take(service: "catalog").retryAfter }
+                try await expectGranted(from: due) { try await fleet.sidecars[0].take(service: "catalog").isTaken }
+            }
+        }
+    }
+
+    @Test("field 10: the whole seconds of CL.THROTTLE are never too few")
+    func noRoundingOfSeconds() async throws {
+        try await Fleet.run { fleet in
+            let request = try #require(
+                ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 0, count: 3, period: 2))
+            let due = try await refusedUntil {
+                let answer = try await fleet.sidecars[0].throttle(request)
+                return answer.isLimited ? answer.retryAfterSeconds * 1000 : nil
+            }
+            try await expectGranted(from: due) { try await !fleet.sidecars[0].throttle(request).isLimited }
+        }
+    }
+
+    /// Calls until one is refused; when it was told to come back.
+    private func refusedUntil(_ call: () async throws -> Int64?) async throws -> ContinuousClock.Instant {
+        while true {
+            if let retryAfter = try await call() { return ContinuousClock.now + .milliseconds(retryAfter) }
+        }
+    }
+
+    /// Calls on and on: the first call that is not made too early is granted, if none was before.
+    private func expectGranted(from due: ContinuousClock.Instant, _ call: () async throws -> Bool) async throws {
+        while true {
+            let made = ContinuousClock.now
+            if try await call() { return }
+            guard made < due else {
+                Issue.record("refused though it came when it was told to")
+                return
+            }
+            await Task.yield()
+        }
+    }
+
+    @Test("field 11: a changed limit holds at once, whatever was remembered", arguments: everyAlgorithm)
+    func changedLimit(algorithm: LimitAlgorithm) async throws {
+        func limit(_ count: Int64) -> ServiceDefinition {
+            let wider: LimitAlgorithm = if case .gcra = algorithm { .gcra(burst: count - 1) } else { algorithm }
+            return Algorithms.service(LimitDefinition(name: "1h", limit: count, window: .seconds(3600), algorithm: wider))
+        }
+        try await Fleet.run(services: [limit(3)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await sidecar.take(service: "catalog") }
+            await sidecar.reload(services: [limit(5)])
+            #expect(try await sidecar.take(service: "catalog").isTaken)
+            await sidecar.reload(services: [limit(2)])
+            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+        }
+    }
+}

@@ -1,0 +1,243 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Limits of each algorithm on a real Redis")
+struct LimitAlgorithmRedisTests {
+    static func service(_ limits: LimitDefinition..., name: String = "catalog") -> ServiceDefinition {
+        ServiceDefinition(name: name, limits: limits)
+    }
+
+    static func perMinute(_ limit: Int64, _ algorithm: LimitAlgorithm, isShadow: Bool = false) -> LimitDefinition {
+        LimitDefinition(name: "1m", limit: limit, window: .seconds(60), algorithm: algorithm, isShadow: isShadow)
+    }
+
+    @Test(
+        "hundreds of concurrent calls through three sidecars take exactly what there is",
+        arguments: [(.fixed, 50), (.sliding, 50), (.gcra(burst: 49), 50)] as [(LimitAlgorithm, Int)])
+    func concurrent(algorithm: LimitAlgorithm, capacity: Int) async throws {
+        // Of the smooth limit a call comes back every minute.
+        let limit: Int64 = if case .gcra = algorithm { 1 } else { Int64(capacity) }
+        try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for call in 0..<300 {
+                    group.addTask { try await fleet.sidecars[call % 3].take(service: "catalog").isTaken }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(taken == capacity)
+        }
+    }
+
+    @Test("a sliding limit keeps a log of what was granted, which lasts for a window")
+    func slidingKey() async throws {
+        try await Fleet.run(services: [Self.service(Self.perMinute(10, .sliding))]) { fleet in
+            _ = try await fleet.sidecars[0].take(service: "catalog", cost: 2)
+            _ = try await fleet.sidecars[0].take(service: "catalog", cost: 3)
+            let key = "interlock:rate:{catalog}:1m~sliding"
+            #expect(try await fleet.cli("HGET", key, "total").integer == 5)
+            #expect(try await fleet.cli("HGET", key, "tail").integer == 2)
+            #expect(try await fleet.cli("HGET", key, "1").text?.hasSuffix(":2") == true)
+            let ttl = try await fleet.cli("PTTL", key).integer ?? 0
+            #expect((40_000...60_001).contains(ttl))
+        }
+    }
+
+    @Test("a gcra limit keeps the arrival time of the next call, and lasts until it")
+    func gcraKey() async throws {
+        try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
+            for _ in 0..<3 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            let key = "interlock:rate:{catalog}:1m~gcra"
+            #expect(try await fleet.cli("GET", key).text?.count == 16)
+            let ttl = try await fleet.cli("PTTL", key).integer ?? 0
+            #expect((15_000...30_000).contains(ttl))
+        }
+    }
+
+    @Test("a burst is granted at once, then calls are told when the next one's time comes")
+    func burst() async throws {
+        try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
+            var answers: [LimitAnswer] = []
+            for _ in 0..<5 { answers.append(try await fleet.sidecars[0].take(service: "catalog")) }
+            #expect(answers.map(\.isTaken) == [true, true, true, true, false])
+            #expect(answers.map(\.remaining) == [3, 2, 1, 0, 0])
+            #expect(answers[4].limit == 6)
+            #expect((1...10_000).contains(answers[4].retryAfter ?? 0))
+        }
+    }
+
+    @Test("a call that one algorithm's limit refuses takes nothing from another's")
+    func allOrNone() async throws {
+        let log = LimitDefinition(name: "log", limit: 100, window: .seconds(60), algorithm: .sliding)
+        let even = LimitDefinition(name: "even", limit: 1, window: .seconds(60), algorithm: .gcra(burst: 2))
+        let count = LimitDefinition(name: "count", limit: 100, window: .seconds(60))
+        try await Fleet.run(services: [Self.service(log, even, count)]) { fleet in
+            for _ in 0..<8 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            #expect(try await fleet.cli("HGET", "interlock:rate:{catalog}:log~sliding", "total").integer == 3)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:count").integer == 3)
+        }
+    }
+
+    @Test(
+        "what a caller who has left was granted is given back",
+        arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    func givenBack(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
+        try await Fleet.run(services: [Self.service(limit)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            var taken: Int64 = 0
+            for _ in 0..<60 {
+                let caller = Task { try await sidecar.take(service: "catalog") }
+                caller.cancel()
+                if (try? await caller.value)?.isTaken == true { taken += 1 }
+            }
+            let expected = 10 - min(taken, 10)
+            try await eventually(within: .seconds(10), "what was not used is there again") {
+                try await sidecar.peek(service: "catalog").remaining == expected
+            }
+        }
+    }
+
+    @Test(
+        "peek tells what a call would be told, and takes nothing",
+        arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    func peek(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
+        try await Fleet.run(services: [Self.service(limit)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            #expect(try await sidecar.peek(service: "catalog").remaining == 10)
+            for _ in 0..<10 { _ = try await sidecar.take(service: "catalog") }
+            let peeked = try await sidecar.peek(service: "catalog")
+            let told = try await sidecar.take(service: "catalog")
+            #expect(!peeked.isTaken)
+            #expect(peeked.remaining == told.remaining)
+            #expect(abs((peeked.retryAfter ?? 0) - (told.retryAfter ?? 0)) < 10_000)
+        }
+    }
+
+    @Test(
+        "waiters of a sliding and of a smooth limit are granted in their turn",
+        arguments: [.sliding, .gcra(burst: 1)] as [LimitAlgorithm])
+    func waiting(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200), algorithm: algorithm)
+        try await Fleet.run(of: 2, services: [Self.service(limit)]) { fleet in
+            let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for call in 0..<14 {
+                    group.addTask {
+                        try await fleet.sidecars[call % 2].take(service: "catalog", waitMilliseconds: 30_000).isTaken
+                    }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(taken == 14)
+        }
+    }
+
+    @Test("sidecars whose callers wait for one limit each get their share")
+    func fairness() async throws {
+        let limit = LimitDefinition(name: "short", limit: 6, window: .milliseconds(300))
+        try await Fleet.run(of: 3, services: [Self.service(limit)]) { fleet in
+            let shares = try await withThrowingTaskGroup(of: Int?.self) { group in
+                for call in 0..<180 {
+                    group.addTask {
+                        let sidecar = call % 3
+                        let answer = try await fleet.sidecars[sidecar].take(service: "catalog", waitMilliseconds: 60_000)
+                        return answer.isTaken ? sidecar : nil
+                    }
+                }
+                // Until half of them are served: then all still have somebody who waits.
+                var shares = [0, 0, 0]
+                while shares.reduce(0, +) < 90, let served = try await group.next() { if let served { shares[served] += 1 } }
+                group.cancelAll()
+                while let rest = await group.nextResult() { _ = rest }
+                return shares
+            }
+            for share in shares { #expect((15...45).contains(share), "\(shares)") }
+        }
+    }
+
+    @Test("a shadow refuses nobody and takes no more than it has room for")
+    func shadow() async throws {
+        let real = LimitDefinition(name: "real", limit: 100, window: .seconds(60))
+        let shadow = LimitDefinition(name: "shadow", limit: 3, window: .seconds(60), isShadow: true)
+        try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
+            for _ in 0..<8 {
+                let answer = try await fleet.sidecars[0].take(service: "catalog")
+                #expect(answer.isTaken)
+            }
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:shadow").integer == 3)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:real").integer == 8)
+            #expect(try await fleet.sidecars[0].peek(service: "catalog").limit == 100)
+        }
+    }
+
+    @Test("near, reached and what a shadow would refuse are told once")
+    func events() async throws {
+        let shadow = LimitDefinition(name: "shadow", limit: 9, window: .seconds(3600), isShadow: true)
+        let real = LimitDefinition(name: "real", limit: 10, window: .seconds(3600))
+        try await Fleet.run(services: [Self.service(real, shadow)]) { fleet in
+            var events = fleet.sidecars[0].events.limits.makeAsyncIterator()
+            for _ in 0..<15 { _ = try await fleet.sidecars[0].take(service: "catalog") }
+            var told: Set<String> = []
+            for _ in 0..<4 {
+                if let event = await events.next() { told.insert("\(event.payload.limit) \(event.payload.kind.rawValue)") }
+            }
+            #expect(told == ["real limit.near", "real limit.reached", "shadow limit.near", "shadow limit.shadow"])
+        }
+    }
+
+    @Test("a limit that counts otherwise after a reload begins anew beside its old counter")
+    func changedAlgorithm() async throws {
+        try await Fleet.run(services: [Self.service(Self.perMinute(3, .fixed))]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for algorithm in [.fixed, .sliding, .gcra(burst: 2), .fixed] as [LimitAlgorithm] {
+                await sidecar.reload(services: [Self.service(Self.perMinute(3, algorithm))])
+                let answer = try await sidecar.take(service: "catalog")
+                #expect(answer.isTaken)
+            }
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:1m").integer == 2)
+        }
+    }
+
+    @Test("subjects that look like other keys' ends have counters of their own")
+    func keys() async throws {
+        let user = LimitDefinition(name: "user", limit: 1, window: .seconds(60), algorithm: .sliding, isPerSubject: true)
+        let count = LimitDefinition(name: "count", limit: 1, window: .seconds(60), isPerSubject: true)
+        try await Fleet.run(services: [Self.service(user, count)]) { fleet in
+            for subject in ["a", "a:b", "~sliding", "~sliding:a", "count:a", ":a", "a~gcra"] {
+                let answer = try await fleet.sidecars[0].take(service: "catalog", subject: subject)
+                #expect(answer.isTaken, "\(subject)")
+            }
+            let counters = try await fleet.cli("DBSIZE").integer ?? 0
+            #expect(counters >= 14)
+        }
+    }
+
+    @Test(
+        "a damaged counter is an error, and none of another limit is touched",
+        arguments: [.sliding, .gcra(burst: 3)] as [LimitAlgorithm])
+    func damaged(algorithm: LimitAlgorithm) async throws {
+        let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
+        try await Fleet.run(services: [Self.service(wide, Self.perMinute(10, algorithm))]) { fleet in
+            let suffix = algorithm == .sliding ? "~sliding" : "~gcra"
+            try await fleet.cli("SET", "interlock:rate:{catalog}:1m\(suffix)", "many")
+            await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].take(service: "catalog") }
+            #expect(try await fleet.cli("EXISTS", "interlock:rate:{catalog}:wide").integer == 0)
+        }
+    }
+
+    @Test("without Redis each algorithm grants this sidecar's share", arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    func redisAway(algorithm: LimitAlgorithm) async throws {
+        let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
+        try await Fleet.run(services: [Self.service(limit)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            await fleet.server.kill()
+            try await eventually(within: .seconds(10), "the sidecar notices") { await !sidecar.status.isRedisUp }
+            var taken = 0
+            for _ in 0..<15 { if try await sidecar.take(service: "catalog").isTaken { taken += 1 } }
+            #expect(taken == 10)
+        }
+    }
+}

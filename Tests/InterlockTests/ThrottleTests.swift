@@ -1,0 +1,104 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("CL.THROTTLE on a real Redis")
+struct ThrottleTests {
+    private static let key = "interlock:throttle:{mail}"
+
+    /// The arrival time that Redis keeps, in `count`-ths of a microsecond; `nil`: none.
+    private func arrival(_ fleet: Fleet, count: Int64) async throws -> Int64? {
+        guard let text = try await fleet.cli("GET", Self.key).text else { return nil }
+        let parts = text.split(separator: ":").compactMap { Int64($0) }
+        return parts[0] * count + (parts.count > 1 ? parts[1] : 0)
+    }
+
+    /// Redis' time, in `count`-ths of a microsecond.
+    private func time(_ fleet: Fleet, count: Int64) async throws -> Int64 {
+        let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
+        return (parts[0] * 1_000_000 + parts[1]) * count
+    }
+
+    /// redis-cell's formulas, by the arrival time that stands in Redis before and after each call.
+    @Test(
+        "each answer is the one that redis-cell's formulas give",
+        arguments: [(15, 30, 60), (0, 10, 1), (4, 7, 1), (2, 1000, 3), (9, 1, 2)] as [(Int64, Int64, Int64)])
+    func formulas(burst: Int64, count: Int64, period: Int64) async throws {
+        try await Fleet.run { fleet in
+            var random = SystemRandomNumberGenerator()
+            // In count-ths of a microsecond everything is whole.
+            let interval = period * 1_000_000
+            let tolerance = interval * (burst + 1)
+            func rounded(_ span: Int64, up: Bool) -> Int64 {
+                let second = 1_000_000 * count
+                return up ? (span + second - 1) / second : span / second
+            }
+            for _ in 0..<60 {
+                let quantity = Int64.random(in: 0...(burst + 2), using: &random)
+                let request = try #require(
+                    ThrottleRequest(
+                        key: try ResourceName("mail"), maximumBurst: burst, count: count, period: period, quantity: quantity))
+                let old = try await arrival(fleet, count: count)
+                let earliest = try await time(fleet, count: count)
+                let answer = try await fleet.sidecars[0].throttle(request)
+                let latest = try await time(fleet, count: count)
+                #expect(answer.limit == burst + 1)
+                // What the formulas say at the earliest and at the latest moment in which it may have been judged.
+                let (first, last) = (judged(at: earliest), judged(at: latest))
+                if first.isLimited == last.isLimited { #expect(answer.isLimited == first.isLimited) }
+                guard answer.isLimited == first.isLimited, answer.isLimited == last.isLimited else { continue }
+                #expect((min(first.remaining, last.remaining)...max(first.remaining, last.remaining)).contains(answer.remaining))
+                #expect((min(first.reset, last.reset)...max(first.reset, last.reset)).contains(answer.resetAfterSeconds))
+                #expect((min(first.retry, last.retry)...max(first.retry, last.retry)).contains(answer.retryAfterSeconds))
+
+                func judged(at now: Int64) -> (isLimited: Bool, remaining: Int64, retry: Int64, reset: Int64) {
+                    let tat = max(now, old ?? now)
+                    let next = tat + quantity * interval
+                    let isLimited = now < next - tolerance
+                    let left = (isLimited ? tat : next) - now
+                    let retry = isLimited && quantity <= burst + 1 ? rounded(next - tolerance - now, up: true) : -1
+                    return (isLimited, max(0, (tolerance - left) / interval), retry, rounded(left, up: true))
+                }
+            }
+        }
+    }
+
+    @Test("a quantity of 0 looks, and writes nothing")
+    func looking() async throws {
+        try await Fleet.run { fleet in
+            let look = try #require(
+                ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 0))
+            let answer = try await fleet.sidecars[0].throttle(look)
+            #expect(
+                answer == ThrottleAnswer(isLimited: false, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+            #expect(try await fleet.cli("EXISTS", Self.key).integer == 0)
+        }
+    }
+
+    @Test("a quantity above the burst and one can never be satisfied")
+    func neverSatisfiable() async throws {
+        try await Fleet.run { fleet in
+            let request = try #require(
+                ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 6))
+            let answer = try await fleet.sidecars[0].throttle(request)
+            #expect(
+                answer == ThrottleAnswer(isLimited: true, limit: 5, remaining: 5, retryAfterSeconds: -1, resetAfterSeconds: 0))
+        }
+    }
+
+    @Test("without Redis it is unavailable")
+    func redisAway() async throws {
+        try await Fleet.run { fleet in
+            await fleet.server.kill()
+            let request = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60))
+            do {
+                _ = try await fleet.sidecars[0].throttle(request)
+                Issue.record("it was answered without Redis")
+            } catch let error as InterlockError {
+                #expect(error.code == .unavailable)
+            }
+        }
+    }
+}
