@@ -325,7 +325,9 @@ public actor Coordinator: Service {
         case .limit:
             // Its own were told here when they were published.
             if received.event?.origin == id { return }
-        case .fleet, nil:
+        case .fleet(let event):
+            calls.fleet.heard(event)
+        case nil:
             break
         }
         calls.feed.publish(received)

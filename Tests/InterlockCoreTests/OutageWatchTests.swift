@@ -48,6 +48,11 @@ struct OutageWatchTests {
         #expect(answers(to: [.good, .good, .good], isOpenByOutage: true) == [nil, .up, .up])
     }
 
+    @Test("an outage that another sidecar told of goes on with the first bad probe here")
+    func takenOver() {
+        #expect(answers(to: [bad], unhealthyAfter: 3, isOpenByOutage: true) == [outage])
+    }
+
     @Test("what could not be told is told again at the next probe")
     func untold() {
         var watch = OutageWatch(unhealthyAfter: 1, healthyAfter: 1)

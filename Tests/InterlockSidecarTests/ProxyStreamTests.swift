@@ -10,15 +10,21 @@ import Testing
 
 @Suite("Proxy: bodies as they come")
 struct ProxyStreamTests {
-    /// Bytes that no two places of which look the same.
+    /// Bytes that differ from block to block.
     private static func pattern(_ count: Int) -> ByteBuffer {
-        var buffer = ByteBuffer()
+        var block = ByteBuffer()
         var state: UInt64 = 0x9E37_79B9_7F4A_7C15
-        while buffer.readableBytes < count {
+        for _ in 0..<512 {
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-            buffer.writeInteger(state)
+            block.writeInteger(state)
         }
-        return buffer
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(count)
+        while bytes.readableBytes < count {
+            block.setInteger(bytes.readableBytes, at: block.readerIndex)
+            bytes.writeImmutableBuffer(block)
+        }
+        return bytes
     }
 
     private static func chunk(_ bytes: ByteBuffer) -> ByteBuffer {

@@ -146,8 +146,12 @@ struct FieldLimitTests {
     @Test("field 11: a changed limit holds at once, whatever was remembered", arguments: everyAlgorithm)
     func changedLimit(algorithm: LimitAlgorithm) async throws {
         func limit(_ count: Int64) -> ServiceDefinition {
-            let wider: LimitAlgorithm = if case .gcra = algorithm { .gcra(burst: count - 1) } else { algorithm }
-            return Algorithms.service(LimitDefinition(name: "1h", limit: count, window: .seconds(3600), algorithm: wider))
+            // Of a smooth limit it is the burst that says how many are granted at once.
+            if case .gcra = algorithm {
+                let smooth = LimitAlgorithm.gcra(burst: count - 1)
+                return Algorithms.service(LimitDefinition(name: "1h", limit: 5, window: .seconds(3600), algorithm: smooth))
+            }
+            return Algorithms.service(LimitDefinition(name: "1h", limit: count, window: .seconds(3600), algorithm: algorithm))
         }
         try await Fleet.run(services: [limit(3)]) { fleet in
             let sidecar = fleet.sidecars[0]

@@ -139,6 +139,9 @@ struct LimitAlgorithmRedisTests {
     func fairness() async throws {
         let limit = LimitDefinition(name: "short", limit: 6, window: .milliseconds(300))
         try await Fleet.run(of: 3, services: [Self.service(limit)]) { fleet in
+            for sidecar in fleet.sidecars {
+                try await eventually("it knows the others") { await sidecar.status.fleet.count == 3 }
+            }
             let shares = try await withThrowingTaskGroup(of: Int?.self) { group in
                 for call in 0..<180 {
                     group.addTask {

@@ -55,6 +55,15 @@ final class FleetCoordinator {
         }
     }
 
+    /// Another sidecar came or went: known at once, so that shares and quorums are of the fleet as it is. Whoever leaves
+    /// without a word is off the list with the next sign of life.
+    func heard(_ event: FleetEvent) {
+        switch event.kind {
+        case .joined: if !members.contains(event.sidecar) { members.append(event.sidecar) }
+        case .left: members.removeAll { $0 == event.sidecar }
+        }
+    }
+
     /// Off the list, before the sidecar goes.
     func leave(then done: @escaping () -> Void) {
         guard runtime.pipeline.isUp else { return done() }

@@ -20,8 +20,9 @@ public struct OutageWatch: Sendable {
     }
 
     /// Takes in what a probe found.
-    /// - Parameter isOpenByOutage: the breaker is open because of an outage, as far as is known here.
-    /// - Returns: what to tell the breaker now; `nil`: nothing. An outage is told again with each further bad probe.
+    /// - Parameter isOpenByOutage: the breaker is open or half-open because of an outage, as far as is known here.
+    /// - Returns: what to tell the breaker now; `nil`: nothing. An outage is told again with each further bad probe, also when the
+    ///   first ones were another sidecar's: it must not lapse while they are counted anew.
     public mutating func saw(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
         switch finding {
         case .unjudged:
@@ -29,7 +30,7 @@ public struct OutageWatch: Sendable {
         case .bad(let reason):
             successes = 0
             failures += 1
-            guard failures >= unhealthyAfter else { return nil }
+            guard failures >= unhealthyAfter || isOpenByOutage else { return nil }
             isUpKnown = false
             return .down(reason: reason.description)
         case .good:

@@ -8,7 +8,7 @@ extension OutageReports {
             report: { try await coordinator.reportOutage(service: $0, $1) },
             isOpenByOutage: { service in
                 guard let breaker = try? await coordinator.breaker(service: service) else { return false }
-                return breaker.fleet.state == .open && breaker.fleet.cause == BreakerCause.outage.rawValue
+                return breaker.fleet.state != .closed && breaker.fleet.cause == BreakerCause.outage.rawValue
             })
     }
 }

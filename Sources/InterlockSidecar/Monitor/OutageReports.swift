@@ -4,6 +4,6 @@ internal import InterlockCore
 struct OutageReports: Sendable {
     /// Tells a service's breaker what the probes came to; returns the state after it.
     let report: @Sendable (_ service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State
-    /// Whether a service's breaker is open because of an outage, as far as this sidecar knows. Costs no Redis.
+    /// Whether a service's breaker is open or half-open because of an outage, as far as this sidecar knows. Costs no Redis.
     let isOpenByOutage: @Sendable (_ service: String) async -> Bool
 }

@@ -36,10 +36,11 @@ extension HTTPProblem {
                 HTTPProblem(
                     .upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")
             case .connect:
-                HTTPProblem(.upstreamFailed, "no connection could be made to the service \"\(service)\"; see the sidecar's log")
+                HTTPProblem(
+                    .upstreamFailed, "no connection could be made to the service \"\(service)\"; log.level debug says why")
             case .closed, .broken:
                 HTTPProblem(
-                    .upstreamFailed, "the service \"\(service)\" broke off the call before its answer; see the sidecar's log")
+                    .upstreamFailed, "the service \"\(service)\" broke off the call before its answer; log.level debug says why")
             }
         problem.members["cause"] = .text(failure.cause.rawValue)
         return problem
