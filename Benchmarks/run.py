@@ -2,7 +2,7 @@
 """Measures what Interlock costs and how fast it is, beside Redis itself, other libraries and another proxy, in one run.
 
 Starts a redis-server and sidecars of the release build on TCP loopback and drives both sides, alternating; each figure is the
-median of the rounds. Prints one table with both sides and their ratio, and writes it to docs/benchmarks.md.
+median of the rounds. Prints a table of each part with both sides and their ratio, and writes them all to docs/benchmarks.md.
 """
 
 import argparse
@@ -22,8 +22,9 @@ import outcomes
 import proxy
 import sidecar
 import trip
+from ledger import Ledger
 from rig import BINARY, ROOT, Rig
-from table import Table
+from table import HEAD, Table, markdown
 
 #: Limits and breakers: each part has services of its own.
 GUARDS = {"limits": limits, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
@@ -37,23 +38,29 @@ def version(*command):
         return "?"
 
 
-def page(table, rounds, loaded):
+def page(ledger):
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     versions = "; ".join([
         version("redis-server", "--version"), version("swift", "--version"), version(str(BINARY), "--version"),
         load.peer_versions(), proxy.versions()])
+    measured = ledger.ordered(PARTS)
+    rows = [row for _, entry in measured for row in entry["rows"]]
+    footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
     explanations = "\n\n".join(part.EXPLANATION for part in GUARDS.values())
-    details = "\n\n".join(table.details)
+    details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
+    origins = markdown(
+        ("part", "day", "commit", "rounds"),
+        [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured])
     return f"""# Benchmarks
 
-Written by `make bench` on {time.strftime('%Y-%m-%d')}: {machine}. {versions}.
+Written by `make bench`: {machine}. {versions}.
 
 Redis, the sidecars and whatever makes the load share the machine, over TCP loopback. Each figure is the median of
-{rounds} rounds, sides alternating; a ratio is the median of the rounds' ratios. Compare ratios, not single figures.
+its rounds, sides alternating; a ratio is the median of the rounds' ratios. Compare ratios, not single figures.
 
-{table.markdown()}
+{markdown(HEAD, rows)}
 
-Resident after the calls above: {loaded:.1f} MB.
+{footnotes}
 
 **Hand-over**: all clients want one lock; each takes it and gives it back at once, over and over. The clients of Interlock are
 connections of one process, half of them at each of two sidecars; the others' are as many processes of Python, with the
@@ -67,7 +74,32 @@ cheap and waits long: cycles that went to another client are counted apart. A sc
 {proxy.EXPLANATION}
 
 {details}
+
+## When each part was measured
+
+{origins}
 """
+
+
+def measure(part, table, rounds, scale):
+    """Measures one part. What there is to say of it besides its figures."""
+    if part == "locks":
+        with Rig() as rig:
+            handover.measure(rig, table, rounds, scale)
+            library.measure(rig, table, rounds, scale)
+            linked.measure(rig, table, scale)
+        return ""
+    if part == "sidecar":
+        with Rig() as rig:
+            loaded = sidecar.measure(rig, table, rounds, scale)
+        return f"Resident after the calls of the first part: {loaded:.1f} MB."
+    if part == "proxy":
+        with Rig() as rig:
+            proxy.measure(rig, table, rounds, scale)
+        return ""
+    with Rig(GUARDS[part].CONFIGURATION) as rig:
+        GUARDS[part].measure(rig, table, rounds, scale)
+    return ""
 
 
 def main():
@@ -75,39 +107,31 @@ def main():
     options.add_argument("--rounds", type=int, default=5, help="pairs of runs per figure (default 5)")
     options.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
     options.add_argument("--no-write", action="store_true", help="leave docs/benchmarks.md alone")
-    options.add_argument("--only", choices=(*PARTS, "all"), default="all",
-                         help="a part of the figures, which are printed and not written")
+    options.add_argument("--only", choices=PARTS, action="append",
+                         help="a part of the figures, again; the others stay in the page as they were measured last")
     options = options.parse_args()
     if not BINARY.exists():
         sys.exit("benchmark: build first: swift build -c release --product interlock")
-    parts = PARTS if options.only == "all" else (options.only,)
+    parts = [part for part in PARTS if part in (options.only or PARTS)]
     for part, missing in (("locks", load.missing), ("proxy", proxy.missing)):
         if part in parts and (lacking := missing()):
             sys.exit(f"benchmark: {lacking}")
-    table = Table()
-    if "sidecar" in parts:
-        with Rig() as rig:
-            loaded = sidecar.measure(rig, table, options.rounds, options.scale)
-    if "locks" in parts:
-        with Rig() as rig:
-            handover.measure(rig, table, options.rounds, options.scale)
-            library.measure(rig, table, options.rounds, options.scale)
-            linked.measure(rig, table, options.scale)
-    for name, part in GUARDS.items():
-        if name in parts:
-            with Rig(part.CONFIGURATION) as rig:
-                part.measure(rig, table, options.rounds, options.scale)
-    if "proxy" in parts:
-        with Rig() as rig:
-            proxy.measure(rig, table, options.rounds, options.scale)
-    if options.only != "all":
-        print("\n" + "\n\n".join([table.markdown(), *table.details]))
-        return 0 if table.holds else 1
-    text = page(table, options.rounds, loaded)
-    print("\n" + text)
+    ledger = Ledger()
+    commit = version("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
+    holds = True
+    for part in parts:
+        table = Table()
+        footnote = measure(part, table, options.rounds, options.scale)
+        holds = holds and table.holds
+        print("\n" + "\n\n".join([table.markdown(), *table.details]) + "\n", flush=True)
+        if not options.no_write:
+            ledger.note(part, table, options.rounds, commit, footnote)
     if not options.no_write:
-        (ROOT / "docs" / "benchmarks.md").write_text(text)
-    return 0 if table.holds else 1
+        if lacking := ledger.missing(PARTS):
+            print(f"docs/benchmarks.md is written once {', '.join(lacking)} was measured here too")
+        else:
+            (ROOT / "docs" / "benchmarks.md").write_text(page(ledger))
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import statistics
 
 from rig import say
 
+HEAD = ("what", "Interlock", "beside it", "figure", "bound", "holds")
 
 class Table:
     def __init__(self):
@@ -32,7 +33,7 @@ class Table:
         self.details.append(f"## {title}\n\n{markdown(head, rows)}")
 
     def markdown(self):
-        return markdown(("what", "Interlock", "beside it", "figure", "bound", "holds"), self.rows)
+        return markdown(HEAD, self.rows)
 
 
 def markdown(head, rows):

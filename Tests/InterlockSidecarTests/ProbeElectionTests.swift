@@ -156,23 +156,21 @@ struct ProbeElectionTests {
     @Test("where locks are kept on a majority of servers, the prober stays the same for longer than its lease")
     func onQuorum() async throws {
         try await withServers(4) { servers in
-            try await ProbedServer.with { server, port in
-                let service = ServiceDefinition.probed("catalog", port: port, .fast(from: .one))
+            try await ProbedServer.with { _, port in
+                let lease = Duration.seconds(2)
+                let service = ServiceDefinition.probed(
+                    "catalog", port: port, .fast(every: lease, timeout: .seconds(1), from: .one))
                 try await probers(
                     2, of: service, redis: servers[0], reports: ToldBreakers().reports, quorum: Array(servers.dropFirst())
                 ) { probers in
-                    let lease = Duration.seconds(1)
-                    let clock = ContinuousClock()
                     try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
-                    let client = RedisClient(configuration: servers[1].configuration)
-                    try await client.connect()
-                    let owner = AnyCommand(["GET", "interlock:lock:{interlock-monitor/catalog}"])
+                    let clock = ContinuousClock()
                     let elected = clock.now
-                    let first = try await client.send(owner)
-                    try await eventually("the lease would be over") { clock.now > elected + lease * 2 }
-                    let second = try await client.send(owner)
-                    await client.close()
-                    #expect(first.text != nil)
+                    let lock = try #require(ProbeElection.lock(ofService: "catalog"))
+                    let first = try await probers[0].coordinator.inspectLock(lock)?.fence
+                    try await eventually("the lease would be over") { clock.now > elected + lease * 3 / 2 }
+                    let second = try await probers[0].coordinator.inspectLock(lock)?.fence
+                    #expect(first != nil)
                     #expect(second == first)
                     #expect(Set(probers.map(\.prober)) == [.elected, .another])
                 }

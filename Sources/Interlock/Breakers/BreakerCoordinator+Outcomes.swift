@@ -16,12 +16,17 @@ extension BreakerCoordinator {
     /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
     private static let trialRetryMilliseconds: Int64 = 100
 
-    /// Asks for one of the fleet's trial permits.
+    /// Asks for one of the fleet's trial permits; for no more at once than there are, however many calls come.
     func askForTrial(_ service: GuardedService, id: PermitID, completion: @escaping (TrialAnswer) -> Void) {
+        guard service.trialsAskedFor < service.definition.breaker.halfOpenPermits else {
+            return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+        }
+        service.trialsAskedFor += 1
         let operation = BreakerScript.Operation.trial(
             id: id.description, lifetime: service.definition.permitLifetime.wholeMilliseconds,
             known: service.breaker.snapshot.generation)
         run(operation, on: service) { [self] result in
+            service.trialsAskedFor -= 1
             let now = runtime.time.now()
             switch result {
             case .success(let reply):

@@ -93,6 +93,8 @@ final class BreakerCoordinator {
     }
 
     private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, to service: GuardedService) {
+        // An answer that was on its way when the service was taken out: nothing may be planned for it any more.
+        guard service.isConfigured else { return }
         let before = service.breaker.snapshot
         let openUntil = service.breaker.openUntil
         guard service.breaker.apply(snapshot, redisTime: redisTime, receivedAt: runtime.time.now()) else {

@@ -217,6 +217,18 @@ if call.op == 'sync' and call.known and tonumber(call.known.generation) > genera
   announce()
 end
 
+-- Of a clock that was set back: what began in the future begins now, and no trial stands until that future is over.
+local ahead = tonumber(hash.since or 0) - now
+if ahead > 0 then
+  local moved = {since = integer(now)}
+  for _, name in ipairs({'until', 'forced_until'}) do
+    local instant = tonumber(hash[name] or 0)
+    if instant > 0 then moved[name] = integer(instant - ahead) end
+  end
+  write(moved)
+  redis.call('DEL', KEYS[4], KEYS[5])
+end
+
 local ends = (hash.forced or '') ~= '' and tonumber(hash.forced_until or 0) or 0
 if ends > 0 and ends <= now and call.op ~= 'force' then change('closed', 'auto', 0) end
 
@@ -306,8 +318,14 @@ if call.op == 'trial' then
   if state == 'open' and tonumber(hash['until']) <= now then change('half_open', hash.cause, 0, {reason = hash.reason}) end
   if state == 'closed' then return reply(1) end
   if state ~= 'half_open' then return reply(0) end
+  local successes = tonumber(hash.successes or 0)
+  -- More were asked for when they were made: a trial more would never be given.
+  if successes >= call.permits then
+    change('closed', 'trials', 0)
+    return reply(1)
+  end
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
-  if redis.call('ZCARD', KEYS[4]) + tonumber(hash.successes or 0) >= call.permits then return reply(0) end
+  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end
   redis.call('ZADD', KEYS[4], now + call.lifetime, call.id)
   redis.call('PEXPIRE', KEYS[4], call.lifetime)
   return reply(1)

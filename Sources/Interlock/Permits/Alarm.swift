@@ -1,6 +1,7 @@
 internal import InterlockCore
 
-/// One deadline that only moves nearer until it goes off: what it is for may be over by then, and is looked at again.
+/// One deadline that only moves nearer until it goes off: what it is for may be over by then, and is looked at again. It does
+/// not go off when its owner is gone.
 final class Alarm {
     private var due: (instant: Instant, entry: Deadlines.Entry)?
 
@@ -11,7 +12,9 @@ final class Alarm {
             due.entry.cancel()
         }
         let entry = deadlines.schedule(at: instant) { [weak self] in
-            self?.due = nil
+            // What `action` looks at is gone with the alarm.
+            guard let self else { return }
+            due = nil
             action()
         }
         due = (instant, entry)

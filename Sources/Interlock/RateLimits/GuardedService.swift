@@ -26,6 +26,8 @@ final class GuardedService {
     var forcedEnd: Deadlines.Entry?
     /// A trip by the limit or for a pause is under way, or its end.
     var isTripUnderWay = false
+    /// How many trial permits Redis is being asked for.
+    var trialsAskedFor = 0
     /// Redis has lost the breaker's state and is told.
     var isRestoring = false
     /// Of the definition.

@@ -122,7 +122,7 @@ public struct Breaker: Sendable {
         if isChange {
             noTrialsUntil = nil
             ownTrip = nil
-            reports.removeAll()
+            reports.generationEnded()
             window.removeAll()
         } else if new.untilMilliseconds < snapshot.untilMilliseconds {
             // A message that a longer open time has overtaken.

@@ -54,8 +54,9 @@ struct OutcomeReports: Sendable {
         unsent = sums.followed(by: unsent)
     }
 
-    /// They are of a generation that is over.
-    mutating func removeAll() {
+    /// The generation is over that the sums are of: the next trip is as urgent as this one was.
+    mutating func generationEnded() {
         unsent = OutcomeSums()
+        mayReportFrom = Instant(nanoseconds: .min)
     }
 }

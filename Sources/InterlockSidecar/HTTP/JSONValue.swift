@@ -8,8 +8,16 @@ enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
+    /// What a decoder does for a value grows with its depth, and the values may be many: without a bound, 64 KiB keep it busy for a
+    /// minute.
+    static let deepest = 32
+
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
+        guard decoder.codingPath.count <= Self.deepest else {
+            throw DecodingError.dataCorruptedError(
+                in: container, debugDescription: "nested more than \(Self.deepest) deep")
+        }
         if container.decodeNil() {
             self = .null
         } else if let text = try? container.decode(String.self) {

@@ -64,15 +64,19 @@ struct GuardedCall {
             let admission: ProxyPermits.Admission
             do {
                 admission = try await permits.acquire(service, subject: subject, since: started, mayWait: tries == 0, for: peer)
-            } catch let error as InterlockError where error.code == .unknownService {
-                upstreams.forget(service)
+            } catch {
+                Self.abandon(last)
+                if let error = error as? InterlockError, error.code == .unknownService { upstreams.forget(service) }
                 throw error
             }
             waitedMilliseconds += (NIODeadline.now() - asked).nanoseconds / 1_000_000
             guard
                 let upstream = upstreams.upstream(
                     of: service, admission.upstream, concurrency: admission.concurrency)
-            else { throw HTTPProblem.notProxied(service) }
+            else {
+                Self.abandon(last)
+                throw HTTPProblem.notProxied(service)
+            }
             let permit: ProxyPermit
             switch admission.decision {
             case .granted(let granted, let state):
@@ -86,7 +90,7 @@ struct GuardedCall {
                 if let last { return try conclude(last, upstream) }
                 return try fallback(upstream) ?? marked(HTTPProblem(error))
             }
-            if case .answering(let answer) = last { answer.exchange.abort(.clientLeft) }
+            Self.abandon(last)
             if tries == 0 { upstream.noteCall() }
             if peer.hasLeft { throw HTTPProblem.clientHasLeft }
             if upload != nil { try await beforeUpload() }
@@ -95,10 +99,15 @@ struct GuardedCall {
             guard await isWorthRetry(attempt, upstream, tries: tries, hasBody: upload != nil) else {
                 return try conclude(attempt, upstream)
             }
-            if case .answering(let answer) = attempt { answer.reportAbandoned() }
+            if case .answering(let answer) = attempt { answer.reportGood() }
             last = attempt
             tries += 1
         }
+    }
+
+    /// An answer that nobody will read holds no connection.
+    private static func abandon(_ attempt: Attempt?) {
+        if case .answering(let answer) = attempt { answer.abandon() }
     }
 
     private func call(_ upstream: Upstream, _ permit: ProxyPermit, _ upload: Upload?) async throws -> Attempt {
@@ -196,7 +205,7 @@ struct GuardedCall {
             answer.isRelayed = true
             answer.body = ResponseBody(byteBuffer: kept.body)
             answer.headers[.contentLength] = "\(kept.body.readableBytes)"
-            answer.headers[.age] = "\(age + (kept.fields[.age].flatMap { Int64($0) } ?? 0))"
+            answer.headers[.age] = "\(kept.age(after: age))"
             answer.headers[.interlockFallback] = "last-good; age=\(age)"
         }
         mark(&answer.headers)

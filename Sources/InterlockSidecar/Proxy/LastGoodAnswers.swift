@@ -16,6 +16,15 @@ final class LastGoodAnswers: Sendable {
         var fields: HTTPFields
         var body: ByteBuffer
         var storedAt: NIODeadline
+
+        /// Its age in seconds when it has been here for so many: that which it came with is added (RFC 9111, section 4.2.3).
+        func age(after seconds: Int64) -> Int64 {
+            let before = fields[.age].flatMap { Int64($0) } ?? 0
+            return seconds + min(max(0, before), Self.longestAge)
+        }
+
+        /// What is above it counts as it (RFC 9111, section 1.2.2).
+        private static let longestAge: Int64 = 1 << 31
     }
 
     /// The largest body that is kept, in bytes.
@@ -46,13 +55,21 @@ final class LastGoodAnswers: Sendable {
         self.maximumAge = TimeAmount(maximumAge)
     }
 
-    /// The key of a request whose answer may be given to others: none that shows who asks or asks for a part.
+    /// What the names of fields have in them that show who asks. A sidecar's own key is not passed on.
+    private static let credentials = ["auth", "cookie", "credential", "key", "secret", "session", "signature", "token"]
+
+    /// The key of a request whose answer may be given to others: none that shows who asks, asks for a part, or has a body.
     static func key(of request: HTTPRequest) -> Key? {
         let fields = request.headerFields
         guard request.method == .get, let target = request.path,
-            ![.authorization, .cookie, .range].contains(where: { fields.contains($0) })
+            ![.range, .transferEncoding].contains(where: { fields.contains($0) }),
+            fields[.contentLength] ?? "0" == "0", !fields.contains(where: { showsWhoAsks($0.name) })
         else { return nil }
         return Key(target: target, acceptEncoding: fields[.acceptEncoding] ?? "")
+    }
+
+    private static func showsWhoAsks(_ name: HTTPField.Name) -> Bool {
+        name != .xAPIKey && credentials.contains { name.canonicalName.contains($0) }
     }
 
     /// Whether an answer with this head may be given to others, as far as its size is not concerned.

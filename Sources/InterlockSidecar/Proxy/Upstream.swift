@@ -9,7 +9,8 @@ internal import NIOSSL
 
 /// A service as the proxy calls it: its connections, its retry budget and its last good answers.
 ///
-/// It lives for as long as a call holds it, so that a reload cuts nothing off.
+/// It lives for as long as a call holds it, so that a reload cuts nothing off: an exchange has its `cancel`, and that this
+/// upstream, until the whole answer is here.
 final class Upstream: Sendable {
     /// Idle connections are closed after so long, before most servers close theirs: a request on a connection that is just
     /// being closed is lost.
@@ -85,7 +86,7 @@ final class Upstream: Sendable {
             let task = client.execute(
                 request: try HTTPClient.Request(url: url, method: method, headers: headers),
                 delegate: UpstreamDelegate(exchange: exchange), eventLoop: .delegate(on: eventLoop))
-            exchange.began { task.cancel() }
+            exchange.began { [self] in withExtendedLifetime(self) { task.cancel() } }
             // A client that is being shut down does not tell the delegate.
             task.futureResult.whenFailure { exchange.ended(.failure($0)) }
         }
@@ -111,6 +112,6 @@ final class Upstream: Sendable {
                 exchange.ended(.failure(error))
             }
         }
-        exchange.began { task.cancel() }
+        exchange.began { [self] in withExtendedLifetime(self) { task.cancel() } }
     }
 }

@@ -25,10 +25,10 @@ struct UpstreamAnswer {
         return head.headers.first(name: "retry-after").flatMap(RetryAfter.milliseconds)
     }
 
-    /// The outcome of an answer that gives way to another try.
-    func reportAbandoned() {
+    /// It gives way to another try.
+    func abandon() {
+        exchange.abort(.clientLeft)
         peer.forget(observer)
-        reportGood()
     }
 
     /// - Parameters:
@@ -51,10 +51,7 @@ struct UpstreamAnswer {
             answer.body = isHead ? headOnly(&answer.headers) : streamed(recorder)
             if isHead { finishWithoutBody() }
         }
-        answer.ifUndelivered = { [exchange, peer, observer] in
-            exchange.abort(.clientLeft)
-            peer.forget(observer)
-        }
+        answer.ifUndelivered = { abandon() }
         return answer
     }
 
@@ -103,7 +100,7 @@ struct UpstreamAnswer {
         reportGood()
     }
 
-    private func reportGood() {
+    func reportGood() {
         permit.report(
             OutcomeReport(
                 outcome: .ok, latencyMilliseconds: latencyMilliseconds, status: Int(head.status.code),

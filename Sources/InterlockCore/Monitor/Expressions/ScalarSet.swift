@@ -26,9 +26,15 @@ struct ScalarSet: Hashable, Sendable {
     /// All but the line feed.
     static let anyOfLine = ScalarSet([0x0A...0x0A]).inverted
 
-    /// O(n) in ranges.
+    /// O(log n) in ranges: a step of a search must not cost more the longer a class is.
     func contains(_ scalar: Unicode.Scalar) -> Bool {
-        for range in ranges where scalar.value <= range.upperBound { return scalar.value >= range.lowerBound }
+        var candidates = ranges[...]
+        while !candidates.isEmpty {
+            let middle = candidates.startIndex + candidates.count / 2
+            let range = candidates[middle]
+            if range.contains(scalar.value) { return true }
+            candidates = scalar.value < range.lowerBound ? candidates[..<middle] : candidates[(middle + 1)...]
+        }
         return false
     }
 
