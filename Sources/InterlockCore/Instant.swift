@@ -43,7 +43,7 @@ public struct Instant: Hashable, Comparable, Sendable {
     @inlinable
     public func millisecondsRoundedUp(since earlier: Instant) -> Int64 {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
-        guard !overflow else { return .max / 1_000_000 }
+        guard !overflow else { return self < earlier ? .min / 1_000_000 : .max / 1_000_000 }
         return difference <= 0 ? difference / 1_000_000 : (difference - 1) / 1_000_000 + 1
     }
 }

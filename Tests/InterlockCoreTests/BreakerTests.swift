@@ -87,6 +87,22 @@ struct BreakerTests {
         #expect(breaker.actingState(now: after) == .closed)
     }
 
+    @Test("when a forced state has ended and Redis is away, it trips for itself again")
+    func tripsAfterForced() {
+        var breaker = Breaker(settings: BreakerSettings(minimumCalls: 2))
+        breaker.apply(
+            BreakerSnapshot(generation: 1, forced: .disabled, forcedUntilMilliseconds: 100), redisTime: 0, receivedAt: now)
+        let later = now.advanced(byMilliseconds: 200)
+        for _ in 0..<2 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: later) }
+        let cause = breaker.judgeAlone(now: later)
+        #expect(cause == .failures)
+        #expect(breaker.actingState(now: later) == .open)
+        guard case .refuse = breaker.admission(now: later) else {
+            Issue.record("it lets calls through")
+            return
+        }
+    }
+
     @Test("what the limit has opened asks for no trial: the limit itself tries it out")
     func openByLimit() {
         var breaker = Breaker(settings: settings)

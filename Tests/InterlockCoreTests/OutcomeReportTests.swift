@@ -118,6 +118,30 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1))
     }
 
+    @Test("failures in a row that were reported already are not reported again, also when the window has forgotten some")
+    func failuresInARowOnce() {
+        var breaker = Breaker(settings: settings)
+        for _ in 0..<3 { _ = record(&breaker, .error, at: now) }
+        _ = breaker.takeUnsent(now: now)
+        _ = end(&breaker, at: now)
+        _ = record(&breaker, .error, at: now)
+        let later = now.advanced(byMilliseconds: 60_000)
+        _ = record(&breaker, .error, at: later)
+        let sums = breaker.takeUnsent(now: later)
+        #expect(sums == OutcomeSums(calls: 1, failures: 1, trailingFailures: 2))
+    }
+
+    @Test("a hash with impossible numbers in it is no reason to fall over")
+    func impossibleNumbers() {
+        var breaker = Breaker(settings: settings)
+        breaker.apply(
+            BreakerSnapshot(state: .open, untilMilliseconds: .max, generation: 1), redisTime: .min, receivedAt: now)
+        #expect(breaker.openUntil == .distantFuture)
+        breaker.apply(BreakerSnapshot(generation: 2, failureRate: .nan, calls: .max), redisTime: 0, receivedAt: now)
+        let action = record(&breaker, .error, at: now)
+        #expect(action != .none)
+    }
+
     @Test("outcomes of another generation, ignored ones and those of a breaker that is not closed do not count")
     func outcomesThatDoNotCount() {
         var breaker = Breaker(settings: settings)

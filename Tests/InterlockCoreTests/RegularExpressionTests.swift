@@ -31,6 +31,17 @@ struct RegularExpressionTests {
         #expect(search == .notFound)
     }
 
+    @Test("a class of many characters has each of them, and none between")
+    func manyRanges() throws {
+        let scalars = (0x100..<0x300).compactMap(Unicode.Scalar.init)
+        let members = scalars.filter { $0.value.isMultiple(of: 2) }.map(String.init).joined()
+        let expression = try RegularExpression("^[\(members)]$")
+        for scalar in scalars {
+            let search = expression.search(in: String(scalar))
+            #expect(search == (scalar.value.isMultiple(of: 2) ? .found : .notFound))
+        }
+    }
+
     @Test(
         "syntax that is wrong, or needs more than bounded time, is refused with its place",
         arguments: [

@@ -290,4 +290,20 @@ struct ServiceLimiterTests {
             }
         }
     }
+
+    @Test("very many subjects are judged in parts, in order")
+    func parts() {
+        let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
+        var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 100)
+        for id in 0..<5000 { _ = limiter.admit(LimitRequest(id: id, subject: "user\(id)"), now: start) }
+        var counters = LocalCounters(sidecars: 1)
+        var answered: [Int] = []
+        var batches = 0
+        while limiter.hasArrivals {
+            answered += judge(&limiter, &counters, at: start).map(\.id)
+            batches += 1
+        }
+        #expect(answered == Array(0..<5000))
+        #expect(batches == 3)
+    }
 }

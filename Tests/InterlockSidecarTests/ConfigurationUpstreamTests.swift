@@ -15,6 +15,14 @@ struct ConfigurationUpstreamTests {
         #expect(try service("url: null") == ServiceDefinition(name: "a"))
     }
 
+    @Test("the outcome of a call is awaited for longer than the call may take")
+    func permitLifetime() throws {
+        let url = "url: \"http://h\""
+        #expect(try service(url)?.permitLifetime == .seconds(70))
+        #expect(try service(url + "\n    timeouts: { total: 5m }")?.permitLifetime == .seconds(310))
+        #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
+    }
+
     @Test("every key is read")
     func everything() throws {
         // Any file that can be read is as good: what is in it matters when a connection is made.

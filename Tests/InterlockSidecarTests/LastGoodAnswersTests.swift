@@ -52,6 +52,29 @@ struct LastGoodAnswersTests {
         for name in [HTTPField.Name.authorization, .cookie, .range] {
             #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
         }
+        #expect(LastGoodAnswers.key(of: request([.xAPIKey: "x"])) != nil)
+    }
+
+    @Test("a field of the service's own that shows who asks does so too", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])
+    func ownCredentials(name: String) throws {
+        let name = try #require(HTTPField.Name(name))
+        #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
+    }
+
+    @Test("a GET with a body asks for something else than one without")
+    func bodies() {
+        #expect(LastGoodAnswers.key(of: request([.contentLength: "2"])) == nil)
+        #expect(LastGoodAnswers.key(of: request([.transferEncoding: "chunked"])) == nil)
+        #expect(LastGoodAnswers.key(of: request([.contentLength: "0"])) != nil)
+    }
+
+    @Test(
+        "an answer is as old as it was when it came and has been here, however old it says it is",
+        arguments: [(nil, 7), ("5", 12), ("-5", 7), ("x", 7), ("9223372036854775807", 2_147_483_655)] as [(String?, Int64)])
+    func age(said: String?, age: Int64) {
+        var answer = answer("x")
+        answer.fields[.age] = said
+        #expect(answer.age(after: 7) == age)
     }
 
     @Test(

@@ -74,6 +74,14 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: body) == .bad("the body is not JSON"))
     }
 
+    @Test("JSON that is nested so deeply that reading it would take long is not read", arguments: [30, 33, 400])
+    func deep(depth: Int) throws {
+        let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
+        let body = String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth)
+        let reason: ProbeReason = depth > 32 ? "the body is not JSON" : "the body has nothing at $.status"
+        #expect(try finding(expectation, body: body) == .bad(reason))
+    }
+
     @Test("all rules must hold")
     func all() throws {
         let expectation = ProbeExpectation(body: [.contains("ok"), .matches("[0-9]")])

@@ -223,6 +223,16 @@ struct ProbeTests {
         }
     }
 
+    @Test("a probe that cannot be stopped, as while a name is being resolved, is bad when its time is over")
+    func unstoppable() async {
+        let group = MultiThreadedEventLoopGroup.singleton
+        let finding = await ProbeDeadline(timeout: .seconds(1), eventLoopGroup: group).within {
+            try await group.any().scheduleTask(in: .seconds(3)) {}.futureResult.get()
+            return .good
+        }
+        #expect(finding == .bad("no whole answer within 1s"))
+    }
+
     @Test(
         "errors of this host say nothing of the service",
         arguments: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EADDRNOTAVAIL])

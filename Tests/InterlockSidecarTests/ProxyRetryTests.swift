@@ -120,6 +120,25 @@ struct ProxyRetryTests {
         }
     }
 
+    @Test("a first answer that is given for want of a permit ends when its client leaves")
+    func firstAnswerLeft() async throws {
+        let isClosed = Mutex(false)
+        let configure: (inout ServiceDefinition) -> Void = {
+            Self.retries(1)(&$0)
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
+        }
+        let upstream: TestUpstream.Handler = { call in
+            defer { isClosed.withLock { $0 = true } }
+            try await call.send("HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+            try await proxy.client.follow("GET", "/proxy/shop/a") { $0.contains("hello") }
+            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+        }
+    }
+
     @Test(
         "an upstream that says when to come again is not asked before",
         arguments: ["429 Too Many Requests", "503 Service Unavailable"])

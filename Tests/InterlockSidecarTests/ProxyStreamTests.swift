@@ -115,6 +115,23 @@ struct ProxyStreamTests {
         }
     }
 
+    @Test("a client that does not read is left when the call's time is over, and its permit is free")
+    func stalledClient() async throws {
+        let megabyte = Self.pattern(1024 * 1024)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while true { try await call.send(Self.chunk(megabyte)) }
+        }
+        let brief: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(500) }
+        try await ProxyTestDoor.with(configure: brief, upstream: upstream) { proxy in
+            let head = Self.head("GET", [:], proxy.client)
+            try await proxy.client.whileConnected(sending: head) {
+                try await eventually("the upstream is asked") { !proxy.upstream.received.isEmpty }
+                try await proxy.isSettled()
+            }
+        }
+    }
+
     @Test("the call to the upstream is given up when the client leaves before the answer")
     func clientLeaves() async throws {
         let isClosed = Mutex(false)
@@ -173,6 +190,34 @@ struct ProxyStreamTests {
             #expect(text.contains("0123456789"))
             let coordinator = proxy.door.coordinator
             try await eventually("the breaker trips") { try await coordinator.breaker(service: "shop").state == .open }
+        }
+    }
+
+    @Test("an answer under way is not cut off when its service moves elsewhere")
+    func reload() async throws {
+        let isMoved = Mutex(false)
+        let upstream: TestUpstream.Handler = { call in
+            if call.request.hasSuffix("/new") { return try await call.answer("200 OK", [], "new") }
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            try await eventually("the service has moved") { isMoved.withLock { $0 } }
+            // Time enough for a connection that is being closed to be so.
+            for _ in 0..<100 { try await call.send("1\r\n.\r\n") }
+            try await call.send("5\r\nworld\r\n0\r\n\r\n")
+        }
+        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+            let client = proxy.client
+            let coordinator = proxy.door.coordinator
+            let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
+            let text = try await client.exchange(Self.head("GET", [:], client)) { received in
+                guard received.contains("hello"), !isMoved.withLock({ $0 }) else { return }
+                await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
+                let other = try await client.send("GET", "/proxy/shop/new")
+                #expect(other.body == "new")
+                isMoved.withLock { $0 = true }
+            }
+            #expect(text.contains("world"))
+            #expect(text.hasSuffix("0\r\n\r\n"))
+            try await proxy.isSettled()
         }
     }
 

@@ -58,6 +58,17 @@ struct BreakerTests {
         }
     }
 
+    @Test("a breaker that slow calls opened is opened again by a slow trial")
+    func slowTrial() async throws {
+        try await Fleet.run(services: [Self.service(open: .milliseconds(200))]) { fleet in
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .ok, latency: 600) }
+            try await fleet.expect(.halfOpen)
+            let trial = try await fleet.permit(fleet.sidecars[0])
+            let slow = OutcomeReport(outcome: .ok, latencyMilliseconds: 600)
+            #expect(try await fleet.sidecars[0].reportPermit(service: "catalog", permit: trial, slow) == .open)
+        }
+    }
+
     @Test("after the open time it half-opens by itself, gives so many trials in the whole fleet, and closes when all are well")
     func closesAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .milliseconds(200))]) { fleet in

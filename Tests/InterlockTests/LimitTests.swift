@@ -197,6 +197,39 @@ struct LimitTests {
         }
     }
 
+    @Test("who waits when a reload takes the limits away, or the service, is told so at once", arguments: [false, true])
+    func reloadedAway(isServiceKept: Bool) async throws {
+        let limit = LimitDefinition(name: "long", limit: 1, window: .seconds(30))
+        try await Fleet.run(services: [Self.service([limit])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.take(service: "catalog")
+            let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
+            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+            await sidecar.reload(services: isServiceKept ? [Self.service([])] : [])
+            await #expect(throws: InterlockError.self) { try await waiter.value }
+        }
+    }
+
+    @Test("a share that is given back goes to whoever waits")
+    func givenBackToWaiter() async throws {
+        let limit = LimitDefinition(name: "long", limit: 2, window: .seconds(30))
+        let service = ServiceDefinition(name: "catalog", limits: [limit], concurrency: 1)
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.acquirePermit(service: "catalog")
+            let waitsForPlace = Task { try await sidecar.acquirePermit(service: "catalog", waitMilliseconds: 50_000) }
+            try await eventually(within: .seconds(10), "it has taken from the limit") {
+                try await fleet.cli("GET", "interlock:rate:{catalog}:long").integer == 2
+            }
+            let waitsForTurn = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
+            #expect(try await sidecar.take(service: "catalog").isTaken == false)
+            let started = ContinuousClock.now
+            waitsForPlace.cancel()
+            #expect(try await waitsForTurn.value.isTaken)
+            #expect(started.duration(to: .now) < .seconds(10))
+        }
+    }
+
     @Test("without Redis each policy does what it says", arguments: OutagePolicy.allCases)
     func redisAway(policy: OutagePolicy) async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute], whenRedisIsDown: policy)]) { fleet in

@@ -9,7 +9,10 @@ extension BreakerCoordinator {
         let definition = service.definition
         guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !service.isTripUnderWay else { return }
         let snapshot = service.breaker.snapshot
-        guard snapshot.forced == nil, snapshot.state != .open else { return }
+        // Of what another cause has opened, its trials have the last word: the limit's own way back asks for none.
+        guard snapshot.forced == nil,
+            snapshot.state == .closed || (snapshot.state == .halfOpen && service.breaker.isOpenByLimit)
+        else { return }
         service.isTripUnderWay = true
         let pause = definition.onLimit.pause
         let operation = BreakerScript.Operation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
@@ -87,7 +90,7 @@ extension BreakerCoordinator {
             }
             switch (finding, result) {
             case (.up, _): service.breaker.recoverAlone(from: .outage)
-            case (.down, .failure) where service.breaker.snapshot.forced == nil:
+            case (.down, .failure) where service.breaker.forced(now: runtime.time.now()) == nil:
                 tripAlone(service, .outage, forMilliseconds: lapse)
             case (.down, _): break
             }

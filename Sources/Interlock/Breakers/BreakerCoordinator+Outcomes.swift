@@ -97,8 +97,13 @@ extension BreakerCoordinator {
         let pause = settings.pause(
             askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
         guard !permit.isTrial else {
+            // A trial is judged by what the breaker opened for.
+            let isStillSlow =
+                service.breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok
+                && settings.isSlow(latencyMilliseconds: report.latencyMilliseconds)
             return trialEnded(
-                service, id: id, outcome, generation: permit.generation, pause: pause, now: now, completion: completion)
+                service, id: id, isStillSlow ? .error : outcome, generation: permit.generation, pause: pause, now: now,
+                completion: completion)
         }
         if let pause, openForPause(service, pause, generation: permit.generation, completion: completion) { return }
         let action = service.breaker.record(

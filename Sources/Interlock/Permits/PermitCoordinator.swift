@@ -132,6 +132,8 @@ final class PermitCoordinator {
         guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
             wish.isTaken = true
             _ = enter(wish, now: now) { [] }
+            // The limit that opened it may be configured no longer.
+            breakers.limitHasRoom(service)
             return
         }
         let deadline = deadline(of: wish)

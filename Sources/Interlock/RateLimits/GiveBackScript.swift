@@ -9,8 +9,8 @@ struct TakenShare {
     var definition: Int
     var subject: String?
     var cost: Int64
-    /// Which window it was taken from, by Redis' time: when the fixed window ends, in milliseconds, or when it was taken, in
-    /// microseconds.
+    /// Which window it was taken from, by Redis' time: when the fixed window ends, in milliseconds; when it was taken from a
+    /// sliding window, in microseconds; until when a `gcra` limit has not got it back by itself, in microseconds.
     var since: Int64
 }
 

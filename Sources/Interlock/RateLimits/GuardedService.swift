@@ -18,6 +18,8 @@ final class GuardedService {
     /// It is on the list of those to be flushed at the end of this tick.
     var isFlushPlanned = false
     var wakeUp: Deadlines.Entry?
+    /// Why nobody may wait for a turn any more; `nil`: they may.
+    var waitingEnd: InterlockError?
 
     @exclusivity(unchecked) var breaker: Breaker
     /// Half-opens it when the open time is over.

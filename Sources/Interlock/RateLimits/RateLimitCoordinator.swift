@@ -5,6 +5,9 @@ internal import NIOCore
 
 /// Limits: sends what the limiters batch, and hands out what they decide. Confined to the coordinator's event loop.
 final class RateLimitCoordinator {
+    /// For how long what this sidecar refused by its own share is remembered, in milliseconds.
+    private static let localMilliseconds: Int64 = 1000
+
     private let runtime: CoordinatorRuntime
     /// How many sidecars may be at the same limits: who waits shares with them, and while Redis is away each has its part.
     var sidecars: () -> Int = { 1 }
@@ -61,6 +64,7 @@ final class RateLimitCoordinator {
 
     /// Nobody is left waiting.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
+        service.waitingEnd = error
         service.wakeUp?.cancel()
         service.wakeUp = nil
         for id in service.limiter.removeWaiting() { failed(service, id: id, error) }
@@ -92,6 +96,9 @@ final class RateLimitCoordinator {
 
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
+        for request in service.limiter.removeUnlimited() {
+            unlimited(service, id: request.id, count: request.count, subject: request.subject)
+        }
         guard let batch = service.limiter.nextBatch(now: sentAt, sidecars: sidecars()) else {
             return planWakeUp(of: service, now: sentAt)
         }
@@ -116,11 +123,13 @@ final class RateLimitCoordinator {
     }
 
     private func settle(
-        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
+        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant,
+        holdsUntil: Instant = .distantFuture
     ) {
         var settled = settlements
         settlements = []
-        service.limiter.settle(verdict, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
+        service.limiter.settle(
+            verdict, sentAt: sentAt, now: now, sidecars: sidecars(), holdsUntil: holdsUntil, into: &settled)
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
         service.metrics.countShadowRefusals(verdict, batch)
         var isLimited = false
@@ -148,6 +157,8 @@ final class RateLimitCoordinator {
         service.metrics.limited.increment(by: limited)
         settled.removeAll(keepingCapacity: true)
         settlements = settled
+        // Those who were under way when waiting ended do not begin to wait.
+        if let end = service.waitingEnd { failWaiting(service, end) }
         planWakeUp(of: service, now: now)
     }
 
@@ -186,7 +197,16 @@ final class RateLimitCoordinator {
     }
 
     private func unlimited(_ service: GuardedService, id: Int, count: Int = 1, subject: String?) {
-        guard case .take(let completion) = service.callers.remove(id) else { return }
+        let completion: Completion<TakeAnswer>
+        switch service.callers.remove(id) {
+        case nil: return
+        case .take(let taker): completion = taker
+        case .permit(let wish):
+            // A permit is not limited where there is no limit.
+            let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitIndex: 0)
+            _ = onPermitDecided(wish, granted) { [] }
+            return
+        }
         let message =
             service.definition.limits.isEmpty
             ? "the service \(service.name) has no limits"
@@ -219,7 +239,9 @@ final class RateLimitCoordinator {
             var counters = service.localCounters ?? LocalCounters(sidecars: sidecars())
             let verdict = counters.judge(batch, now: now)
             service.localCounters = counters
-            settle(service, batch, verdict, sentAt: now, now: now)
+            // Redis may be back at any moment, and have room.
+            let holdsUntil = now.advanced(byMilliseconds: Self.localMilliseconds)
+            settle(service, batch, verdict, sentAt: now, now: now, holdsUntil: holdsUntil)
         }
     }
 
@@ -229,7 +251,8 @@ final class RateLimitCoordinator {
         service.wakeUp?.cancel()
         service.wakeUp = nil
         guard let next = service.limiter.nextWakeUp(now: now) else { return }
-        service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, unowned service] in
+        service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, weak service] in
+            guard let service else { return }
             let now = runtime.time.now()
             var expired: [ServiceLimiter.Settlement] = []
             service.limiter.expire(now: now, into: &expired)
@@ -254,8 +277,17 @@ final class RateLimitCoordinator {
             return TakenShare(
                 key: runtime.keys.rate(service: service.name, of: limit, subject: counter.subject), limit: limit,
                 definition: counter.definition, subject: counter.subject, cost: batch.requests[place].cost * Int64(calls),
-                since: limit.algorithm == .fixed
-                    ? verdict.timeMicroseconds / 1000 + judged.resetAfter : verdict.timeMicroseconds)
+                since: since(limit.algorithm, judged, verdict))
+        }
+    }
+
+    /// See `TakenShare.since`.
+    private func since(_ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict) -> Int64 {
+        switch algorithm {
+        case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter
+        case .sliding: verdict.timeMicroseconds
+        // The milliseconds were rounded up.
+        case .gcra: verdict.timeMicroseconds + max(0, judged.resetAfter - 1) * 1000
         }
     }
 

@@ -64,7 +64,8 @@ final class Deadlines {
             guard next < armed.instant else { return }
             armed.timer.cancel()
         }
-        let delay = max(0, next.nanoseconds - time.now().nanoseconds)
+        let now = time.now()
+        let delay = next <= now ? 0 : next.nanoseconds - now.nanoseconds
         let timer = eventLoop.assumeIsolated().scheduleTask(in: .nanoseconds(delay)) { [weak self] in
             guard let self else { return }
             armed = nil

@@ -70,9 +70,11 @@ public struct Breaker: Sendable {
 
     /// May a call be made? Costs nothing but this.
     public func admission(now: Instant) -> Admission {
-        if snapshot.forced != nil { return forcedAdmission(now: now) }
+        if let forced = forced(now: now) { return admission(by: forced, now: now) }
         guard !settings.isMetricsOnly else { return .allow }
         if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
+        // It was, and Redis has not said so yet: then it is closed.
+        guard snapshot.forced == nil else { return .allow }
         switch snapshot.state {
         case .closed:
             return .allow
@@ -85,8 +87,8 @@ public struct Breaker: Sendable {
         }
     }
 
-    private func forcedAdmission(now: Instant) -> Admission {
-        guard forced(now: now) == .open else { return .allow }
+    private func admission(by forced: BreakerSnapshot.Forced, now: Instant) -> Admission {
+        guard forced == .open else { return .allow }
         let end = forcedUntil?.millisecondsRoundedUp(since: now)
         return .refuse(retryAfter: end ?? Self.forcedRetryMilliseconds)
     }
@@ -101,9 +103,10 @@ public struct Breaker: Sendable {
 
     /// The state that callers of this sidecar meet.
     public func actingState(now: Instant) -> BreakerSnapshot.State {
-        if snapshot.forced != nil { return forced(now: now) == .open ? .open : .closed }
+        if let forced = forced(now: now) { return forced == .open ? .open : .closed }
         if settings.isMetricsOnly { return .closed }
         if ownTrip(now: now) != nil { return .open }
+        if snapshot.forced != nil { return .closed }
         if snapshot.state == .open, let openUntil, openUntil <= now { return .halfOpen }
         return snapshot.state
     }
@@ -130,8 +133,10 @@ public struct Breaker: Sendable {
         }
         func instant(of epochMilliseconds: Int64) -> Instant? {
             guard epochMilliseconds > 0 else { return nil }
+            let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)
+            guard !isOverflow else { return .distantFuture }
             // Redis compares whole milliseconds: one more, and it is never asked too early.
-            return receivedAt.advanced(byMilliseconds: max(0, epochMilliseconds - redisTime) + 1)
+            return receivedAt.advanced(byMilliseconds: max(0, left)).advanced(byMilliseconds: 1)
         }
         if isChange || new.untilMilliseconds != snapshot.untilMilliseconds {
             openUntil = new.state == .open ? instant(of: new.untilMilliseconds) : nil
@@ -164,7 +169,7 @@ public struct Breaker: Sendable {
             self.ownTrip = nil
             window.removeAll()
         }
-        let isSlow = settings.slowCall.map { latencyMilliseconds ?? 0 >= $0.wholeMilliseconds } ?? false
+        let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         window.add(isFailure: isFailure, isSlow: isSlow, now: now)
         reports.add(isFailure: isFailure, isSlow: isSlow)
         guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
@@ -236,15 +241,17 @@ public struct Breaker: Sendable {
     }
 
     private func mayTrip(now: Instant) -> Bool {
-        snapshot.forced == nil && !settings.isMetricsOnly && ownTrip(now: now) == nil
+        forced(now: now) == nil && !settings.isMetricsOnly && ownTrip(now: now) == nil
     }
 
     /// The fleet's sums at the last report, from their rates.
     private var known: OutcomeSums {
-        let calls = Double(snapshot.calls)
+        func count(_ share: Double) -> Int64 {
+            // What somebody has written into the hash need not be a share.
+            Int64(exactly: (Double(snapshot.calls) * share).rounded()) ?? 0
+        }
         return OutcomeSums(
-            calls: snapshot.calls,
-            failures: Int64((calls * snapshot.failureRate).rounded()),
-            slow: Int64((calls * snapshot.slowRate).rounded()), trailingFailures: snapshot.consecutive)
+            calls: snapshot.calls, failures: count(snapshot.failureRate), slow: count(snapshot.slowRate),
+            trailingFailures: snapshot.consecutive)
     }
 }

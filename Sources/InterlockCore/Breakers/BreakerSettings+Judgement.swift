@@ -6,6 +6,12 @@ extension BreakerSettings {
         return failureStatuses.contains(status) ? .error : outcome
     }
 
+    /// Whether a call that took so long counts as slow.
+    public func isSlow(latencyMilliseconds: Int64?) -> Bool {
+        guard let slowCall, let latencyMilliseconds else { return false }
+        return latencyMilliseconds >= slowCall.wholeMilliseconds
+    }
+
     /// For how many milliseconds an upstream's `Retry-After` opens the breaker; `nil`: not by itself. It does with the
     /// statuses that RFC 9110 and RFC 6585 give it for, and with a failure whose status is not told.
     public func pause(

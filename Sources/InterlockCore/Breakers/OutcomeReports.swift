@@ -36,7 +36,12 @@ struct OutcomeReports: Sendable {
     /// - Parameter inWindow: of a report that was held up, no more is sent than the window still holds.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
         guard !unsent.isEmpty, !isUnderWay else { return nil }
-        let sums = inWindow.calls < unsent.calls ? inWindow : unsent
+        var sums = unsent
+        if inWindow.calls < unsent.calls {
+            sums = inWindow
+            // The window's failures in a row may have been reported already.
+            sums.trailingFailures = unsent.trailingFailures
+        }
         unsent = OutcomeSums()
         guard !sums.isEmpty else { return nil }
         isUnderWay = true

@@ -19,6 +19,11 @@ public struct LimitBatch: Sendable {
         public var subject: String?
     }
 
+    /// With so many counters or runs it is full: Redis answers nobody else while it judges, and a larger one would take it
+    /// longer than some tens of milliseconds.
+    private static let mostCounters = 2000
+    private static let mostRuns = 8000
+
     public let definitions: [LimitDefinition]
     let serviceWide: [Int]
     let perSubject: [Int]
@@ -36,6 +41,7 @@ public struct LimitBatch: Sendable {
     }
 
     public var isEmpty: Bool { requests.isEmpty }
+    var isFull: Bool { counters.count >= Self.mostCounters || runs.count >= Self.mostRuns }
     public var serviceWideCount: Int { serviceWide.count }
     public var perSubjectCount: Int { perSubject.count }
 

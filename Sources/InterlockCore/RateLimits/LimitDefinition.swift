@@ -12,6 +12,8 @@ public enum LimitAlgorithm: Hashable, Sendable {
 
 /// One limit of a service: at most `limit` calls (or cost) in each window.
 public struct LimitDefinition: Hashable, Sendable {
+    /// The most that any limit may allow.
+    public static let largestLimit: Int64 = 1_000_000_000_000_000
     /// The most that a `sliding` limit may allow in its window: each grant is remembered for as long.
     public static let largestSlidingLimit: Int64 = 10_000
     /// The most of a `gcra` limit and of its burst: beyond, its arithmetic would not be exact.

@@ -1,7 +1,7 @@
 /// A call that asks for its share of a service's limits.
 public struct LimitRequest: Equatable, Sendable {
-    /// What one call may cost.
-    public static let costs: ClosedRange<Int64> = 1...1_000_000_000_000_000
+    /// What one call may cost: the costs of all calls that can wait or travel together fit into 64 bits.
+    public static let costs: ClosedRange<Int64> = 1...1_000_000_000_000
 
     /// The caller's own mark; comes back with the answer.
     public var id: Int

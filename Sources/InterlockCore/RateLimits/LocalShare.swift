@@ -59,9 +59,11 @@ public struct LocalShare: Sendable {
         }
     }
 
-    /// In how many microseconds `cost` could be taken, if nothing else is taken.
+    /// In how many microseconds `cost` could be taken, if nothing else is taken; what costs more than the share is told to
+    /// look again a period later.
     public mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
-        switch state {
+        guard cost <= capacity else { return period * 1000 }
+        return switch state {
         case .fixed: (resetAfter(now: now) + 1) * 1000
         case .sliding(let log): log.wait(untilFreed: log.total + cost - capacity, now: now.microseconds)
         case .cells(let bucket): bucket.wait(until: capacity - cost, now: now.microseconds)

@@ -49,8 +49,13 @@ struct RefusalMemory: Sendable {
     static let capacity = 4096
     /// For how many milliseconds one that holds no more is kept at least.
     private static let afterlife: Int64 = 1000
+    /// The least time between two looks for those that hold no more, in milliseconds.
+    private static let leastSweepPause: Int64 = 100
+    private static let past = Instant(nanoseconds: .min)
 
     private var refusals: [CounterID: Refusal] = [:]
+    /// When it may next be looked for those that hold no more: not for each new one of very many.
+    private var nextSweepAt = RefusalMemory.past
 
     var isEmpty: Bool { refusals.isEmpty }
 
@@ -77,7 +82,9 @@ struct RefusalMemory: Sendable {
     /// `false`: there is no place for it.
     mutating func remember(_ refusal: Refusal, of counter: CounterID, now: Instant) -> Bool {
         if refusals[counter] == nil, refusals.count >= Self.capacity {
+            guard nextSweepAt <= now else { return false }
             refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
+            nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
             guard refusals.count < Self.capacity else { return false }
         }
         refusals[counter] = refusal
@@ -101,12 +108,16 @@ struct RefusalMemory: Sendable {
         refusals[counter]?.releaseAt = instant
     }
 
+    /// Those who wait here may ask at once.
+    mutating func release(_ counter: CounterID) {
+        refusals[counter]?.releaseAt = Self.past
+    }
+
     /// A give-back made room: the refusal no longer holds.
     mutating func forget(_ counter: CounterID) {
         guard var refusal = refusals[counter] else { return }
         guard refusal.waiters > 0 else { return refusals[counter] = nil }
-        let past = Instant(nanoseconds: .min)
-        (refusal.until, refusal.retryAt, refusal.wholeAt, refusal.releaseAt) = (past, past, past, past)
+        (refusal.until, refusal.retryAt, refusal.wholeAt, refusal.releaseAt) = (Self.past, Self.past, Self.past, Self.past)
         refusals[counter] = refusal
     }
 }

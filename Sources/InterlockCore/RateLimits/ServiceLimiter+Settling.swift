@@ -12,6 +12,10 @@ extension ServiceLimiter {
         var used: [Int64]
         /// Of each counter that refused something: what those cost who wait for it since; `nil`: it refused nothing.
         var ahead: [Int64?] = []
+        /// Until when its refusals may be relied on.
+        let holdsUntil: Instant
+        /// Calls that are to be judged again.
+        var again: [(request: LimitRequest, sequence: UInt64)] = []
 
         mutating func refused(by counter: Int) {
             if ahead.isEmpty { ahead = Array(repeating: nil, count: used.count) }
@@ -22,15 +26,18 @@ extension ServiceLimiter {
     }
 
     /// The verdict on the batch under way: appends an answer for each call that has one; the others wait on.
-    /// - Parameter sentAt: before the batch was sent.
+    /// - Parameters:
+    ///   - sentAt: before the batch was sent.
+    ///   - holdsUntil: until when its refusals may be relied on, however long they would last.
     public mutating func settle(
-        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, into settlements: inout [Settlement]
+        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, holdsUntil: Instant = .distantFuture,
+        into settlements: inout [Settlement]
     ) {
         guard let (batch, sequences) = inFlight else { return }
         inFlight = nil
         var judgement = Judgement(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
-            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
+            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count), holdsUntil: holdsUntil)
         var place = 0
         for (run, decided) in zip(batch.runs, verdict.runs) {
             let bound = batch.counterIndices(ofGroup: run.group)
@@ -56,6 +63,7 @@ extension ServiceLimiter {
                 place += 1
             }
         }
+        if !judgement.again.isEmpty { putBack(judgement.again) }
         guard judgement.isCurrent else { return }
         note(judgement)
         if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
@@ -95,9 +103,15 @@ extension ServiceLimiter {
         let counter = judgement.batch.counters[index]
         let definition = judgement.batch.definitions[counter.definition]
         let judged = judgement.verdict.counters[index]
+        let remaining = max(0, judged.capacity - judgement.used[index])
+        // There was room: it was refused for the sake of somebody before it who waits. Is nobody waiting here after all, it
+        // is judged again.
+        if remaining >= request.cost, (judgement.hasRefused(index) ? judgement.ahead[index] ?? 0 : 0) == 0, first == 0 {
+            judgement.again.append((request, sequence))
+            return
+        }
         let isFirst = !judgement.hasRefused(index)
         judgement.refused(by: index)
-        let remaining = max(0, judged.capacity - judgement.used[index])
         let retryAt = judgement.now.advanced(byMicroseconds: decided.retryAfterMicroseconds)
         let isSatisfiable = request.cost <= definition.capacity
         let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
@@ -106,11 +120,13 @@ extension ServiceLimiter {
             cost: request.cost, holdsForMore: definition.algorithm == .fixed, remaining: remaining, until: retryAt,
             retryAt: retryAt, wholeAt: judgement.now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt)
         var earliest = retryAt
-        var mayWait = isSatisfiable
+        // What costs more than this sidecar's share has no turn here.
+        var mayWait = isSatisfiable && request.cost <= judged.capacity
         if judgement.isCurrent, isSatisfiable {
             let ahead = (judgement.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
-                mayWait = remember(&refusal, of: id, index, isFirst: isFirst, decided, judgement)
+                let isRemembered = remember(&refusal, of: id, index, isFirst: isFirst, decided, judgement)
+                mayWait = mayWait && isRemembered
             }
             if let known = refusals[id] {
                 earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition))
@@ -157,7 +173,8 @@ extension ServiceLimiter {
             refusal.rounds = 1
         }
         let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
-        refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
+        refusal.releaseAt = min(refusal.retryAt.advanced(byMicroseconds: delay), judgement.holdsUntil)
+        refusal.until = min(refusal.until, judgement.holdsUntil)
         return refusals.remember(refusal, of: id, now: judgement.now)
     }
 

@@ -95,6 +95,7 @@ public struct ServiceLimiter: Sendable {
             (batch, sequences) = joinedByWaiters(now: now, sidecars: sidecars)
             guard !batch.isEmpty else { return nil }
         }
+        if batch.isFull { (batch, sequences) = firstPart(of: batch, sequences) }
         inFlight = (batch, sequences)
         return batch
     }
@@ -116,20 +117,25 @@ public struct ServiceLimiter: Sendable {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let all = waiting
         waiting = []
+        var left: [RefusalMemory.CounterID: Int64] = [:]
         for waiter in all {
             guard waiter.deadline <= now else {
                 waiting.append(waiter)
                 continue
             }
             leave(waiter)
+            left[waiter.binding] = max(left[waiter.binding] ?? 0, waiter.request.cost)
             settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), place: nil))
         }
+        releaseThoseBehind(left)
     }
 
     /// A caller left. `false`: it is not waiting here; its answer is on the way.
     public mutating func remove(_ id: Int) -> Bool {
         guard let index = waiting.firstIndex(where: { $0.request.id == id }) else { return false }
-        leave(waiting.remove(at: index))
+        let waiter = waiting.remove(at: index)
+        leave(waiter)
+        releaseThoseBehind([waiter.binding: waiter.request.cost])
         return true
     }
 
@@ -186,6 +192,48 @@ extension ServiceLimiter {
 
     private mutating func leave(_ waiter: Waiter) {
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
+    }
+
+    /// Calls of up to these costs left the queue: there may be room for smaller ones that stood behind them. O(waiting).
+    private mutating func releaseThoseBehind(_ left: [RefusalMemory.CounterID: Int64]) {
+        for waiter in waiting {
+            if let cost = left[waiter.binding], waiter.request.cost < cost { refusals.release(waiter.binding) }
+        }
+    }
+
+    /// These are judged with the next batch, before those who came since.
+    mutating func putBack(_ requests: [(request: LimitRequest, sequence: UInt64)]) {
+        let newcomers = zip(arrived.requests, arrivedSequences)
+        arrived = emptyBatch
+        arrivedSequences.removeAll(keepingCapacity: true)
+        for (request, sequence) in requests + Array(newcomers) {
+            arrived.append(request)
+            arrivedSequences.append(sequence)
+        }
+    }
+
+    /// What one batch may hold; the rest is put back. O(requests).
+    private mutating func firstPart(of batch: LimitBatch, _ sequences: [UInt64]) -> (LimitBatch, [UInt64]) {
+        var part = emptyBatch
+        for request in batch.requests {
+            guard !part.isFull else { break }
+            part.append(request)
+        }
+        let count = part.requests.count
+        putBack(zip(batch.requests[count...], sequences[count...]).map { (request: $0, sequence: $1) })
+        return (part, Array(sequences[..<count]))
+    }
+
+    /// Calls to which no limit applies any more since the limits changed: for the caller to answer. O(1) with a service-wide
+    /// limit, else O(arrived).
+    public mutating func removeUnlimited() -> [LimitRequest] {
+        func isUnlimited(_ request: LimitRequest) -> Bool { perSubject.isEmpty || request.subject == nil }
+        guard serviceWide.isEmpty, arrived.requests.contains(where: isUnlimited) else { return [] }
+        let all = zip(arrived.requests, arrivedSequences).map { (request: $0, sequence: $1) }
+        arrived = emptyBatch
+        arrivedSequences.removeAll()
+        putBack(all.filter { !isUnlimited($0.request) })
+        return all.map(\.request).filter(isUnlimited)
     }
 
     /// Takes those whose counter may have room again out of the queue, a part of it at a time when other sidecars want their

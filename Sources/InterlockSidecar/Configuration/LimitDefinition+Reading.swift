@@ -1,7 +1,7 @@
 import InterlockCore
 
 extension LimitDefinition {
-    private static let limits: ClosedRange<Int64> = LimitRequest.costs
+    private static let limits: ClosedRange<Int64> = 1...LimitDefinition.largestLimit
     private static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     private static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
 

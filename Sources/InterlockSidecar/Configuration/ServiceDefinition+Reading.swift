@@ -2,6 +2,8 @@ import InterlockCore
 
 extension ServiceDefinition {
     private static let permitLifetimes: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+    /// A call through the proxy is over with `timeouts.total`, and its outcome is reported soon after.
+    private static let reporting: Duration = .seconds(10)
     private static let concurrencies = 1...1_000_000
 
     /// Reads `services`: a mapping from names to services, in the order of the file.
@@ -25,6 +27,7 @@ extension ServiceDefinition {
     private mutating func read(_ value: ConfigurationValue) {
         value.section { section in
             upstream = UpstreamSettings(reading: section)
+            if let upstream { permitLifetime = max(permitLifetime, upstream.totalTimeout + Self.reporting) }
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }

@@ -17,7 +17,10 @@ struct JSONFields {
         do {
             document = try JSONDecoder().decode(JSONValue.self, from: Data(body.readableBytesView))
         } catch {
-            throw HTTPProblem(.invalid, "the body is not well-formed JSON; send one object: \(Self.list(known))")
+            throw HTTPProblem(
+                .invalid,
+                "the body is not well-formed JSON, or nested deeper than \(JSONValue.deepest) levels; send one object: "
+                    + Self.list(known))
         }
         guard case .object(let fields) = document else {
             throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object; its fields are \(Self.list(known))")

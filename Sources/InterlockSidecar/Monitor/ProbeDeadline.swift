@@ -20,30 +20,36 @@ struct ProbeDeadline: Sendable {
     /// Runs one probe. When the time is over it is cancelled and was bad; when the task is, nothing is known.
     func within(_ probe: @escaping @Sendable () async throws -> ProbeFinding) async -> ProbeFinding {
         let end = Self.clock.now + timeout
-        let finding = await withTaskGroup(of: ProbeFinding?.self) { group in
+        let ending = await withTaskGroup(of: Ending.self) { group in
             group.addTask {
                 do {
-                    return try await probe()
+                    return .found(try await probe())
                 } catch {
-                    return ProbeFinding(error)
+                    return .found(ProbeFinding(error))
                 }
             }
             group.addTask {
                 do {
                     try await Task.sleep(until: end, clock: Self.clock)
-                    return nil
+                    return timeIsOver(since: end)
                 } catch {
-                    return .unjudged("the probe was stopped")
+                    return .found(.unjudged("the probe was stopped"))
                 }
             }
-            let first = await group.next() ?? nil
+            let first = await group.next()
             group.cancelAll()
             return first
         }
         // Whatever was found: the end of a body that was cancelled looks like any other.
-        guard !Task.isCancelled else { return .unjudged("the probe was stopped") }
-        if let finding { return finding }
-        let lateness = max(Self.clock.now - end, await eventLoopLag())
+        guard let ending, !Task.isCancelled else { return .unjudged("the probe was stopped") }
+        let lateness: Duration
+        switch ending {
+        case .found(let finding):
+            return finding
+        case .timeIsOver(let late, let lag):
+            // A loop that is shut down carries nothing out: there are no probes any more.
+            lateness = max(late, (try? await lag.get()) ?? .zero)
+        }
         guard lateness <= tolerance else {
             let late = DurationText.shortest(.milliseconds(lateness.wholeMilliseconds))
             return .unjudged("this sidecar itself was held up for \(late)")
@@ -51,11 +57,16 @@ struct ProbeDeadline: Sendable {
         return .bad("no whole answer within \(DurationText.shortest(timeout))")
     }
 
-    /// For how long the loop that probes run on lets a task wait.
-    private func eventLoopLag() async -> Duration {
-        let asked = Self.clock.now
-        // A loop that is shut down carries nothing out: there are no probes any more.
-        try? await eventLoopGroup.any().submit {}.get()
-        return Self.clock.now - asked
+    /// How late this side is, not what it is waiting for: a probe that takes its time to end says nothing of that.
+    private func timeIsOver(since end: ContinuousClock.Instant) -> Ending {
+        let now = Self.clock.now
+        return .timeIsOver(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
+}
+
+/// How the wait for a probe ended.
+private enum Ending: Sendable {
+    case found(ProbeFinding)
+    /// This side saw it so late, and the loop that probes run on lets a task wait for so long.
+    case timeIsOver(lateness: Duration, lag: EventLoopFuture<Duration>)
 }

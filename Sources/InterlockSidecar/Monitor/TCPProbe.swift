@@ -13,6 +13,8 @@ struct TCPProbe: Sendable {
     /// - Throws: whatever kept the connection from standing.
     func ask() async throws -> ProbeFinding {
         let attempts = ConnectionAttempts()
+        // Ends also while the name is still being resolved, which nothing stops.
+        let ended = eventLoopGroup.any().makePromise(of: (any Channel).self)
         let connected = ClientBootstrap(group: eventLoopGroup)
             // Not the deadline of the probe, which is kept elsewhere: what is left behind after that one.
             .connectTimeout(TimeAmount(timeout * 2))
@@ -21,12 +23,14 @@ struct TCPProbe: Sendable {
                 return channel.eventLoop.makeSucceededVoidFuture()
             }
             .connect(host: host, port: port)
+        connected.cascade(to: ended)
         try await withTaskCancellationHandler {
-            let channel = try await connected.get()
+            let channel = try await ended.futureResult.get()
             // Closed by whoever is first, and who comes second need not know.
             try? await channel.close()
         } onCancel: {
             attempts.cancel()
+            ended.fail(CancellationError())
         }
         return .good
     }

@@ -15,7 +15,8 @@ struct GuardedCall {
     let forwarded: String
     let started: NIODeadline
     let peer: PeerPresence
-    let eventLoop: any EventLoop
+    /// The client's.
+    let channel: any Channel
     let permits: ProxyPermits
     let upstreams: Upstreams
     let logger: Logger
@@ -31,7 +32,7 @@ struct GuardedCall {
 
     init(
         service: String, request: HTTPRequest, target: ProxyTarget, subject: String?, forwarded: String,
-        started: NIODeadline, peer: PeerPresence, eventLoop: any EventLoop, permits: ProxyPermits, upstreams: Upstreams,
+        started: NIODeadline, peer: PeerPresence, channel: any Channel, permits: ProxyPermits, upstreams: Upstreams,
         logger: Logger
     ) {
         self.service = service
@@ -41,7 +42,7 @@ struct GuardedCall {
         self.forwarded = forwarded
         self.started = started
         self.peer = peer
-        self.eventLoop = eventLoop
+        self.channel = channel
         self.permits = permits
         self.upstreams = upstreams
         self.logger = logger
@@ -112,9 +113,9 @@ struct GuardedCall {
 
     private func call(_ upstream: Upstream, _ permit: ProxyPermit, _ upload: Upload?) async throws -> Attempt {
         let sent = NIODeadline.now()
+        let deadline = started + TimeAmount(upstream.settings.totalTimeout)
         let exchange = try upstream.call(
-            request, target, forwarded: forwarded, upload: upload, on: eventLoop,
-            deadline: started + TimeAmount(upstream.settings.totalTimeout))
+            request, target, forwarded: forwarded, upload: upload, on: channel.eventLoop, deadline: deadline)
         let observer = peer.observe { exchange.abort(.clientLeft) }
         do throws(ProxyFailure) {
             let head = try await exchange.head()
@@ -126,7 +127,8 @@ struct GuardedCall {
             let latency = (NIODeadline.now() - sent).nanoseconds / 1_000_000
             return .answering(
                 UpstreamAnswer(
-                    head: head, exchange: exchange, permit: permit, peer: peer, observer: observer, latencyMilliseconds: latency))
+                    head: head, exchange: exchange, permit: permit, peer: peer, observer: observer, latencyMilliseconds: latency,
+                    channel: channel, deadline: deadline))
         } catch {
             peer.forget(observer)
             logger.debug(

@@ -29,7 +29,7 @@ struct ProxyRoutes {
             for: call.channel.remoteAddress?.ipAddress, host: request.authority, isTLS: isTLS)
         var guarded = GuardedCall(
             service: service, request: request, target: target, subject: subject, forwarded: forwarded, started: started,
-            peer: peer, eventLoop: call.channel.eventLoop, permits: ProxyPermits(coordinator: coordinator),
+            peer: peer, channel: call.channel, permits: ProxyPermits(coordinator: coordinator),
             upstreams: upstreams, logger: logger)
         guard let upload = try Self.upload(call, peer) else { return try await guarded.answer(upload: nil) {} }
         let isContinueAwaited = call.header(.expect)?.lowercased() == "100-continue"

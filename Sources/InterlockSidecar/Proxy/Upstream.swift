@@ -9,8 +9,8 @@ internal import NIOSSL
 
 /// A service as the proxy calls it: its connections, its retry budget and its last good answers.
 ///
-/// It lives for as long as a call holds it, so that a reload cuts nothing off: an exchange has its `cancel`, and that this
-/// upstream, until the whole answer is here.
+/// It lives for as long as a call holds it, so that a reload cuts nothing off: what cancels an exchange keeps it until the
+/// whole answer has arrived.
 final class Upstream: Sendable {
     /// Idle connections are closed after so long, before most servers close theirs: a request on a connection that is just
     /// being closed is lost.

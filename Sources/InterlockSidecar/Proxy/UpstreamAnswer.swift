@@ -15,6 +15,14 @@ struct UpstreamAnswer {
     let observer: Int?
     /// To the first byte.
     let latencyMilliseconds: Int64
+    /// The client's.
+    let channel: any Channel
+    /// Of the whole call.
+    let deadline: NIODeadline
+
+    /// A client that does not read keeps no permit: its connection is closed so much later than the call's own end, which is
+    /// told first.
+    private static let patience = TimeAmount.seconds(1)
 
     /// Thrown to close the client's connection: what was written must not look like a whole answer.
     private struct BrokenOff: Error {}
@@ -57,12 +65,19 @@ struct UpstreamAnswer {
 
     private func streamed(_ recorder: AnswerRecorder?) -> ResponseBody {
         ResponseBody { writer in
-            defer { peer.forget(observer) }
+            let closing = channel.eventLoop.scheduleTask(deadline: deadline + Self.patience) { channel.close(promise: nil) }
+            defer {
+                closing.cancel()
+                peer.forget(observer)
+            }
             var recorder = recorder
             while true {
                 let batch = try await next()
                 // The upstream has done its part, also when the client takes its time.
-                if batch.isLast { reportGood() }
+                if batch.isLast {
+                    closing.cancel()
+                    reportGood()
+                }
                 for buffer in batch.buffers { recorder?.record(buffer) }
                 if !batch.buffers.isEmpty { try await writer.write(contentsOf: batch.buffers) }
                 if batch.isLast { break }

@@ -1,0 +1,117 @@
+import InterlockCore
+import Testing
+
+@Suite("Limits when a call that stood before others does not wait, or waits no more")
+struct LimitLeavingTests {
+    private let start = Instant(nanoseconds: 1_000_000_000_000)
+
+    private func limiter(_ algorithm: LimitAlgorithm = .fixed, window: Duration = .seconds(1)) -> ServiceLimiter {
+        let definition = LimitDefinition(name: "limit", limit: 10, window: window, algorithm: algorithm)
+        return ServiceLimiter(definitions: [definition], maximumWaiting: 100)
+    }
+
+    private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private func judge(
+        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant, holdsUntil: Instant = .distantFuture
+    ) -> [ServiceLimiter.Settlement] {
+        guard let batch = limiter.nextBatch(now: now) else { return [] }
+        var settlements: [ServiceLimiter.Settlement] = []
+        let verdict = counters.judge(batch, now: now)
+        limiter.settle(verdict, sentAt: now, now: now, holdsUntil: holdsUntil, into: &settlements)
+        return settlements
+    }
+
+    @Test(
+        "a call whose turn cannot come in time keeps nobody from what is left", arguments: [.fixed, .sliding] as [LimitAlgorithm])
+    func hopelessBefore(algorithm: LimitAlgorithm) {
+        var limiter = limiter(algorithm)
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: after(1)), now: start)
+        _ = limiter.admit(LimitRequest(id: 2), now: start)
+        _ = limiter.admit(LimitRequest(id: 3, deadline: after(1)), now: start)
+        let first = judge(&limiter, &counters, at: start)
+        #expect(first.map(\.id) == [1])
+        let second = judge(&limiter, &counters, at: start)
+        #expect(second.map(\.id) == [2, 3])
+        #expect(second.allSatisfy { $0.answer.isTaken })
+    }
+
+    @Test("when a call that waits for much gives up, a smaller one behind it asks at once")
+    func leaver() {
+        var limiter = limiter(window: .seconds(86_400))
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: .distantFuture), now: start)
+        _ = limiter.admit(LimitRequest(id: 2, deadline: .distantFuture), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        #expect(limiter.waitingCount == 2)
+        let hasLeft = limiter.remove(1)
+        #expect(hasLeft)
+        let wakeUp = limiter.nextWakeUp(now: start) ?? .distantFuture
+        #expect(wakeUp <= start)
+        let settlements = judge(&limiter, &counters, at: start)
+        #expect(settlements.map(\.id) == [2])
+        #expect(settlements.allSatisfy { $0.answer.isTaken })
+    }
+
+    @Test("after a give-back nobody is told a time of centuries")
+    func givenBack() {
+        var limiter = limiter()
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        limiter.gaveBack(definition: 0, subject: nil)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.expire(now: after(1100), into: &settlements)
+        #expect(settlements.map(\.answer.retryAfter) == [1])
+    }
+
+    @Test(
+        "what costs more than this sidecar's share is refused at once, and told a time that is no busy loop",
+        arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    func aboveShare(algorithm: LimitAlgorithm) {
+        var limiter = limiter(algorithm)
+        var counters = LocalCounters(sidecars: 4)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 5, deadline: .distantFuture), now: start)
+        _ = limiter.admit(LimitRequest(id: 1), now: start)
+        let first = judge(&limiter, &counters, at: start)
+        #expect(first.map(\.id) == [0])
+        #expect(first.map(\.answer.retryAfter) == [1000])
+        let second = judge(&limiter, &counters, at: start)
+        #expect(second.map(\.answer.isTaken) == [true])
+    }
+
+    @Test("a refusal is relied on no longer than it may be, by those who wait neither")
+    func localRefusal() {
+        var limiter = limiter(window: .seconds(86_400))
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
+        _ = judge(&limiter, &counters, at: start, holdsUntil: after(1000))
+        #expect(limiter.nextWakeUp(now: start) == after(1000))
+        let hasLeft = limiter.remove(1)
+        #expect(hasLeft)
+        let before = limiter.admit(LimitRequest(id: 2), now: after(999))
+        #expect(before != .queued)
+        let behind = limiter.admit(LimitRequest(id: 3), now: after(1000))
+        #expect(behind == .queued)
+    }
+
+    @Test("calls to which no limit applies after a reload are not judged")
+    func unlimitedAfterReload() {
+        let perUser = LimitDefinition(name: "user", limit: 10, window: .seconds(1), isPerSubject: true)
+        var limiter = limiter()
+        var counters = LocalCounters(sidecars: 1)
+        _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
+        _ = limiter.admit(LimitRequest(id: 2, subject: "ann", deadline: .distantFuture), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        limiter = limiter.redefined(definitions: [perUser], maximumWaiting: 100)
+        #expect(limiter.removeUnlimited().map(\.id) == [1])
+        #expect(judge(&limiter, &counters, at: start).map(\.id) == [2])
+    }
+}

@@ -1,0 +1,41 @@
+import InterlockCore
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import Interlock
+
+@Suite("Alarms")
+struct AlarmTests {
+    /// Whether an alarm that was due at once has gone off by the time of another one.
+    private static func hasGoneOff(isKept: Bool) async throws -> Bool {
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
+        return try await eventLoop.flatSubmit {
+            let time = TimeSource.system
+            let deadlines = Deadlines(eventLoop: eventLoop, time: time)
+            let ended = eventLoop.makePromise(of: Bool.self)
+            let now = time.now()
+            var hasGoneOff = false
+            let alarm = Alarm()
+            var owned: Alarm? = Alarm()
+            owned?.set(at: now, on: deadlines) { hasGoneOff = true }
+            if !isKept { owned = nil }
+            alarm.set(at: now.advanced(byMilliseconds: 1), on: deadlines) {
+                withExtendedLifetime((alarm, owned, deadlines)) { ended.succeed(hasGoneOff) }
+            }
+            return ended.futureResult
+        }.get()
+    }
+
+    @Test("an alarm goes off")
+    func kept() async throws {
+        let hasGoneOff = try await Self.hasGoneOff(isKept: true)
+        #expect(hasGoneOff)
+    }
+
+    @Test("an alarm whose owner is gone does not go off: what it was for is gone too")
+    func dropped() async throws {
+        let hasGoneOff = try await Self.hasGoneOff(isKept: false)
+        #expect(!hasGoneOff)
+    }
+}

@@ -1,0 +1,118 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@Suite("Breakers come back, whatever changes meanwhile, on a real Redis", .timeLimit(.minutes(2)))
+struct BreakerRecoveryTests {
+    @Test("when fewer trials are asked for than have succeeded already, it closes")
+    func fewerTrials() async throws {
+        let open = Duration.milliseconds(100)
+        try await Fleet.run(services: [BreakerTests.service(open: open, permits: 3)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.halfOpen)
+            try await fleet.report(sidecar, .ok)
+            await sidecar.reload(services: [BreakerTests.service(open: open, permits: 1)])
+            _ = try await fleet.permit(sidecar)
+            try await fleet.expect(.closed)
+        }
+    }
+
+    @Test("a Redis whose clock was set back keeps it open for no longer than its open time")
+    func clockSetBack() async throws {
+        try await Fleet.run(services: [BreakerTests.service(open: .seconds(2))]) { fleet in
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
+            try await fleet.expect(.open)
+            for field in ["since", "until"] {
+                try await fleet.cli("HINCRBY", "interlock:breaker:{catalog}", field, "3600000")
+            }
+            try await eventually(within: .seconds(30), "it is half-open") {
+                try await fleet.breaker("state") == "half_open"
+            }
+        }
+    }
+
+    @Test("what a limit opened closes also when that limit is configured no longer")
+    func limitIsGone() async throws {
+        let limit = LimitDefinition(name: "1m", limit: 1, window: .seconds(60))
+        let policy = LimitPolicy(action: .trip, pause: .milliseconds(200) ... .milliseconds(200))
+        try await Fleet.run(services: [BreakerTests.service(limits: [limit], onLimit: policy)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<2 { _ = try await sidecar.take(service: "catalog") }
+            try await fleet.expect(.open)
+            await sidecar.reload(services: [BreakerTests.service()])
+            try await eventually("a call that is made closes it") {
+                _ = try await sidecar.acquirePermit(service: "catalog")
+                return try await sidecar.breaker(service: "catalog").fleet.state == .closed
+            }
+        }
+    }
+
+    @Test("a limit does not take over a breaker that is half-open for another cause")
+    func limitInHalfOpen() async throws {
+        let limit = LimitDefinition(name: "1m", limit: 4, window: .seconds(60))
+        let policy = LimitPolicy(action: .trip, pause: .milliseconds(10) ... .milliseconds(10))
+        let service = BreakerTests.service(open: .milliseconds(100), limits: [limit], onLimit: policy)
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await eventually(within: .seconds(10), "it is half-open") {
+                try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
+            }
+            #expect(try await !sidecar.take(service: "catalog").isTaken)
+            // What the limit would have sent has been answered before this is.
+            guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
+                Issue.record("the limit did not bind")
+                return
+            }
+            #expect(try await fleet.breaker("state") == "half_open")
+            #expect(try await fleet.breaker("cause") == "failures")
+        }
+    }
+
+    @Test("however many calls come in half-open, Redis is asked for few trials")
+    func fewTrialsAskedFor() async throws {
+        try await Fleet.run(services: [BreakerTests.service(open: .milliseconds(100), permits: 1)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
+            try await fleet.expect(.halfOpen)
+            let before = await sidecar.status.redisCommands
+            let began = ContinuousClock.now
+            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<1000 {
+                    group.addTask {
+                        if case .granted = try await sidecar.acquirePermit(service: "catalog") { true } else { false }
+                    }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            let elapsed = ContinuousClock.now - began
+            let sent = await sidecar.status.redisCommands - before
+            #expect(granted == 1)
+            #expect(sent <= 20 * (elapsed.components.seconds + 1) + 12)
+        }
+    }
+
+    @Test("an answer that comes when its service is configured no longer plans nothing")
+    func answerAfterReload() async throws {
+        let other = ServiceDefinition(name: "other")
+        try await Fleet.run(services: [BreakerTests.service(), other]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let before = await sidecar.status.redisCommands
+            await fleet.server.pause()
+            let forcing = Task {
+                try await sidecar.forceBreaker(service: "catalog", to: .open, forMilliseconds: 100, by: "ops")
+            }
+            try await eventually(within: .seconds(10), "it was sent") { await sidecar.status.redisCommands > before }
+            await sidecar.reload(services: [other])
+            await fleet.server.resume()
+            _ = await forcing.result
+            _ = try await sidecar.forceBreaker(service: "other", to: .open, forMilliseconds: 500, by: "ops")
+            try await eventually(within: .seconds(10), "the end of the first would have come") {
+                try await sidecar.breaker(service: "other").fleet.forced == nil
+            }
+        }
+    }
+}
