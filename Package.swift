@@ -62,7 +62,7 @@ let package = Package(
         .target(
             name: "Interlock",
             dependencies: [
-                "InterlockCore", "Hiredis", nioCore, nioPosix, deque, logging, coreMetrics, lifecycle,
+                "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, deque, logging, coreMetrics, lifecycle,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             resources: [

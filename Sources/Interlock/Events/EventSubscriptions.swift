@@ -1,5 +1,5 @@
 internal import CoreMetrics
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// The subscriptions to a coordinator's events. On any thread: who subscribes does not wait for the event loop, so that
 /// nothing is missed between the call and its return.
@@ -17,7 +17,7 @@ final class EventSubscriptions: Sendable {
         var isFinished = false
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
     private let dropped: Counter
 
     /// - Parameter dropped: counts events that gave way because their subscriber was slower.
@@ -25,7 +25,7 @@ final class EventSubscriptions: Sendable {
         self.dropped = dropped
     }
 
-    var count: Int { state.withLock { $0.sinks.count } }
+    var count: Int { state.withLockedValue { $0.sinks.count } }
 
     /// From now on `buffer` gets what `select` makes of each event, until the registration ends. It is finished then, or
     /// when the coordinator stops.
@@ -35,7 +35,7 @@ final class EventSubscriptions: Sendable {
         let sink = Sink(
             push: { event in select(event).map { buffer.push($0) } ?? true },
             finish: { buffer.finish() })
-        let id: UInt64? = state.withLock { state in
+        let id: UInt64? = state.withLockedValue { state in
             guard !state.isFinished else { return nil }
             state.lastID += 1
             state.sinks[state.lastID] = sink
@@ -46,19 +46,19 @@ final class EventSubscriptions: Sendable {
             return EventRegistration {}
         }
         return EventRegistration { [self] in
-            state.withLock { $0.sinks[id] = nil }
+            state.withLockedValue { $0.sinks[id] = nil }
             buffer.finish()
         }
     }
 
     func publish(_ event: ReceivedEvent) {
-        let sinks = state.withLock { $0.sinks }
+        let sinks = state.withLockedValue { $0.sinks }
         for sink in sinks.values where !sink.push(event) { dropped.increment() }
     }
 
     /// No further event will come.
     func finish() {
-        let sinks = state.withLock { state in
+        let sinks = state.withLockedValue { state in
             state.isFinished = true
             defer { state.sinks = [:] }
             return state.sinks

@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// What one side has for another that may be slower: at most `capacity` elements, of which the oldest give way to the new.
 ///
@@ -21,7 +21,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     }
 
     package let capacity: Int
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     /// - Parameter capacity: how many elements are kept, at least one.
     package init(capacity: Int) {
@@ -30,13 +30,13 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     }
 
     /// How many elements had to give way so far.
-    package var dropped: Int64 { state.withLock { $0.dropped } }
+    package var dropped: Int64 { state.withLockedValue { $0.dropped } }
 
     /// Adds an element; does nothing once it is finished.
     /// - Returns: `false`: the oldest element had to give way.
     @discardableResult
     package func push(_ element: Element) -> Bool {
-        let addition = state.withLock { state in
+        let addition = state.withLockedValue { state in
             if state.isFinished { return Addition.refused }
             if let consumer = state.consumers.popFirst() { return .handedTo(consumer) }
             state.elements.append(element)
@@ -55,7 +55,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
 
     /// Adds an element unless others are waiting to be read.
     package func pushIfEmpty(_ element: Element) {
-        let consumer = state.withLock { state -> CheckedContinuation<Element?, Never>? in
+        let consumer = state.withLockedValue { state -> CheckedContinuation<Element?, Never>? in
             guard !state.isFinished, state.elements.isEmpty else { return nil }
             if let consumer = state.consumers.popFirst() { return consumer }
             state.elements.append(element)
@@ -75,7 +75,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     }
 
     private func end(discarding: Bool) {
-        let consumers = state.withLock { state in
+        let consumers = state.withLockedValue { state in
             state.isFinished = true
             if discarding { state.elements = [] }
             defer { state.consumers = [] }
@@ -89,7 +89,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
     package func next() async -> Element? {
         await withTaskCancellationHandler {
             await withCheckedContinuation { consumer in
-                let element: Element?? = state.withLock { state in
+                let element: Element?? = state.withLockedValue { state in
                     if let element = state.elements.popFirst() { return .some(element) }
                     if state.isFinished { return .some(nil) }
                     state.consumers.append(consumer)

@@ -1,6 +1,6 @@
 internal import InterlockCore
+internal import NIOConcurrencyHelpers
 public import ServiceLifecycle
-internal import Synchronization
 
 /// Guarded calls in an order: each begins when those that it comes after have succeeded, so many at a time.
 ///
@@ -23,7 +23,7 @@ public final class WorkQueue: Service {
     }
 
     private let services: Services
-    private let contents: Mutex<Contents>
+    private let contents: NIOLockedValueBox<Contents>
     /// What may begin, handed to whoever runs the queue. Never more than may be executing.
     private let starts: AsyncStream<UInt64>
     private let start: AsyncStream<UInt64>.Continuation
@@ -34,7 +34,7 @@ public final class WorkQueue: Service {
     ///   - maximumPending: how much work may be there that has not ended; more is refused. 1 or more.
     public init(_ services: Services, maximumExecuting: Int = 8, maximumPending: Int = 1000) {
         self.services = services
-        contents = Mutex(
+        contents = NIOLockedValueBox(
             Contents(order: WorkOrder(maximumStarted: maximumExecuting, capacity: maximumPending)))
         (starts, start) = AsyncStream.makeStream(of: UInt64.self)
     }
@@ -81,27 +81,30 @@ public final class WorkQueue: Service {
 
     /// `nil`: it was cancelled at once, because a dependency has not succeeded.
     private func enter(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
-        try contents.withLock { contents throws(WorkError) in
+        let entered: Result<UInt64?, WorkError> = contents.withLockedValue { contents in
             guard !contents.isClosed else {
-                throw WorkError(.closed, "\"\(record.name)\" was not taken on: the queue takes no more work")
+                return .failure(WorkError(.closed, "\"\(record.name)\" was not taken on: the queue takes no more work"))
             }
             for dependency in dependencies {
                 switch dependency.record.state {
                 case .waiting, .ready, .executing, .finished(.success): continue
                 case .finished(.failure), .cancelled:
                     record.end(WorkError(name: record.name, dependency: dependency.record))
-                    return nil
+                    return .success(nil)
                 }
             }
             guard let id = contents.order.add(after: dependencies.compactMap(\.id)) else {
-                throw WorkError(
-                    .full, "\"\(record.name)\" was not taken on: \(contents.order.capacity) pieces of work have not ended yet")
+                return .failure(
+                    WorkError(
+                        .full, "\"\(record.name)\" was not taken on: \(contents.order.capacity) pieces of work have not ended yet"
+                    ))
             }
             contents.entries[id] = Entry(record: record)
             if contents.order.stage(of: id) == .ready { record.move(to: .ready) }
             beginNext(&contents)
-            return id
+            return .success(id)
         }
+        return try entered.get()
     }
 
     // MARK: Cancelling
@@ -113,7 +116,7 @@ public final class WorkQueue: Service {
 
     func cancel(_ reference: WorkReference) {
         guard let id = reference.id else { return }
-        let task: Task<Void, Never>? = contents.withLock { contents in
+        let task: Task<Void, Never>? = contents.withLockedValue { contents in
             guard contents.order.stage(of: id) == .started else {
                 apply(contents.order.cancel(id), cause: .cancelled, to: &contents)
                 closeIfDone(contents)
@@ -126,7 +129,7 @@ public final class WorkQueue: Service {
     }
 
     private func endAll(_ cause: WorkError.Cause) {
-        let tasks = contents.withLock { contents in
+        let tasks = contents.withLockedValue { contents in
             if cause == .shutDown {
                 contents.isClosed = true
                 start.finish()
@@ -166,7 +169,7 @@ public final class WorkQueue: Service {
 
     /// Once only.
     func beginRunning() -> Bool {
-        contents.withLock { contents in
+        contents.withLockedValue { contents in
             guard !contents.order.isRunning else { return false }
             contents.order.isRunning = true
             beginNext(&contents)
@@ -184,14 +187,14 @@ public final class WorkQueue: Service {
             self.endAll(.shutDown)
         }
         endAll(.shutDown)
-        contents.withLock { contents in
+        contents.withLockedValue { contents in
             for id in contents.order.all { end(id, in: &contents) }
         }
     }
 
     /// What has been added is still done, and nothing more is taken on; `serve` returns then.
     func close() {
-        contents.withLock { contents in
+        contents.withLockedValue { contents in
             contents.isClosed = true
             closeIfDone(contents)
         }
@@ -202,7 +205,7 @@ public final class WorkQueue: Service {
     }
 
     private func execute(_ id: UInt64) async {
-        let task: Task<Void, Never>? = contents.withLock { contents in
+        let task: Task<Void, Never>? = contents.withLockedValue { contents in
             guard let entry = contents.entries[id], entry.cause == nil else { return nil }
             let task = Task { await entry.record.perform { self.begun(id) } }
             contents.entries[id]?.task = task
@@ -216,11 +219,11 @@ public final class WorkQueue: Service {
                 self.endAll(.shutDown)
             }
         }
-        contents.withLock { end(id, in: &$0) }
+        contents.withLockedValue { end(id, in: &$0) }
     }
 
     private func begun(_ id: UInt64) {
-        contents.withLock { $0.entries[id]?.record.move(to: .executing) }
+        contents.withLockedValue { $0.entries[id]?.record.move(to: .executing) }
     }
 
     private func end(_ id: UInt64, in contents: inout Contents) {

@@ -1,5 +1,5 @@
 internal import InterlockCore
-internal import Synchronization
+internal import NIOConcurrencyHelpers
 
 /// A piece of work as its queue sees it, whatever its value is.
 protocol WorkRecord: AnyObject, Sendable {
@@ -31,7 +31,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
 
     let name: String
     private let operation: @Sendable (_ begin: @escaping @Sendable () -> Void) async throws -> Value
-    private let progress: Mutex<Progress>
+    private let progress: NIOLockedValueBox<Progress>
 
     init(
         name: String, state: WorkState,
@@ -39,12 +39,12 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
     ) {
         self.name = name
         self.operation = operation
-        progress = Mutex(Progress(state: state))
+        progress = NIOLockedValueBox(Progress(state: state))
     }
 
-    var state: WorkState { progress.withLock { $0.state } }
+    var state: WorkState { progress.withLockedValue { $0.state } }
 
-    var result: Result<Value, any Error>? { progress.withLock { $0.result } }
+    var result: Result<Value, any Error>? { progress.withLockedValue { $0.result } }
 
     var error: (any Error)? {
         if case .failure(let error) = result { error } else { nil }
@@ -53,7 +53,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
     /// Each state from the present one on; one that is slow sees the latest. Ends after the last state.
     var states: AsyncStream<WorkState> {
         let (stream, continuation) = AsyncStream.makeStream(of: WorkState.self, bufferingPolicy: .bufferingNewest(1))
-        let observer: UInt64? = progress.withLock { progress in
+        let observer: UInt64? = progress.withLockedValue { progress in
             continuation.yield(progress.state)
             guard !progress.state.isEnd else { return nil }
             progress.lastObserver += 1
@@ -65,7 +65,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
             return stream
         }
         continuation.onTermination = { [weak self] _ in
-            self?.progress.withLock { $0.observers[observer] = nil }
+            self?.progress.withLockedValue { $0.observers[observer] = nil }
         }
         return stream
     }
@@ -77,18 +77,18 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
         } catch {
             outcome = .failure(error)
         }
-        progress.withLock { $0.outcome = outcome }
+        progress.withLockedValue { $0.outcome = outcome }
     }
 
     func move(to state: WorkState) {
-        progress.withLock { progress in
+        progress.withLockedValue { progress in
             progress.state = state
             for observer in progress.observers.values { observer.yield(state) }
         }
     }
 
     func end(cause: WorkError.Cause?) {
-        switch progress.withLock({ $0.outcome }) {
+        switch progress.withLockedValue({ $0.outcome }) {
         case .success(let value): end(.finished(.success), .success(value))
         case .failure(let error):
             guard let cause = cause ?? (error is CancellationError ? .cancelled : nil) else {
@@ -105,7 +105,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
     }
 
     private func end(_ state: WorkState, _ result: Result<Value, any Error>) {
-        let observers = progress.withLock { progress in
+        let observers = progress.withLockedValue { progress in
             progress.state = state
             progress.outcome = nil
             progress.result = result
