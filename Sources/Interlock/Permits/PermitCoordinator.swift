@@ -35,6 +35,12 @@ final class PermitCoordinator {
         _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> UInt64? {
+        // Most calls that an open breaker refuses do not wait: they cost nothing but this.
+        if waitMilliseconds <= 0, case .refuse(let retryAfter) = service.breaker.admission(now: now) {
+            service.metrics.refused(.open)
+            completion(.refused(.open, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
+            return nil
+        }
         lastNumber += 1
         let wish = PermitWish(
             number: lastNumber, service: service, cost: cost, subject: subject,
