@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockTesting
-import Synchronization
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import InterlockSidecar
@@ -78,10 +78,10 @@ struct EventStreamTests {
         let redis = RedisClient(configuration: door.redis.configuration)
         try await redis.connect()
         let channel = door.coordinator.keys.events
-        let hasBegun = Mutex(false)
+        let hasBegun = NIOLockedValueBox(false)
         try await door.client.follow("GET", "/v1/events") { received in
-            if !hasBegun.withLock({ $0 }), received.contains("from now on") {
-                hasBegun.withLock { $0 = true }
+            if !hasBegun.withLockedValue({ $0 }), received.contains("from now on") {
+                hasBegun.withLockedValue { $0 = true }
                 try await body { json in _ = try await redis.send(AnyCommand(["PUBLISH", channel, json])) }
             }
             guard isEnough(received) else { return false }

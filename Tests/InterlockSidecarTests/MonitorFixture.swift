@@ -4,7 +4,7 @@ import InterlockCore
 import InterlockTesting
 import Logging
 import NIOPosix
-import Synchronization
+import NIOConcurrencyHelpers
 
 @testable import InterlockSidecar
 
@@ -17,24 +17,24 @@ final class ToldBreakers: Sendable {
         var failuresLeft = 0
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     var findings: [OutageFinding] { findings(of: nil) }
 
     func findings(of service: String?) -> [OutageFinding] {
-        state.withLock { $0.findings.filter { service == nil || $0.service == service }.map(\.finding) }
+        state.withLockedValue { $0.findings.filter { service == nil || $0.service == service }.map(\.finding) }
     }
 
     /// The next so many cannot be told.
     func fail(_ count: Int) {
-        state.withLock { $0.failuresLeft = count }
+        state.withLockedValue { $0.failuresLeft = count }
     }
 
     /// As if each finding were carried out at once.
     var reports: OutageReports {
         OutageReports(
             report: { service, finding in
-                try self.state.withLock { state in
+                try self.state.withLockedValue { state in
                     guard state.failuresLeft == 0 else {
                         state.failuresLeft -= 1
                         throw Unavailable()

@@ -2,7 +2,7 @@ import InterlockTesting
 import NIOCore
 import NIOPosix
 import NIOSSL
-import Synchronization
+import NIOConcurrencyHelpers
 
 /// A service that probes ask: it answers as a test says, and notes what it was asked.
 final class ProbedServer: Sendable {
@@ -22,22 +22,22 @@ final class ProbedServer: Sendable {
         var open = 0
     }
 
-    private let state = Mutex(State())
+    private let state = NIOLockedValueBox(State())
 
     /// Sends nothing back, and keeps the connection.
     static let silence = Answer.bytes("")
 
     /// Answers like this from now on.
     func answer(_ answer: Answer) {
-        state.withLock { $0.answer = answer }
+        state.withLockedValue { $0.answer = answer }
     }
 
     /// The heads of the requests so far.
-    var requests: [String] { state.withLock { $0.requests } }
+    var requests: [String] { state.withLockedValue { $0.requests } }
     /// How many connections were made so far.
-    var connections: Int { state.withLock { $0.connections } }
+    var connections: Int { state.withLockedValue { $0.connections } }
     /// Whether no connection is open.
-    var isIdle: Bool { state.withLock { $0.open == 0 } }
+    var isIdle: Bool { state.withLockedValue { $0.open == 0 } }
 
     /// Runs `body` with a server on a free port of 127.0.0.1, 127.0.0.2 and so on.
     static func with<Result>(
@@ -69,18 +69,18 @@ final class ProbedServer: Sendable {
     }
 
     fileprivate func connected() {
-        state.withLock { state in
+        state.withLockedValue { state in
             state.connections += 1
             state.open += 1
         }
     }
 
     fileprivate func disconnected() {
-        state.withLock { $0.open -= 1 }
+        state.withLockedValue { $0.open -= 1 }
     }
 
     fileprivate func asked(_ head: String) -> Answer {
-        state.withLock { state in
+        state.withLockedValue { state in
             state.requests.append(head)
             return state.answer
         }

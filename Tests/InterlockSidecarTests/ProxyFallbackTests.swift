@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 import InterlockTesting
-import Synchronization
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import InterlockSidecar
@@ -52,14 +52,14 @@ struct ProxyFallbackTests {
 
     @Test("the last good answer to the same GET is given with its age")
     func lastGoodAnswer() async throws {
-        let isDown = Mutex(false)
+        let isDown = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
-            if isDown.withLock({ $0 }) { throw TestUpstream.Close() }
+            if isDown.withLockedValue({ $0 }) { throw TestUpstream.Close() }
             try await call.answer("200 OK", ["Content-Type: text/x", "X-A: 1"], "good of \(call.request)")
         }
         try await ProxyTestDoor.with(configure: Self.lastGood, upstream: upstream) { proxy in
             let good = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
-            isDown.withLock { $0 = true }
+            isDown.withLockedValue { $0 = true }
             let kept = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
             #expect(kept.status == 200)
             #expect(kept.body == good.body)

@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 import InterlockTesting
-import Synchronization
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import InterlockSidecar
@@ -19,14 +19,14 @@ struct ProxyRetryTests {
     }
 
     private final class Failures: Sendable {
-        private let left: Mutex<Int>
+        private let left: NIOLockedValueBox<Int>
 
         init(_ count: Int) {
-            left = Mutex(count)
+            left = NIOLockedValueBox(count)
         }
 
         func take() -> Bool {
-            left.withLock { left in
+            left.withLockedValue { left in
                 left -= 1
                 return left >= 0
             }
@@ -122,20 +122,20 @@ struct ProxyRetryTests {
 
     @Test("a first answer that is given for want of a permit ends when its client leaves")
     func firstAnswerLeft() async throws {
-        let isClosed = Mutex(false)
+        let isClosed = NIOLockedValueBox(false)
         let configure: (inout ServiceDefinition) -> Void = {
             Self.retries(1)(&$0)
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
         }
         let upstream: TestUpstream.Handler = { call in
-            defer { isClosed.withLock { $0 = true } }
+            defer { isClosed.withLockedValue { $0 = true } }
             try await call.send("HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
         try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.contains("hello") }
-            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
         }
     }
 
@@ -182,10 +182,10 @@ struct ProxyRetryTests {
 
     @Test("an answer that does not begin in time is given up", arguments: ["", "body"])
     func firstByte(body: String) async throws {
-        let isLeft = Mutex(false)
+        let isLeft = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             while try await call.more() != nil {}
-            isLeft.withLock { $0 = true }
+            isLeft.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
         let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
@@ -194,7 +194,7 @@ struct ProxyRetryTests {
             #expect(failed.status == 504)
             #expect(failed.text("code") == "upstream_timeout")
             #expect(failed.text("cause") == "first_byte_timeout")
-            try await eventually("the upstream is left") { isLeft.withLock { $0 } }
+            try await eventually("the upstream is left") { isLeft.withLockedValue { $0 } }
             #expect(proxy.upstream.received.count == 1)
         }
     }

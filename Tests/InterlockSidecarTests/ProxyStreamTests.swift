@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockTesting
 import NIOCore
 import NIOPosix
-import Synchronization
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import InterlockSidecar
@@ -91,13 +91,13 @@ struct ProxyStreamTests {
     @Test("an upstream is not read faster than the client reads")
     func backPressure() async throws {
         let most = 256
-        let sent = Mutex(0)
+        let sent = NIOLockedValueBox(0)
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(most * 1024 * 1024)\r\n\r\n")
             for _ in 0..<most {
                 try await call.send(megabyte)
-                sent.withLock { $0 += 1 }
+                sent.withLockedValue { $0 += 1 }
             }
         }
         try await ProxyTestDoor.with(upstream: upstream) { proxy in
@@ -105,7 +105,7 @@ struct ProxyStreamTests {
             try await proxy.client.whileConnected(sending: head) {
                 var looks = (count: -1, times: 0)
                 try await eventually("the upstream is held back") {
-                    let count = sent.withLock { $0 }
+                    let count = sent.withLockedValue { $0 }
                     looks = (count, count == looks.count && count > 0 ? looks.times + 1 : 0)
                     return looks.times > 150
                 }
@@ -134,10 +134,10 @@ struct ProxyStreamTests {
 
     @Test("the call to the upstream is given up when the client leaves before the answer")
     func clientLeaves() async throws {
-        let isClosed = Mutex(false)
+        let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             while try await call.more() != nil {}
-            isClosed.withLock { $0 = true }
+            isClosed.withLockedValue { $0 = true }
             throw TestUpstream.Close()
         }
         let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
@@ -146,7 +146,7 @@ struct ProxyStreamTests {
             try await proxy.client.whileConnected(sending: Self.head("GET", [:], proxy.client)) {
                 try await eventually("the upstream is asked") { !upstream.received.isEmpty }
             }
-            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
             // Its leaving says nothing of the service.
             let state = try await proxy.door.coordinator.breaker(service: "shop").state
@@ -156,16 +156,16 @@ struct ProxyStreamTests {
 
     @Test("the call to the upstream is given up when the client leaves within the answer")
     func clientLeavesWithin() async throws {
-        let isClosed = Mutex(false)
+        let isClosed = NIOLockedValueBox(false)
         let megabyte = Self.pattern(1024 * 1024)
         let upstream: TestUpstream.Handler = { call in
-            defer { isClosed.withLock { $0 = true } }
+            defer { isClosed.withLockedValue { $0 = true } }
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             while true { try await call.send(Self.chunk(megabyte)) }
         }
         try await ProxyTestDoor.with(upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
-            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
+            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
         }
     }
@@ -174,16 +174,16 @@ struct ProxyStreamTests {
         "an answer that breaks off does not look whole, and is a failure",
         arguments: ["Content-Length: 100\r\n\r\n0123456789", "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n"])
     func brokenOff(answer: String) async throws {
-        let isAwaited = Mutex(true)
+        let isAwaited = NIOLockedValueBox(true)
         let upstream: TestUpstream.Handler = { call in
             try await call.send("HTTP/1.1 200 OK\r\n\(answer)")
-            try await eventually("the client has seen the beginning") { !isAwaited.withLock { $0 } }
+            try await eventually("the client has seen the beginning") { !isAwaited.withLockedValue { $0 } }
             throw TestUpstream.Close()
         }
         let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
         try await ProxyTestDoor.with(configure: trigger, upstream: upstream) { proxy in
             let text = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
-                if received.contains("0123456789") { isAwaited.withLock { $0 = false } }
+                if received.contains("0123456789") { isAwaited.withLockedValue { $0 = false } }
             }
             #expect(text.hasPrefix("HTTP/1.1 200 OK"))
             #expect(!text.hasSuffix("0\r\n\r\n"))
@@ -195,11 +195,11 @@ struct ProxyStreamTests {
 
     @Test("an answer under way is not cut off when its service moves elsewhere")
     func reload() async throws {
-        let isMoved = Mutex(false)
+        let isMoved = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
             if call.request.hasSuffix("/new") { return try await call.answer("200 OK", [], "new") }
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-            try await eventually("the service has moved") { isMoved.withLock { $0 } }
+            try await eventually("the service has moved") { isMoved.withLockedValue { $0 } }
             // Time enough for a connection that is being closed to be so.
             for _ in 0..<100 { try await call.send("1\r\n.\r\n") }
             try await call.send("5\r\nworld\r\n0\r\n\r\n")
@@ -209,11 +209,11 @@ struct ProxyStreamTests {
             let coordinator = proxy.door.coordinator
             let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
             let text = try await client.exchange(Self.head("GET", [:], client)) { received in
-                guard received.contains("hello"), !isMoved.withLock({ $0 }) else { return }
+                guard received.contains("hello"), !isMoved.withLockedValue({ $0 }) else { return }
                 await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
                 let other = try await client.send("GET", "/proxy/shop/new")
                 #expect(other.body == "new")
-                isMoved.withLock { $0 = true }
+                isMoved.withLockedValue { $0 = true }
             }
             #expect(text.contains("world"))
             #expect(text.hasSuffix("0\r\n\r\n"))
@@ -242,20 +242,20 @@ struct ProxyStreamTests {
 
     @Test("a body that its client breaks off does not look whole to the upstream")
     func uploadBreaksOff() async throws {
-        let received = Mutex("")
-        let isClosed = Mutex(false)
+        let received = NIOLockedValueBox("")
+        let isClosed = NIOLockedValueBox(false)
         let upstream: TestUpstream.Handler = { call in
-            defer { isClosed.withLock { $0 = true } }
-            while let more = try await call.more() { received.withLock { $0 += String(buffer: more) } }
+            defer { isClosed.withLockedValue { $0 = true } }
+            while let more = try await call.more() { received.withLockedValue { $0 += String(buffer: more) } }
             throw TestUpstream.Close()
         }
         try await ProxyTestDoor.with(upstream: upstream) { proxy in
             let head = Self.head("POST", ["Transfer-Encoding": "chunked"], proxy.client)
             try await proxy.client.whileConnected(sending: head + "5\r\nhello\r\n") {
-                try await eventually("the beginning has arrived") { received.withLock { $0.contains("hello") } }
+                try await eventually("the beginning has arrived") { received.withLockedValue { $0.contains("hello") } }
             }
-            try await eventually("the upstream is left") { isClosed.withLock { $0 } }
-            #expect(!received.withLock { $0 }.contains("0\r\n\r\n"))
+            try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
+            #expect(!received.withLockedValue { $0 }.contains("0\r\n\r\n"))
             try await proxy.isSettled()
         }
     }

@@ -1,6 +1,6 @@
 import NIOCore
 import NIOPosix
-import Synchronization
+import NIOConcurrencyHelpers
 
 /// A server that a test plays byte by byte: what an upstream can do, and what none should.
 final class TestUpstream: Sendable {
@@ -50,17 +50,17 @@ final class TestUpstream: Sendable {
     struct Close: Error {}
 
     let port: Int
-    private let heads = Mutex<[String]>([])
-    private let connections = Mutex(0)
+    private let heads = NIOLockedValueBox<[String]>([])
+    private let connections = NIOLockedValueBox(0)
 
     private init(port: Int) {
         self.port = port
     }
 
     /// The head of every request so far.
-    var received: [String] { heads.withLock { $0 } }
+    var received: [String] { heads.withLockedValue { $0 } }
     /// How many connections were made.
-    var connectionCount: Int { connections.withLock { $0 } }
+    var connectionCount: Int { connections.withLockedValue { $0 } }
 
     /// Answers every request with `handler` while `body` runs.
     static func with(_ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void) async throws {
@@ -88,7 +88,7 @@ final class TestUpstream: Sendable {
     }
 
     private func serve(_ connection: NIOAsyncChannel<ByteBuffer, ByteBuffer>, _ handler: Handler) async {
-        connections.withLock { $0 += 1 }
+        connections.withLockedValue { $0 += 1 }
         // However a test ends a connection, the next one is as good.
         try? await connection.executeThenClose { inbound, _ in
             var iterator = inbound.makeAsyncIterator()
@@ -97,7 +97,7 @@ final class TestUpstream: Sendable {
                 while let end = Self.headEnd(unread) {
                     let head = unread.readString(length: end) ?? ""
                     unread.moveReaderIndex(forwardBy: 4)
-                    heads.withLock { $0.append(head) }
+                    heads.withLockedValue { $0.append(head) }
                     var call = Call(head: head, unread: unread, inbound: iterator, channel: connection.channel)
                     try await handler(&call)
                     (iterator, unread) = (call.inbound, call.unread)
