@@ -84,7 +84,7 @@ struct ConfigurationDefaultsTests {
                 limits: [ { limit: 10, per: 1s, algorithm: fixed }, { name: day, limit: 50000, per: 1d } ]
                 on_limit: { action: trip, pause: 1s..2s, max_waiting: 7 }
                 when_redis_is_down: deny
-                permit_ttl: 5s
+                permit_ttl: 90s
                 breaker: { failure_rate: 12.5%, slow_call: 2s, slow_rate: 90%, window: 1m, minimum_calls: 2,
                            open_for: 7s, half_open_permits: 4, reporters: 1 }
             """
@@ -107,7 +107,7 @@ struct ConfigurationDefaultsTests {
                 halfOpenPermits: 4
             ),
             whenRedisIsDown: .deny,
-            permitLifetime: .seconds(5)
+            permitLifetime: .seconds(90)
         )
         #expect(read.services == [expected])
         #expect(read.warnings.isEmpty)

@@ -23,6 +23,15 @@ struct ConfigurationUpstreamTests {
         #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
     }
 
+    @Test("a permit_ttl that is shorter than a call may take is warned of")
+    func shortPermitLifetime() throws {
+        let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    permit_ttl: "
+        let short = try configuration(text + "3s")
+        #expect(short.warnings.count == 1)
+        let long = try configuration(text + "2m")
+        #expect(long.warnings.isEmpty)
+    }
+
     @Test("every key is read")
     func everything() throws {
         // Any file that can be read is as good: what is in it matters when a connection is made.

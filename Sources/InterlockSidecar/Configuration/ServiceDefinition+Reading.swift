@@ -32,7 +32,14 @@ extension ServiceDefinition {
             section.read("on_limit") { onLimit.read($0) }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
             section.read("breaker") { breaker.read($0) }
-            section.read("permit_ttl", into: &permitLifetime) { $0.duration(in: Self.permitLifetimes) }
+            section.read("permit_ttl") { value in
+                guard let lifetime = value.duration(in: Self.permitLifetimes) else { return }
+                permitLifetime = lifetime
+                guard let total = upstream?.totalTimeout, lifetime < total else { return }
+                value.findings.warn(
+                    "\(value.path) is shorter than timeouts.total: the outcome of a call that takes longer is lost, and its place is free before it ends"
+                )
+            }
             section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
             section.read("probe") { value in
                 guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
@@ -46,12 +53,5 @@ extension ServiceDefinition {
                 }
             }
         }
-    }
-}
-
-extension ConfigurationValue {
-    /// Notes that what stands here was understood and has no effect yet.
-    func warnNotCarriedOut() {
-        findings.warn("\(path) is not carried out by this version")
     }
 }

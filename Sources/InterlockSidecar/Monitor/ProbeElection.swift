@@ -38,6 +38,7 @@ struct ProbeElection: Sendable {
     /// - Returns: the lease of whoever is elected; `nil`: another is.
     /// - Throws: `InterlockError`: nobody can be elected now.
     func stand(waits: Bool) async throws -> Lease? {
+        // Where locks may not be waited for long, whoever stands again at once would keep Redis busy.
         if waits, wait < pause { try? await Task.sleep(for: .milliseconds(pause - wait), clock: .continuous) }
         return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
     }

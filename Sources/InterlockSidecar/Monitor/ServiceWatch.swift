@@ -42,6 +42,7 @@ struct ServiceWatch: Sendable {
     func run() async {
         readings.update(service) { _ in }
         let jitter = min(settings.interval * Self.greatestJitter, Self.longestJitter)
+        // A fleet that starts at once does not probe in step. Cancelled, the loops below end at once.
         try? await Task.sleep(for: jitter * Double.random(in: 0...1), clock: Self.clock)
         if let election {
             await takeTurns(election)

@@ -157,6 +157,7 @@ struct GuardedCall {
         let pause = Int64.random(in: Self.pauseMilliseconds)
         let left = started + TimeAmount(upstream.settings.totalTimeout) - NIODeadline.now()
         guard left > .milliseconds(pause), upstream.takeRetry() else { return false }
+        // Apart for each call, so that those that failed together are not tried again together.
         try? await Task.sleep(for: .milliseconds(pause))
         return !peer.hasLeft
     }
