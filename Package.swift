@@ -41,6 +41,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
@@ -105,10 +106,22 @@ let package = Package(
             dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, subprocess],
             swiftSettings: houseRules
         ),
+        .target(
+            name: "InterlockLoad",
+            dependencies: [
+                "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, deque, logging,
+                subprocess,
+                .product(name: "HeapModule", package: "swift-collections"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "Histogram", package: "hdrhistogram-swift"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+            ],
+            swiftSettings: houseRules
+        ),
         .executableTarget(
             name: "interlock",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, coreMetrics, lifecycle,
+                "InterlockSidecar", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, coreMetrics, lifecycle,
                 unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
@@ -148,6 +161,14 @@ let package = Package(
                 logging, coreMetrics, lifecycle,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .testTarget(
+            name: "InterlockLoadTests",
+            dependencies: [
+                "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                logging,
             ],
             swiftSettings: houseRules
         ),

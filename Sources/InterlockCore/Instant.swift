@@ -2,7 +2,7 @@
 ///
 /// Decisions never read a clock: they are handed an `Instant`. It is an integer and not a `ContinuousClock.Instant`,
 /// whose 128-bit arithmetic is felt on the hot path; both read the same clock.
-public struct Instant: Hashable, Comparable, Sendable {
+public struct Instant: Hashable, Comparable, Codable, Sendable {
     /// Nanoseconds since the clock's start.
     public var nanoseconds: Int64
 

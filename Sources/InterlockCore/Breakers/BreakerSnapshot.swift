@@ -1,6 +1,6 @@
 /// A breaker's state as the fleet shares it: the fields of its hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
-    public enum State: String, CaseIterable, Sendable {
+    public enum State: String, CaseIterable, Codable, Sendable {
         case closed
         case open
         case halfOpen = "half_open"
