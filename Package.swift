@@ -121,7 +121,8 @@ let package = Package(
         .executableTarget(
             name: "interlock",
             dependencies: [
-                "InterlockSidecar", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging, coreMetrics, lifecycle,
+                "InterlockSidecar", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
+                coreMetrics, lifecycle,
                 unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
@@ -134,6 +135,15 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/InterlockBenchmarks",
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "FuzzTargets",
+            dependencies: [
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore,
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "Fuzzing/FuzzTargets",
             swiftSettings: houseRules
         ),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
@@ -172,11 +182,12 @@ let package = Package(
             ],
             swiftSettings: houseRules
         ),
+        .testTarget(name: "FuzzTargetsTests", dependencies: ["FuzzTargets"], swiftSettings: houseRules),
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix, logging,
-                subprocess,
+                "interlock", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                logging, subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             exclude: ["Clients"],
@@ -184,3 +195,10 @@ let package = Package(
         ),
     ]
 )
+
+// Only the sanitizer's runtime brings this program's `main`: without it, it cannot be linked. `make fuzz` has both.
+if Context.environment["INTERLOCK_FUZZ"] != nil {
+    package.targets.append(
+        .executableTarget(
+            name: "InterlockFuzz", dependencies: ["FuzzTargets"], path: "Fuzzing/InterlockFuzz", swiftSettings: houseRules))
+}

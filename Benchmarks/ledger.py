@@ -18,7 +18,7 @@ class Ledger:
 
     def note(self, part, table, rounds, commit, footnote=""):
         self.parts[part] = {
-            "rows": table.rows, "details": table.details, "rounds": rounds, "commit": commit, "footnote": footnote,
+            "rows": table.rows, "details": table.details, "plots": table.plots, "rounds": rounds, "commit": commit, "footnote": footnote,
             "day": time.strftime("%Y-%m-%d")}
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(json.dumps(self.parts, indent=1))

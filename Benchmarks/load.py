@@ -12,6 +12,8 @@ from rig import RELEASE, ROOT
 GENERATOR = RELEASE / "InterlockBenchmarks"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 PEERS = ("redis-py", "python-redis-lock")
+#: As they are installed.
+LIBRARIES = ("redis", "python-redis-lock", "limits", "pybreaker", "matplotlib")
 
 
 def missing():
@@ -19,17 +21,27 @@ def missing():
     if not GENERATOR.exists():
         return "build first: swift build -c release --product InterlockBenchmarks"
     if subprocess.run([PYTHON, "-c", "import redis, redis_lock"], capture_output=True).returncode != 0:
-        return f"{PYTHON} lacks redis and python-redis-lock; `make bench` installs both"
+        return f"{PYTHON} lacks redis and python-redis-lock; `make bench` installs them"
     return None
 
 
-def output(*words, seconds):
-    """What a program prints. It and its children are stopped when it takes longer, or when this one is."""
+def lacks(library):
+    """Why a library of Python cannot be measured here; None: it can."""
+    try:
+        found = subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True)
+    except FileNotFoundError:
+        return f"there is no {PYTHON.relative_to(ROOT)}; `make bench` makes it"
+    return None if found.returncode == 0 else f"{PYTHON.relative_to(ROOT)} has no {library}; `make bench` installs it where it can be had"
+
+
+def output(*words, seconds, folder=None, given="", accepted=(0,)):
+    """What a program prints that runs in a folder, reads what it is given, and ends with one of the accepted exit codes. It and its
+    children are stopped when it takes longer, or when this one is."""
     words = [str(word) for word in words]
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True)
     try:
-        printed, complaints = process.communicate(timeout=seconds)
+        printed, complaints = process.communicate(given, timeout=seconds)
     except BaseException as error:
         # A session of its own: the group is the program and its children, and nobody else.
         os.killpg(process.pid, signal.SIGKILL)
@@ -37,7 +49,7 @@ def output(*words, seconds):
         if isinstance(error, subprocess.TimeoutExpired):
             sys.exit(f"benchmark: not done within {seconds:.0f} s: {' '.join(words)}")
         raise
-    if process.returncode != 0:
+    if process.returncode not in accepted:
         sys.exit(f"benchmark: {' '.join(words)}\n{complaints[-1000:]}")
     return printed
 
@@ -59,14 +71,27 @@ def own(figure, *options, seconds):
     return json.loads(output(GENERATOR, figure, *options, "--seconds", seconds, seconds=seconds + 60))
 
 
-def peer(library, redis_port, callers, seconds):
+def peer(library, port, callers, seconds, *options):
     """The same of another library, with so many processes on one lock."""
-    return json.loads(output(
-        PYTHON, ROOT / "Benchmarks" / "peers.py", library, "--port", redis_port, "--callers", callers,
-        "--seconds", seconds, seconds=seconds + 60))
+    return python("peers.py", library, "--port", port, "--callers", callers, "--seconds", seconds, *options, seconds=seconds)
+
+
+def callers(kind, port, callers, seconds, *options):
+    """How many decisions so many processes got, of `callers.py`."""
+    return python("callers.py", kind, "--port", port, "--callers", callers, "--seconds", seconds, *options, seconds=seconds)
+
+
+def python(program, *words, seconds):
+    """The figures of a program that needs the virtual environment."""
+    return json.loads(output(PYTHON, ROOT / "Benchmarks" / program, *words, seconds=seconds + 60))
+
+
+def draw(plots, folder):
+    """Writes plots, as `Table` has them, as files."""
+    output(PYTHON, ROOT / "Benchmarks" / "draw.py", folder, seconds=120, given=json.dumps(plots))
 
 
 def peer_versions():
-    program = "import importlib.metadata as m; print(f\"redis-py {m.version('redis')}; " \
-        "python-redis-lock {m.version('python-redis-lock')}\")"
+    program = "import importlib.metadata as m; print('; '.join(f'{n} {m.version(n)}' for n in " \
+        f"{LIBRARIES!r} if any(m.distributions(name=n))))"
     return output(PYTHON, "-c", program, seconds=20).strip()

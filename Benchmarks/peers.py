@@ -1,4 +1,5 @@
-"""Load on one lock of another library: processes that take it and give it back, over and over.
+"""Load on one lock of another library or server, or of a sidecar by the same clients: processes that take it and give it
+back, over and over.
 
 Runs in the virtual environment that has the libraries; prints one line of JSON.
 """
@@ -11,27 +12,46 @@ import time
 import redis
 import redis_lock
 
+import httplocks
+
 WARM_UP = 0.5
 #: Seconds; long enough that a lease never ends by itself here.
 LEASE = 10
 
 
-def redis_py(client, name):
-    return client.lock(name, timeout=LEASE, blocking=True)
+class InterlockLock:
+    """By redis-py."""
+
+    def __init__(self, client, name):
+        self.client, self.name = client, name
+
+    def acquire(self):
+        self.token = self.client.execute_command("LOCK.ACQUIRE", self.name, LEASE * 1000, "WAIT", 60_000)[0]
+
+    def release(self):
+        self.client.execute_command("LOCK.RELEASE", self.name, self.token)
 
 
-def python_redis_lock(client, name):
-    return redis_lock.Lock(client, name, expire=LEASE)
-
-
-LOCKS = {"redis-py": redis_py, "python-redis-lock": python_redis_lock}
-
-
-def caller(library, port, begin, end, results):
-    """Puts (asked, granted, releases) of each turn, on the clock that all processes of a machine share."""
+def connected(port):
     client = redis.Redis(port=port)
-    lock = LOCKS[library](client, "handover")
     client.ping()
+    return client
+
+
+#: Each makes a lock of a port and a name.
+LOCKS = {
+    "redis-py": lambda port, name: connected(port).lock(name, timeout=LEASE, blocking=True),
+    "python-redis-lock": lambda port, name: redis_lock.Lock(connected(port), name, expire=LEASE),
+    "interlock": lambda port, name: InterlockLock(connected(port), name),
+    "interlock-http": lambda port, name: httplocks.InterlockLock(port, name, LEASE),
+    # A session keeps its lease, which has to outlive the run.
+    "etcd": lambda port, name: httplocks.EtcdLock(port, name, 20 * LEASE),
+}
+
+
+def caller(library, port, name, begin, end, results):
+    """Puts (asked, granted, releases) of each turn, on the clock that all processes of a machine share."""
+    lock = LOCKS[library](port, name)
     turns = []
     while time.monotonic_ns() < end:
         asked = time.monotonic_ns()
@@ -69,6 +89,7 @@ def main():
     options.add_argument("library", choices=LOCKS)
     options.add_argument("--port", type=int, required=True)
     options.add_argument("--callers", type=int, default=32)
+    options.add_argument("--apart", action="store_true", help="a lock of its own for each")
     options.add_argument("--seconds", type=float, default=5)
     options = options.parse_args()
     processes = multiprocessing.get_context("fork")
@@ -76,9 +97,10 @@ def main():
     # The callers need a moment to start.
     begin = time.monotonic_ns() + int((WARM_UP + options.callers * 0.02) * 1e9)
     end = begin + int(options.seconds * 1e9)
+    names = [f"handover-{number}" if options.apart else "handover" for number in range(options.callers)]
     callers = [
-        processes.Process(target=caller, args=(options.library, options.port, begin, end, results), daemon=True)
-        for _ in range(options.callers)]
+        processes.Process(target=caller, args=(options.library, options.port, name, begin, end, results), daemon=True)
+        for name in names]
     for process in callers:
         process.start()
     turns_of_callers = [results.get() for _ in callers]

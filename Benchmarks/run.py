@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what Interlock costs and how fast it is, beside Redis itself, other libraries and another proxy, in one run.
+"""Measures what Interlock costs, how fast it is, how much it holds and how its cost grows, beside Redis itself, other libraries,
+another lock server and another proxy, in one run.
 
 Starts a redis-server and sidecars of the release build on TCP loopback and drives both sides, alternating; each figure is the
-median of the rounds. Prints a table of each part with both sides and their ratio, and writes them all to docs/benchmarks.md.
+median of the rounds. Prints a table of each part with both sides and their ratio, in the end one of them all, and writes that to
+docs/benchmarks.md.
 """
 
 import argparse
@@ -13,12 +15,17 @@ import sys
 import time
 
 import accuracy
+import capacity
+import decisions
+import growth
 import handover
 import library
-import limits
 import linked
 import load
 import outcomes
+import peer_breaker
+import peer_etcd
+import peer_limits
 import proxy
 import sidecar
 import trip
@@ -27,8 +34,12 @@ from rig import BINARY, ROOT, Rig
 from table import HEAD, Table, markdown
 
 #: Limits and breakers: each part has services of its own.
-GUARDS = {"limits": limits, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
-PARTS = ("sidecar", "locks", *GUARDS, "proxy")
+GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
+#: Of the part `peers`; those of `locks` and `proxy` are measured there.
+PEERS = (peer_limits, peer_breaker, peer_etcd)
+PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity")
+#: What has to be there for a part.
+NEEDS = {"locks": load.missing, "proxy": proxy.missing, "growth": growth.missing}
 
 
 def version(*command):
@@ -38,28 +49,33 @@ def version(*command):
         return "?"
 
 
-def page(ledger):
+def figures(ledger):
+    """The one table of all parts, with the machine and the versions."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     versions = "; ".join([
         version("redis-server", "--version"), version("swift", "--version"), version(str(BINARY), "--version"),
-        load.peer_versions(), proxy.versions()])
+        load.peer_versions(), proxy.versions(), peer_etcd.version()])
+    rows = [row for _, entry in ledger.ordered(PARTS) for row in entry["rows"]]
+    return f"""Written by `make bench`: {machine}. {versions}.
+
+Redis, the sidecars and whatever makes the load share the machine, over TCP loopback. Each figure is the median of
+its rounds, sides alternating; a ratio is the median of the rounds' ratios. Compare ratios, not single figures.
+
+{markdown(HEAD, rows)}
+"""
+
+
+def page(ledger):
     measured = ledger.ordered(PARTS)
-    rows = [row for _, entry in measured for row in entry["rows"]]
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
-    explanations = "\n\n".join(part.EXPLANATION for part in GUARDS.values())
+    explanations = "\n\n".join(part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity))
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
         ("part", "day", "commit", "rounds"),
         [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured])
     return f"""# Benchmarks
 
-Written by `make bench`: {machine}. {versions}.
-
-Redis, the sidecars and whatever makes the load share the machine, over TCP loopback. Each figure is the median of
-its rounds, sides alternating; a ratio is the median of the rounds' ratios. Compare ratios, not single figures.
-
-{markdown(HEAD, rows)}
-
+{figures(ledger)}
 {footnotes}
 
 **Hand-over**: all clients want one lock; each takes it and gives it back at once, over and over. The clients of Interlock are
@@ -70,8 +86,6 @@ cheap and waits long: cycles that went to another client are counted apart. A sc
 **Linked leases** are measured once, not in rounds. Their memory is that of the whole process, the connections' included.
 
 {explanations}
-
-{proxy.EXPLANATION}
 
 {details}
 
@@ -97,6 +111,18 @@ def measure(part, table, rounds, scale):
         with Rig() as rig:
             proxy.measure(rig, table, rounds, scale)
         return ""
+    if part == "peers":
+        for peer in PEERS:
+            with Rig(peer.CONFIGURATION) as rig:
+                peer.measure(rig, table, rounds, scale)
+        return ""
+    if part == "growth":
+        growth.measure(table, rounds, scale)
+        return ""
+    if part == "capacity":
+        with Rig() as rig:
+            capacity.measure(rig, table)
+        return ""
     with Rig(GUARDS[part].CONFIGURATION) as rig:
         GUARDS[part].measure(rig, table, rounds, scale)
     return ""
@@ -113,8 +139,8 @@ def main():
     if not BINARY.exists():
         sys.exit("benchmark: build first: swift build -c release --product interlock")
     parts = [part for part in PARTS if part in (options.only or PARTS)]
-    for part, missing in (("locks", load.missing), ("proxy", proxy.missing)):
-        if part in parts and (lacking := missing()):
+    for part in parts:
+        if part in NEEDS and (lacking := NEEDS[part]()):
             sys.exit(f"benchmark: {lacking}")
     ledger = Ledger()
     commit = version("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
@@ -130,7 +156,10 @@ def main():
         if lacking := ledger.missing(PARTS):
             print(f"docs/benchmarks.md is written once {', '.join(lacking)} was measured here too")
         else:
-            (ROOT / "docs" / "benchmarks.md").write_text(page(ledger))
+            docs = ROOT / "docs"
+            load.draw([plot for _, entry in ledger.ordered(PARTS) for plot in entry.get("plots", [])], docs)
+            (docs / "benchmarks.md").write_text(page(ledger))
+            print(figures(ledger))
     return 0 if holds else 1
 
 

@@ -11,6 +11,8 @@ class Table:
         self.rows = []
         #: Tables of what lies behind a figure, as Markdown.
         self.details = []
+        #: What `draw.py` makes files of.
+        self.plots = []
 
     @property
     def holds(self):
@@ -23,11 +25,17 @@ class Table:
         judged = "" if holds is None else f" (bound {bound}) {'ok' if holds else 'MISSED'}"
         say(f"  {what}: {ours} | {theirs} | {figure}{judged}")
 
-    def ratio(self, what, ours, theirs, bound):
+    def ratio(self, what, ours, theirs, bound=None):
+        """Of figures per second, round by round; with a bound, and whether it holds, or without."""
         mine, other = statistics.median(ours), statistics.median(theirs)
         # Pair by pair: a machine whose speed drifts moves both sides of a pair.
         ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-        self.add(what, f"{mine:,.0f}/s", f"{other:,.0f}/s", f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
+        self.add(what, f"{mine:,.0f}/s", f"{other:,.0f}/s", f"{ratio:.2f}",
+                 *([] if bound is None else [f"≥ {bound}", ratio >= bound]))
+
+    def missing(self, what, why):
+        """A figure that cannot be had here."""
+        self.add(what, "–", f"missing: {why}", "missing")
 
     def detail(self, title, head, rows):
         self.details.append(f"## {title}\n\n{markdown(head, rows)}")

@@ -20,6 +20,24 @@ def fixed(commands):
     return lives
 
 
+def counted(commands, limit):
+    """The same of a counter that counts refused calls too, as the library `limits` does: an INCRBY whose next is an EXPIRE begins
+    a life, and its first `limit` calls were granted."""
+    lives = []
+    for (at, words), (_, next_words) in zip(commands, [*commands[1:], (0, [b""])]):
+        if words[0].upper() != b"INCRBY":
+            continue
+        if next_words[0].upper() == b"EXPIRE" or not lives:
+            lives.append([])
+        lives[-1].append((at, int(words[2])))
+    return [life[:limit] for life in lives]
+
+
+def pushed(commands):
+    """The entries that were pushed to a list, a call each."""
+    return [(at, len(words) - 2) for at, words in commands if words[0].upper() == b"LPUSH"]
+
+
 def sliding(commands):
     """The entries that were written to a log, with the times that they carry."""
     entries = [ENTRY.fullmatch(word) for _, words in commands if words[0] == b"HSET" for word in words[3::2]]

@@ -29,6 +29,15 @@ class TakenTest(unittest.TestCase):
         lives = taken.fixed(commands(LINES, b"rate:{a}"))
         self.assertEqual([[cost for _, cost in life] for life in lives], [[3, 2], [1]])
 
+    def test_a_counter_that_counts_refused_calls_grants_the_first_ones_of_each_life(self):
+        heard = [(1, [b"incrby", b"k", b"1"]), (2, [b"expire", b"k", b"1"]), (3, [b"incrby", b"k", b"1"]), (4, [b"incrby", b"k", b"1"]),
+                 (5, [b"incrby", b"k", b"1"]), (6, [b"expire", b"k", b"1"])]
+        self.assertEqual(taken.counted(heard, 2), [[(1, 1), (3, 1)], [(5, 1)]])
+
+    def test_a_push_is_a_grant_of_as_many_as_it_pushes(self):
+        heard = [(1, [b"lindex", b"k", b"9"]), (1, [b"lpush", b"k", b"0.5", b"0.5"]), (1, [b"ltrim", b"k", b"0", b"9"])]
+        self.assertEqual(taken.pushed(heard), [(1, 2)])
+
     def test_an_entry_of_a_log_carries_its_own_time(self):
         words = [b"HSET", b"k", b"head", b"1", b"last", b"1700000000000003", b"7", b"1700000000000003:4"]
         self.assertEqual(taken.sliding([(5, [b"HMGET", b"k", b"1"]), (9, words)]), [(BEGIN + 3000, 4)])

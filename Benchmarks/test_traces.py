@@ -13,6 +13,11 @@ class TracesTest(unittest.TestCase):
     def test_a_seed_names_one_trace(self):
         self.assertEqual(poisson(100, SECOND, 4, seed="a"), poisson(100, SECOND, 4, seed="a"))
 
+    def test_each_call_is_at_one_sidecar(self):
+        trace = adversary(100, SECOND, SECOND, 4)
+        times = [trace.times(sidecar) for sidecar in range(4)]
+        self.assertEqual(sorted(sum(times, [])), sorted(call.time for call in trace.calls))
+
     def test_the_adversary_gets_twice_the_limit_of_fixed_windows_and_once_of_a_sliding_one(self):
         trace = adversary(300, SECOND, SECOND, 4)
         times = sorted(call.time for call in trace.calls)

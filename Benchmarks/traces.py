@@ -21,6 +21,10 @@ class Trace(NamedTuple):
     calls: list
     length: int
 
+    def times(self, sidecar):
+        """Of the calls to one sidecar, in order."""
+        return sorted(call.time for call in self.calls if call.sidecar == sidecar)
+
 
 def poisson(rate, length, sidecars, seed):
     """Calls that know nothing of each other, so many a second."""
@@ -54,3 +58,10 @@ def adversary(rate, window, least, sidecars):
 def burst(time, size, sidecars, returns_until):
     """So many calls at once, spread over the sidecars; the last one at each comes back."""
     return [Call(time, place % sidecars, returns_until if place >= size - sidecars else 0) for place in range(size)]
+
+
+#: By the names that tables have for them: each makes a trace of a rate, a window, the least length and the number of sidecars.
+KINDS = {
+    "Poisson": lambda rate, window, length, sidecars: poisson(rate, length, sidecars, seed=f"{rate} {length}"),
+    "adversary": adversary,
+}

@@ -317,6 +317,6 @@ public final class CoordinatorCalls {
     }
 
     private func unknownService(_ name: String) -> InterlockError {
-        InterlockError(.unknownService, "no service \"\(name.prefix(64))\" is configured; see BREAKER.LIST for those that are")
+        InterlockError(.unknownService, "no service \"\(Excerpt(name))\" is configured; see BREAKER.LIST for those that are")
     }
 }

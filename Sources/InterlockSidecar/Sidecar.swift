@@ -59,6 +59,7 @@ public struct Sidecar: Sendable {
     /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
     /// - Parameter onReady: called once both doors are open and Redis is connected.
     public func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
+        checkOpenFileBound()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(privateRedis: privateRedis?.socketPath, coordinator: coordinator, onReady: onReady)
         // Proxied calls are work for more than one core; more than a few would only take memory.
@@ -91,6 +92,17 @@ public struct Sidecar: Sendable {
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(10)
         try await ServiceGroup(configuration: groupConfiguration).run()
+    }
+
+    /// Beside those of clients: to Redis and to upstreams, and files.
+    private static let otherOpenFiles = 200
+
+    private func checkOpenFileBound() {
+        let needed = configuration.listen.maximumConnections + Self.otherOpenFiles
+        guard let bound = OpenFileBound.raised(), bound < needed else { return }
+        logger.warning(
+            "Fewer files may be open than listen.max_connections wants: connections beyond will wait unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections",
+            metadata: ["bound": "\(bound)", "needed": "\(needed)"])
     }
 }
 

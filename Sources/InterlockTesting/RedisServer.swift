@@ -32,6 +32,8 @@ public actor RedisServer {
     private var process: ServerProcess?
     /// The logs of the processes before `process`.
     private var earlierLog = ""
+    /// In characters.
+    private static let earlierLogLimit = 1 << 18
 
     private init(arguments: [String], listener: Listener, environment: [String: String]) async throws {
         temporaryFolder = try TemporaryFolder()
@@ -89,8 +91,11 @@ public actor RedisServer {
         }
     }
 
-    /// What the server printed since it was first started.
+    /// What the server printed since it was first started; of a lot, the end.
     public var log: String { earlierLog + (process?.log ?? "") }
+
+    /// The server's process; `nil`: it does not run. Another after each start.
+    public var processID: Int32? { process?.processID }
 
     /// Ends the server as an operator would: SIGTERM, and SIGKILL when it has not ended within 5 s.
     public func stop() async {
@@ -130,13 +135,13 @@ public actor RedisServer {
     }
 
     /// Ends the server and deletes its folder.
-    private func remove() async {
+    package func remove() async {
         await kill()
         temporaryFolder.remove()
     }
 
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
-        earlierLog = log
+        earlierLog = String(log.suffix(Self.earlierLogLimit))
         process = nil
         // By `env`, so that the variables are the server's alone: what a test preloads is not for `setpriv`.
         let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]

@@ -6,7 +6,7 @@ internal import Subprocess
 ///
 /// It dies with this process: `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess
 /// starts every child on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
-final class ServerProcess: Sendable {
+package final class ServerProcess: Sendable {
     private let record: Record
     private let ended: Task<Void, Never>
 
@@ -16,10 +16,13 @@ final class ServerProcess: Sendable {
     }
 
     /// Starts `program`, found on the PATH.
+    /// - Parameter logLimit: how many bytes of what it prints last are sure to be kept; at most twice as many are.
     /// - Throws: what swift-subprocess throws when nothing could be started. A program that does not exist starts all the
     ///   same, and ends at once with a word about it in its log.
-    static func start(_ program: String, arguments: [String]) async throws -> ServerProcess {
-        let record = Record()
+    package static func start(
+        _ program: String, arguments: [String], logLimit: Int = 1 << 20
+    ) async throws -> ServerProcess {
+        let record = Record(logLimit: logLimit)
         let (launches, launch) = AsyncThrowingStream.makeStream(of: Void.self)
         let ended = Task {
             do {
@@ -43,27 +46,31 @@ final class ServerProcess: Sendable {
                 launch.finish(throwing: error)
             }
         }
-        for try await _ in launches { break }
+        // Not cancelled with the caller, who could not end then what has not begun yet.
+        try await Task { for try await _ in launches { break } }.value
         return ServerProcess(record: record, ended: ended)
     }
 
-    /// What the process printed so far.
-    var log: String { record.log }
+    /// The end of what the process printed so far.
+    package var log: String { record.log }
 
-    var isRunning: Bool { record.isRunning }
+    package var isRunning: Bool { record.processID != nil }
+
+    /// `nil`: it is gone, and the number may be another's.
+    package var processID: Int32? { record.processID }
 
     /// Sends a signal, unless the process is gone.
-    func send(signal: Int32) {
+    package func send(signal: Int32) {
         record.send(signal: signal)
     }
 
     /// Waits until the process is gone.
-    func waitUntilEnd() async {
+    package func waitUntilEnd() async {
         await ended.value
     }
 
     /// Asks the process to end, and ends it when it has not within `patience`.
-    func stop(patience: Duration) async {
+    package func stop(patience: Duration) async {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
         let insistence = Task { [record] in
@@ -84,6 +91,11 @@ extension ServerProcess {
         }
 
         private let state = NIOLockedValueBox(State())
+        private let logLimit: Int
+
+        init(logLimit: Int) {
+            self.logLimit = logLimit
+        }
 
         func began(_ pid: pid_t) {
             state.withLockedValue { $0.pid = pid }
@@ -94,15 +106,19 @@ extension ServerProcess {
         }
 
         func append(_ bytes: UnsafeRawBufferPointer) {
-            state.withLockedValue { $0.output.append(contentsOf: bytes) }
+            state.withLockedValue { state in
+                state.output.append(contentsOf: bytes)
+                // At twice the limit: each byte is moved at most once.
+                if state.output.count > 2 * logLimit { state.output.removeFirst(state.output.count - logLimit) }
+            }
         }
 
         var log: String {
             state.withLockedValue { String(decoding: $0.output, as: UTF8.self) }
         }
 
-        var isRunning: Bool {
-            state.withLockedValue { $0.pid != nil }
+        var processID: pid_t? {
+            state.withLockedValue { $0.pid }
         }
 
         func send(signal: Int32) {

@@ -2,11 +2,11 @@ internal import FoundationEssentials
 internal import Glibc
 
 /// A fresh folder that only this user may enter.
-struct TemporaryFolder: Sendable {
-    let path: String
+package struct TemporaryFolder: Sendable {
+    package let path: String
 
     /// Creates the folder in `/tmp`, whatever `TMPDIR` says: the path of a Unix socket may have 107 bytes.
-    init() throws {
+    package init() throws {
         var template = Array("/tmp/interlock-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else {
             throw RedisServerError(reason: "cannot create a folder in /tmp: \(String(cString: strerror(errno)))", log: "")
@@ -23,7 +23,7 @@ struct TemporaryFolder: Sendable {
     }
 
     /// Deletes the folder with all that is in it.
-    func remove() {
+    package func remove() {
         // A folder left behind in /tmp must not fail a test that is over.
         try? FileManager.default.removeItem(atPath: path)
     }

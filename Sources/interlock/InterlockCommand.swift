@@ -28,7 +28,7 @@ struct InterlockCommand: AsyncParsableCommand {
         version: SidecarVersion.current,
         subcommands: [
             Serve.self, CheckConfig.self, Status.self, LockCommand.self, Run.self, LimitCommand.self, BreakerCommand.self,
-            Events.self, RunChild.self,
+            Events.self, BenchCommand.self, RunChild.self,
         ]
     )
 

@@ -1,8 +1,6 @@
-import FoundationEssentials
 import Glibc
 import Hiredis
 import InterlockCore
-import Subprocess
 import Testing
 
 @testable import InterlockTesting
@@ -131,29 +129,19 @@ extension ClockJumpTests {
         /// Another connection to the last sidecar: a waiting acquire holds back the answers behind it.
         let waiter: RedisClient
         let redis: RedisClient
-        private let clockFile: String
+        private let clock: SteeredClock
 
         /// Runs `body` with Redis' clock at the true time; everything is stopped at the end, whatever happens.
         static func run(_ body: (Scene) async throws -> Void) async throws {
-            let library = try await libraryOfFaketime()
             let folder = try TemporaryFolder()
             defer { folder.remove() }
-            let clockFile = "\(folder.path)/clock"
-            try show(seconds: 0, in: clockFile)
-            let environment = [
-                // jemalloc, which Redis is linked with, reads the clock while libfaketime is still allocating its own
-                // memory, and both wait for ever. So memory comes from libc.
-                "LD_PRELOAD": "\(library):libc.so.6",
-                "FAKETIME_TIMESTAMP_FILE": clockFile,
-                "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            ]
-            try await RedisServer.withServer(listener: .none, environment: environment) { server in
+            let clock = try await SteeredClock(file: "\(folder.path)/clock")
+            try await RedisServer.withServer(listener: .none, environment: clock.environment) { server in
                 try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { first in
                     try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { second in
                         let scene = Scene(
                             sidecars: [client(of: first), client(of: second)], waiter: client(of: second),
-                            redis: RedisClient(configuration: server.configuration), clockFile: clockFile)
+                            redis: RedisClient(configuration: server.configuration), clock: clock)
                         try await scene.whileConnected { try await body(scene) }
                     }
                 }
@@ -162,7 +150,7 @@ extension ClockJumpTests {
 
         /// Sets Redis' wall clock so many seconds beside the true time, and waits until Redis shows it.
         func jump(toSeconds offset: Int) async throws {
-            try Self.show(seconds: offset, in: clockFile)
+            try clock.show(secondsBesideTrueTime: offset)
             try await eventually("Redis' clock jumps by the package faketime, which `make setup` installs") {
                 let reply = try await redis.send(AnyCommand(["TIME"]))
                 guard let seconds = reply.array?.first?.integer else { throw Problem(description: "TIME: \(reply)") }
@@ -231,27 +219,6 @@ extension ClockJumpTests {
             var configuration = RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort))
             configuration.connectTimeout = patience
             return RedisClient(configuration: configuration)
-        }
-
-        /// Replaces the file at once: libfaketime may read it at any time.
-        private static func show(seconds offset: Int, in clockFile: String) throws {
-            let text = offset < 0 ? "\(offset)" : "+\(offset)"
-            try Data(text.utf8).write(to: URL(filePath: clockFile), options: .atomic)
-        }
-
-        /// What `faketime` itself preloads: only it knows where its library lies.
-        private static func libraryOfFaketime() async throws -> String {
-            let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
-            do {
-                let result = try await Subprocess.run(
-                    .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12))
-                guard let path = result.standardOutput.split(separator: "\n").first else {
-                    throw Problem(description: "faketime preloads nothing")
-                }
-                return String(path)
-            } catch {
-                throw Problem(description: "there is no faketime to move Redis' clock with; `make setup` installs it: \(error)")
-            }
         }
     }
 }

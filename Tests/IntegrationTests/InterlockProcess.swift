@@ -120,7 +120,7 @@ extension InterlockProcess {
     }
 
     /// The program lies beside the test's own, or a few folders above it where tests are bundled.
-    private static func program() throws -> String {
+    static func program() throws -> String {
         let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         var folder = own[..<(own.lastIndex(of: "/") ?? own.startIndex)]
         for _ in 0..<4 {

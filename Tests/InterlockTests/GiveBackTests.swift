@@ -25,4 +25,24 @@ struct GiveBackTests {
             #expect(left == now + expected * 1_000_000)
         }
     }
+
+    @Test("of a sliding limit no more is given back than was taken at that moment, and what comes with it still is")
+    func slidingTwice() async throws {
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in
+            let clock = try await fleet.cli("TIME").array ?? []
+            let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
+            try await fleet.cli("HSET", "log", "head", "1", "tail", "1", "total", "2", "last", "\(now)", "1", "\(now):2")
+            try await fleet.cli("SET", "counter", "5", "PX", "60000")
+            let source = String(decoding: GiveBackScript.source.source, as: UTF8.self)
+            let end = now / 1000 + 60_000
+            for amount in ["2", "1"] {
+                let returned = try await fleet.cli(
+                    "EVAL", source, "2", "log", "counter", "1", amount, "\(now)", "10", "60000", "0", "1", "\(end)", "10",
+                    "60000")
+                #expect(returned.integer == 2)
+            }
+            #expect(try await fleet.cli("HGET", "log", "total").integer == 0)
+            #expect(try await fleet.cli("GET", "counter").integer == 3)
+        }
+    }
 }

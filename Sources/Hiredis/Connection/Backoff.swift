@@ -2,22 +2,22 @@
 /// a fleet that lost its Redis does not come back as one.
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
-struct Backoff {
-    let range: ClosedRange<Duration>
-    private(set) var failures = 0
+package struct Backoff {
+    package let range: ClosedRange<Duration>
+    package private(set) var failures = 0
 
-    init(range: ClosedRange<Duration>) {
+    package init(range: ClosedRange<Duration>) {
         self.range = range
     }
 
     /// The pause before the next attempt. `random` is in 0…1.
-    mutating func next(random: Double) -> Duration {
+    package mutating func next(random: Double) -> Duration {
         let ceiling = min(range.upperBound, range.lowerBound * (1 << min(failures, 20)))
         failures += 1
         return max(range.lowerBound / 2, ceiling * random)
     }
 
-    mutating func reset() {
+    package mutating func reset() {
         failures = 0
     }
 }

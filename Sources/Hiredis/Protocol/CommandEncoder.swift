@@ -1,5 +1,5 @@
 internal import CHiredis
-internal import NIOCore
+package import NIOCore
 
 /// Collects the arguments of one command and has hiredis format them. Reused: after the first few commands it allocates
 /// nothing of its own.
@@ -52,7 +52,7 @@ public struct CommandEncoder {
     }
 
     /// Writes the collected command to `buffer` as RESP, and forgets it.
-    mutating func format(into buffer: inout ByteBuffer) {
+    package mutating func format(into buffer: inout ByteBuffer) {
         defer {
             bytes.removeAll(keepingCapacity: true)
             ends.removeAll(keepingCapacity: true)

@@ -1,11 +1,11 @@
 internal import CHiredis
 
 /// hiredis' reader: bytes in, replies out, split anywhere. Owns the C object; used from one thread at a time.
-final class ReplyParser {
+package final class ReplyParser {
     private let reader: UnsafeMutablePointer<redisReader>
     private var screen: ReplyScreen
 
-    init(limits: ReplyLimits = ReplyLimits()) {
+    package init(limits: ReplyLimits = ReplyLimits()) {
         guard let reader = redisReaderCreate() else {
             preconditionFailure("hiredis could not allocate its reader: out of memory")
         }
@@ -19,7 +19,7 @@ final class ReplyParser {
 
     /// Appends bytes from the wire.
     /// - Throws: `protocolViolation`; the stream is then unusable.
-    func feed(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
+    package func feed(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
         guard let base = bytes.baseAddress, !bytes.isEmpty else { return }
         try screen.inspect(bytes)
         guard redisReaderFeed(reader, base.assumingMemoryBound(to: CChar.self), bytes.count) == REDIS_OK else {
@@ -29,7 +29,7 @@ final class ReplyParser {
 
     /// The next whole reply, or `nil` when more bytes are needed.
     /// - Throws: `protocolViolation`; the stream is then unusable.
-    func next() throws(RedisError) -> RedisReply? {
+    package func next() throws(RedisError) -> RedisReply? {
         var object: UnsafeMutableRawPointer?
         guard redisReaderGetReply(reader, &object) == REDIS_OK else { throw violation() }
         guard let object else { return nil }

@@ -15,7 +15,7 @@ extension BreakerCoordinator {
         else { return }
         service.isTripUnderWay = true
         let pause = definition.onLimit.pause
-        let operation = BreakerScript.Operation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
+        let operation = BreakerOperation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
         run(operation, on: service) { [self] result in
             service.isTripUnderWay = false
             guard case .failure(let error) = result, error.isUnavailability else { return }
@@ -52,7 +52,7 @@ extension BreakerCoordinator {
                         "reason: expected at most \(BreakerSnapshot.longestReason) bytes of UTF-8, got \(reason.utf8.count)")))
             return
         }
-        let operation = BreakerScript.Operation.force(state, forMilliseconds: milliseconds, reason: reason)
+        let operation = BreakerOperation.force(state, forMilliseconds: milliseconds, reason: reason)
         run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
             completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
         }
@@ -71,7 +71,7 @@ extension BreakerCoordinator {
         }
         let quorum = probe.origin == .all ? sidecars() / 2 + 1 : nil
         let lapse = probe.outageLapse.wholeMilliseconds
-        let operation: BreakerScript.Operation
+        let operation: BreakerOperation
         switch finding {
         case .down(let reason):
             guard !service.definition.breaker.isMetricsOnly else {

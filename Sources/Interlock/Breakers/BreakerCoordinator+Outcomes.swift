@@ -22,7 +22,7 @@ extension BreakerCoordinator {
             return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
         }
         service.trialsAskedFor += 1
-        let operation = BreakerScript.Operation.trial(
+        let operation = BreakerOperation.trial(
             id: id.description, lifetime: service.definition.permitLifetime.wholeMilliseconds,
             known: service.breaker.snapshot.generation)
         run(operation, on: service) { [self] result in
@@ -52,7 +52,7 @@ extension BreakerCoordinator {
     /// Frees the place of a trial that was not made.
     func returnTrial(_ trial: PermitID?, _ service: GuardedService, generation: Int64) {
         guard let trial else { return }
-        let operation = BreakerScript.Operation.trialOutcome(
+        let operation = BreakerOperation.trialOutcome(
             id: trial.description, .ignore, expect: generation, retryAfter: nil, pause: nil)
         run(operation, on: service) { _ in }
     }
@@ -62,7 +62,7 @@ extension BreakerCoordinator {
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
         let counted = service.definition.breaker.isMetricsOnly ? .ignore : outcome
-        let operation = BreakerScript.Operation.trialOutcome(
+        let operation = BreakerOperation.trialOutcome(
             id: id.description, counted, expect: generation, retryAfter: upstreamRetry(of: service, now: now), pause: pause)
         run(operation, on: service) { [self] result in
             if case .failure(let error) = result {
@@ -127,7 +127,7 @@ extension BreakerCoordinator {
         else { return false }
         let settings = service.definition.breaker
         service.isTripUnderWay = true
-        var operation = BreakerScript.Operation.trip(
+        var operation = BreakerOperation.trip(
             .retryAfter, expect: generation, openFor: settings.openFor, pause: pause)
         if settings.isByReporters {
             tripAlone(service, .retryAfter, forMilliseconds: pause)
@@ -164,7 +164,7 @@ extension BreakerCoordinator {
         let now = runtime.time.now()
         guard let sums = service.breaker.takeUnsent(now: now) else { return done() }
         let generation = service.breaker.snapshot.generation
-        let operation = BreakerScript.Operation.report(
+        let operation = BreakerOperation.report(
             sums, expect: generation, retryAfter: upstreamRetry(of: service, now: now))
         run(operation, on: service) { [self] result in
             let now = runtime.time.now()

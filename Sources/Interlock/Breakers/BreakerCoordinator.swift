@@ -31,7 +31,7 @@ final class BreakerCoordinator {
     func synchronise(_ service: GuardedService) {
         let snapshot = service.breaker.snapshot
         let digest = service.digest
-        let operation = BreakerScript.Operation.sync(
+        let operation = BreakerOperation.sync(
             known: snapshot.generation > 0 ? snapshot : nil, configuration: digest, declares: !service.isDeclared)
         run(operation, on: service) { [self] result in
             guard case .success(let reply) = result else { return }
@@ -68,8 +68,8 @@ final class BreakerCoordinator {
     }
 
     func run(
-        _ operation: BreakerScript.Operation, on service: GuardedService, by: String? = nil,
-        completion: @escaping (Result<BreakerScript.Reply, RedisError>) -> Void
+        _ operation: BreakerOperation, on service: GuardedService, by: String? = nil,
+        completion: @escaping (Result<BreakerReply, RedisError>) -> Void
     ) {
         let script = BreakerScript(
             keys: runtime.keys, service: service.name, settings: service.definition.breaker, operation: operation,
@@ -84,7 +84,7 @@ final class BreakerCoordinator {
     }
 
     /// Redis knows less than this sidecar: it was wiped.
-    private func restoreIfLost(_ service: GuardedService, _ reply: BreakerScript.Reply) {
+    private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
         guard reply.snapshot.generation < service.breaker.snapshot.generation, !service.isRestoring else { return }
         service.isRestoring = true
         run(

@@ -3,33 +3,6 @@ internal import InterlockCore
 
 /// See `breaker.lua`.
 struct BreakerScript: ScriptCommand {
-    /// What is asked, and its own arguments.
-    enum Operation {
-        /// Reads; restores what Redis has lost from `known`.
-        case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
-        case report(OutcomeSums, expect: Int64, retryAfter: Int64?)
-        /// This sidecar finds the service bad; `pause` is what the upstream asked for.
-        case vote(BreakerCause, expect: Int64, pause: Int64?)
-        case trip(BreakerCause, expect: Int64, openFor: ClosedRange<Duration>, pause: Int64?)
-        case halfOpen(expect: Int64)
-        case trial(id: String, lifetime: Int64, known: Int64)
-        case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
-        case close(BreakerCause, expect: Int64)
-        /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it.
-        case down(reason: String, lapse: Int64, quorum: Int?)
-        case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-        case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String)
-    }
-
-    struct Reply {
-        /// The call did what it asked for.
-        var isDone: Bool
-        var redisTime: Int64
-        var snapshot: BreakerSnapshot
-        /// The digest of the service's definition that the fleet had last; `nil`: not known.
-        var configuration: String?
-    }
-
     /// How many changes the history keeps, roughly.
     static let historyLength = 1000
 
@@ -38,7 +11,7 @@ struct BreakerScript: ScriptCommand {
     var keys: KeySpace
     var service: String
     var settings: BreakerSettings
-    var operation: Operation
+    var operation: BreakerOperation
     var by: String
     var origin: String
     var database: Int
@@ -57,7 +30,7 @@ struct BreakerScript: ScriptCommand {
         encoder.append(call)
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+    func decode(_ reply: RedisReply) throws(RedisError) -> BreakerReply {
         guard let parts = reply.array, parts.count == 3, let result = parts[0].integer, let time = parts[1].integer,
             let flat = parts[2].array
         else { throw reply.unexpected(for: "breaker.lua") }
@@ -65,7 +38,7 @@ struct BreakerScript: ScriptCommand {
         for index in stride(from: 0, to: flat.count - 1, by: 2) {
             if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
         }
-        return Reply(
+        return BreakerReply(
             isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields),
             configuration: fields["configuration"])
     }

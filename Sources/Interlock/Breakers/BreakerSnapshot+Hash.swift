@@ -1,8 +1,8 @@
-internal import InterlockCore
+package import InterlockCore
 
 extension BreakerSnapshot {
     /// From the fields of the hash; what is missing has its default.
-    init(hash: [String: String]) {
+    package init(hash: [String: String]) {
         func number(_ name: String) -> Int64 { hash[name].flatMap(Int64.init) ?? 0 }
         func share(_ name: String) -> Double { hash[name].flatMap(Double.init) ?? 0 }
         self.init(
@@ -24,7 +24,7 @@ extension BreakerSnapshot {
     }
 
     /// The fields as they stand in the hash, to restore it.
-    var hash: [(String, String)] {
+    package var hash: [(String, String)] {
         [
             ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
             ("generation", "\(generation)"), ("trips", "\(trips)"), ("failure_rate", "\(failureRate)"),

@@ -1,7 +1,7 @@
 /// Strings as JSON has them, for messages that are put together from parts.
-enum JSONText {
+package enum JSONText {
     /// `text` in quotes, with what JSON demands escaped.
-    static func quoted(_ text: String) -> String {
+    package static func quoted(_ text: String) -> String {
         var quoted = "\""
         quoted.reserveCapacity(text.utf8.count + 2)
         for scalar in text.unicodeScalars {

@@ -1,19 +1,6 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// Something taken from one counter, so that it can be given back.
-struct TakenShare {
-    var key: String
-    var limit: LimitDefinition
-    /// The limit's place among the service's.
-    var definition: Int
-    var subject: String?
-    var cost: Int64
-    /// Which window it was taken from, by Redis' time: when the fixed window ends, in milliseconds; when it was taken from a
-    /// sliding window, in microseconds; until when a `gcra` limit has not got it back by itself, in microseconds.
-    var since: Int64
-}
-
 /// See `give-back.lua`.
 struct GiveBackScript: ScriptCommand {
     static let source = RedisScript(

@@ -140,7 +140,8 @@ final class RateLimitCoordinator {
         for settlement in settled {
             let delivered = deliver(service, settlement) {
                 guard let place = settlement.place else { return [] }
-                return shares(of: place, calls: 1, in: batch, verdict, service: service)
+                return batch.shares(
+                    ofRequestAt: place, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
             }
             guard settlement.answer.isTaken, let place = settlement.place else {
                 limited += settlement.calls.count
@@ -151,7 +152,9 @@ final class RateLimitCoordinator {
             guard delivered < settlement.calls.count else { continue }
             giveBack(
                 service,
-                shares(of: place, calls: settlement.calls.count - delivered, in: batch, verdict, service: service))
+                batch.shares(
+                    ofRequestAt: place, calls: settlement.calls.count - delivered, by: verdict, service: service.name,
+                    keys: runtime.keys))
         }
         service.metrics.taken.increment(by: taken)
         service.metrics.limited.increment(by: limited)
@@ -263,33 +266,6 @@ final class RateLimitCoordinator {
     }
 
     // MARK: Giving back
-
-    private func shares(
-        of place: Int, calls: Int, in batch: LimitBatch, _ verdict: LimitVerdict, service: GuardedService
-    ) -> [TakenShare] {
-        guard verdict.timeMicroseconds > 0 else { return [] }
-        return batch.counterIndices(ofRequestAt: place).compactMap { index in
-            let counter = batch.counters[index]
-            let judged = verdict.counters[index]
-            // Which of the calls a shadow had no room for is not known.
-            guard judged.excess == 0 else { return nil }
-            let limit = batch.definitions[counter.definition]
-            return TakenShare(
-                key: runtime.keys.rate(service: service.name, of: limit, subject: counter.subject), limit: limit,
-                definition: counter.definition, subject: counter.subject, cost: batch.requests[place].cost * Int64(calls),
-                since: since(limit.algorithm, judged, verdict))
-        }
-    }
-
-    /// See `TakenShare.since`.
-    private func since(_ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict) -> Int64 {
-        switch algorithm {
-        case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter
-        case .sliding: verdict.timeMicroseconds
-        // The milliseconds were rounded up.
-        case .gcra: verdict.timeMicroseconds + max(0, judged.resetAfter - 1) * 1000
-        }
-    }
 
     /// Returns what was taken and not used, where its window still stands.
     func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {

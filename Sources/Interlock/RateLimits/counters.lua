@@ -54,10 +54,10 @@ local function open_cells(limit, window, value, time)
   function cells.taken(capacity)
     local whole = tat - time
     local units = math.ceil((whole + part / limit) / (window / limit))
-    if units > capacity then return capacity + 1 end
     -- The quotient was rounded: it may be one off.
+    if units > capacity + 1 then return capacity + 1 end
     local exact, parts = span(units)
-    if exact < whole or (exact == whole and parts < part) then return units + 1 end
+    if exact < whole or (exact == whole and parts < part) then return math.min(units, capacity) + 1 end
     exact, parts = span(units - 1)
     if units > 0 and (exact > whole or (exact == whole and parts >= part)) then return units - 1 end
     return units
@@ -164,8 +164,11 @@ local function open_log(key, window, time)
       when, cost = tonumber(when) or 0, tonumber(cost) or 0
       if when == at then
         local returned = math.min(amount, cost)
-        redis.call('HSET', key, middle, string.format('%.0f:%.0f', at, cost - returned))
-        redis.call('HINCRBY', key, 'total', -returned)
+        -- Nothing less would be -0, which is no number to Redis.
+        if returned > 0 then
+          redis.call('HSET', key, middle, string.format('%.0f:%.0f', at, cost - returned))
+          redis.call('HINCRBY', key, 'total', -returned)
+        end
         return true
       end
       if when < at then low = middle + 1 else high = middle - 1 end

@@ -8,7 +8,7 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case redisRestart = "redis-restart"
     /// Redis is stopped (SIGSTOP) for a while.
     case redisPause = "redis-pause"
-    /// Redis is killed and starts empty.
+    /// Redis is killed and starts empty, or is flushed.
     case redisWipe = "redis-wipe"
     /// No byte passes between one sidecar and Redis.
     case partition

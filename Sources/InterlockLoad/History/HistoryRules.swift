@@ -1,5 +1,3 @@
-public import InterlockCore
-
 /// What a history is judged by.
 public struct HistoryRules: Hashable, Sendable, Codable {
     /// What is known of each service, by its number.
@@ -10,12 +8,15 @@ public struct HistoryRules: Hashable, Sendable, Codable {
     public var patience: Int64
     /// So long after a fault has ended every sidecar serves again, in ms.
     public var recovery: Int64
+    /// By what share of the time Redis' clock may run faster or slower than the history's: 0 where both are one machine's.
+    public var clockDrift: Double
 
-    public init(services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64) {
+    public init(services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, clockDrift: Double = 0) {
         self.services = services
         self.sidecars = sidecars
         self.patience = patience
         self.recovery = recovery
+        self.clockDrift = clockDrift
     }
 }
 

@@ -1,4 +1,4 @@
-public import InterlockCore
+internal import InterlockCore
 
 /// What a client asks of a sidecar. Locks and services go by their numbers in the run.
 public enum Operation: Hashable, Sendable, Codable {

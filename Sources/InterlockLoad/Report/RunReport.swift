@@ -173,6 +173,8 @@ public struct ProcessReport: Codable, Hashable, Sendable {
 
 /// A fault that was made.
 public struct FaultReport: Codable, Hashable, Sendable {
+    /// Within the run.
+    public var number: Int
     public var kind: FaultKind
     /// `nil`: it concerned Redis, or all.
     public var sidecar: Int?
@@ -181,7 +183,10 @@ public struct FaultReport: Codable, Hashable, Sendable {
     /// After how many seconds from its end every sidecar served again; `nil`: another fault came before that, or never.
     public var recoveredAfter: Double?
 
-    public init(kind: FaultKind, sidecar: Int?, began: Double, ended: Double, recoveredAfter: Double? = nil) {
+    public init(
+        number: Int, kind: FaultKind, sidecar: Int?, began: Double, ended: Double, recoveredAfter: Double? = nil
+    ) {
+        self.number = number
         self.kind = kind
         self.sidecar = sidecar
         self.began = began

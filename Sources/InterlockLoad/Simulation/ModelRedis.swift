@@ -7,6 +7,14 @@ struct ModelRedis {
         /// Member and score; ordered by score and then by member.
         case sortedSet([String: Double])
         case hash([String: String])
+        /// Entries, each of fields and values in turn; without their IDs.
+        case stream([[String]])
+    }
+
+    /// A key's value, and what is left of its time in ms; `nil`: it does not lapse.
+    struct Content: Hashable {
+        var value: Value
+        var ttl: Int64?
     }
 
     private struct Entry {
@@ -30,6 +38,10 @@ struct ModelRedis {
     /// Who listens to which channel, for the count that `PUBLISH` replies with.
     var subscribers: [String: Int] = [:]
     private var entries: [String: Entry] = [:]
+    /// Keys that were read by who wants to be told of their next change.
+    private var tracked: Set<String> = []
+    /// Those of them that were changed since they were last taken.
+    private var changed: [String] = []
 
     init(microseconds: Int64, mutant: Mutant? = nil) {
         self.microseconds = microseconds
@@ -48,7 +60,36 @@ struct ModelRedis {
         entries = [:]
     }
 
+    /// Every key that there is, as a reader finds it. O(keys).
+    var contents: [String: Content] {
+        entries.filter { live($0.key) != nil }.mapValues { entry in
+            Content(value: entry.value, ttl: entry.expiresAt.map { $0 - milliseconds })
+        }
+    }
+
+    /// Forgets for good what has lapsed, as Redis does sooner or later: it does not come back when the clock is set back.
+    /// Returns the keys.
+    @discardableResult
+    mutating func dropLapsed() -> [String] {
+        let lapsed = entries.keys.filter { live($0) == nil }
+        for key in lapsed { entries[key] = nil }
+        return lapsed
+    }
+
+    /// Its process began anew: it has its keys, and knows of nobody who listens.
+    mutating func restart() {
+        tracked = []
+        changed = []
+        published = []
+        subscribers = [:]
+    }
+
     // MARK: Keys
+
+    private mutating func write(_ key: String, _ entry: Entry?) {
+        if !tracked.isEmpty, entry != nil || entries[key] != nil, tracked.remove(key) != nil { changed.append(key) }
+        entries[key] = entry
+    }
 
     private func live(_ key: String) -> Entry? {
         guard let entry = entries[key] else { return nil }
@@ -59,7 +100,7 @@ struct ModelRedis {
     func exists(_ key: String) -> Bool { live(key) != nil }
 
     mutating func delete(_ keys: String...) {
-        for key in keys { entries[key] = nil }
+        for key in keys { write(key, nil) }
     }
 
     /// -2: there is no such key; -1: without end.
@@ -73,7 +114,7 @@ struct ModelRedis {
     mutating func pexpire(_ key: String, _ ttl: Int64) -> Bool {
         guard live(key) != nil else { return false }
         let end = milliseconds + ttl
-        if ttl <= 0 { entries[key] = nil } else { entries[key]?.expiresAt = end }
+        if ttl <= 0 { write(key, nil) } else { write(key, entries[key].map { Entry(value: $0.value, expiresAt: end) }) }
         return true
     }
 
@@ -86,7 +127,7 @@ struct ModelRedis {
 
     /// `SET key value PX ttl`; without a ttl it does not lapse.
     mutating func set(_ key: String, _ value: String, px ttl: Int64?) {
-        entries[key] = Entry(value: .string(value), expiresAt: ttl.map { milliseconds + $0 })
+        write(key, Entry(value: .string(value), expiresAt: ttl.map { milliseconds + $0 }))
     }
 
     /// `SET key value NX PX ttl`: whether it was free.
@@ -98,7 +139,7 @@ struct ModelRedis {
 
     /// `SET key value KEEPTTL`, as `INCRBY` does.
     mutating func setKeepingTTL(_ key: String, _ value: String) {
-        entries[key] = Entry(value: .string(value), expiresAt: live(key)?.expiresAt)
+        write(key, Entry(value: .string(value), expiresAt: live(key)?.expiresAt))
     }
 
     // MARK: Sorted sets
@@ -110,7 +151,7 @@ struct ModelRedis {
 
     private mutating func store(_ set: [String: Double], at key: String) {
         let end = live(key)?.expiresAt
-        entries[key] = set.isEmpty ? nil : Entry(value: .sortedSet(set), expiresAt: end)
+        write(key, set.isEmpty ? nil : Entry(value: .sortedSet(set), expiresAt: end))
     }
 
     /// In order. O(n log n).
@@ -161,14 +202,41 @@ struct ModelRedis {
 
     mutating func setFields(_ key: String, _ new: [String: String]) {
         let end = live(key)?.expiresAt
-        entries[key] = Entry(value: .hash(fields(key).merging(new) { $1 }), expiresAt: end)
+        write(key, Entry(value: .hash(fields(key).merging(new) { $1 }), expiresAt: end))
     }
 
     mutating func deleteField(_ key: String, _ name: String) {
         var fields = fields(key)
         guard fields.removeValue(forKey: name) != nil else { return }
         let end = live(key)?.expiresAt
-        entries[key] = fields.isEmpty ? nil : Entry(value: .hash(fields), expiresAt: end)
+        write(key, fields.isEmpty ? nil : Entry(value: .hash(fields), expiresAt: end))
+    }
+
+    // MARK: Streams
+
+    mutating func append(_ key: String, _ fields: [String]) {
+        var entries: [[String]] = []
+        if case .stream(let known) = live(key)?.value { entries = known }
+        entries.append(fields)
+        write(key, Entry(value: .stream(entries), expiresAt: nil))
+    }
+
+    // MARK: Tracking
+
+    /// The next change of the key is told.
+    mutating func track(_ key: String) {
+        tracked.insert(key)
+    }
+
+    mutating func takeChanged() -> [String] {
+        guard !changed.isEmpty else { return [] }
+        defer { changed = [] }
+        return changed
+    }
+
+    /// Whether a key is still there: one that has lapsed is dropped, and that is a change.
+    mutating func dropIfLapsed(_ key: String) {
+        if entries[key] != nil, live(key) == nil { write(key, nil) }
     }
 
     // MARK: Messages

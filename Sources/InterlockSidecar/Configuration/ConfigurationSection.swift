@@ -25,7 +25,8 @@ final class ConfigurationSection {
                 value.child(key, "").refuse("expected a word as key")
                 return nil
             }
-            let step = value.path.isEmpty ? scalar.string : "." + scalar.string
+            let word = ConfigurationValue.cut(scalar.string)
+            let step = value.path.isEmpty ? word : "." + word
             return (value.child(key, step), scalar.string, value.child(node, step))
         }
     }

@@ -1,3 +1,4 @@
+import InterlockCore
 import Yams
 
 /// One value of the file with its place. Its readers return what was meant, or report what is wrong and return `nil`.
@@ -77,11 +78,5 @@ extension ConfigurationValue {
         return text[..<start] + mask + rest
     }
 
-    private static func cut(_ text: String) -> String {
-        let longest = 80
-        let visible = text.unicodeScalars.prefix(longest).map { scalar in
-            scalar.properties.generalCategory == .control ? "\u{FFFD}" : String(scalar)
-        }
-        return visible.joined() + (text.unicodeScalars.count > longest ? "…" : "")
-    }
+    static func cut(_ text: String) -> String { Excerpt(text, length: 80).description }
 }

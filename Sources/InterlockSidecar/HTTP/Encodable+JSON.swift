@@ -1,8 +1,8 @@
-internal import FoundationEssentials
+package import FoundationEssentials
 
 extension Encodable {
     /// As JSON on one line, in the form in which all of this door's answers and events have it.
-    func json() throws -> Data {
+    package func json() throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return try encoder.encode(self)

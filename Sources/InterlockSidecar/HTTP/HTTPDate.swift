@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import NIOConcurrencyHelpers
 
 /// The time as the `Date` field has it (RFC 9110, section 5.6.7), made once a second at most.
-final class HTTPDate: Sendable {
+package final class HTTPDate: Sendable {
     private struct State {
         var second: Int64 = .min
         var text = ""
@@ -19,7 +19,7 @@ final class HTTPDate: Sendable {
     }
 
     /// - Parameter second: of the Unix epoch.
-    static func text(second: Int64) -> String {
+    package static func text(second: Int64) -> String {
         let (day, time) = second.quotientAndRemainderRoundedDown(by: 86_400)
         // Days to a date of the Gregorian calendar: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
         let shifted = day + 719_468
@@ -36,7 +36,7 @@ final class HTTPDate: Sendable {
     }
 
     /// The second of the Unix epoch that a date in the form of `text(second:)` means; `nil`: it is not one.
-    static func second(_ text: String) -> Int64? {
+    package static func second(_ text: String) -> Int64? {
         let words = text.split(separator: " ")
         guard words.count == 6, words[5] == "GMT", let day = Int64(words[1]), let year = Int64(words[3]),
             let month = months.firstIndex(of: String(words[2])), (1...31).contains(day), (1...9999).contains(year)

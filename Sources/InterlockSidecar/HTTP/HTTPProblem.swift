@@ -1,9 +1,9 @@
-internal import HTTPTypes
+package import HTTPTypes
 
 /// An error as its receiver sees it: `application/problem+json` (RFC 9457).
-struct HTTPProblem: Error, Sendable {
+package struct HTTPProblem: Error, Sendable {
     /// What a program switches on. Held, lost and unavailable are never the same.
-    enum Code: String, CaseIterable, Sendable {
+    package enum Code: String, CaseIterable, Sendable {
         case invalid
         case unauthenticated
         case forbidden
@@ -29,9 +29,9 @@ struct HTTPProblem: Error, Sendable {
 
     static let mediaType = "application/problem+json"
 
-    var code: Code
+    package var code: Code
     /// What was asked, what was wrong, what to do.
-    var detail: String
+    package var detail: String
     var headers = HTTPFields()
     /// Further members of the JSON object.
     var members: [String: JSONValue] = [:]
@@ -41,7 +41,7 @@ struct HTTPProblem: Error, Sendable {
         self.detail = detail
     }
 
-    var status: HTTPResponse.Status { code.status }
+    package var status: HTTPResponse.Status { code.status }
 }
 
 extension HTTPProblem: Encodable {
@@ -53,7 +53,7 @@ extension HTTPProblem: Encodable {
         init?(intValue: Int) { nil }
     }
 
-    func encode(to encoder: any Encoder) throws {
+    package func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: Key.self)
         for (name, value) in members { try container.encode(value, forKey: Key(stringValue: name)) }
         try container.encode("urn:interlock:error:\(code.rawValue)", forKey: Key(stringValue: "type"))

@@ -1,9 +1,11 @@
+internal import InterlockCore
+
 /// A request's query: known parameters only, each at most once, decoded once.
-struct HTTPQuery: Sendable {
+package struct HTTPQuery: Sendable {
     private let values: [String: String]
 
     /// - Throws: `HTTPProblem`.
-    init(_ query: String?, known: [String]) throws {
+    package init(_ query: String?, known: [String]) throws {
         var values: [String: String] = [:]
         for pair in (query ?? "").split(separator: "&") {
             let end = pair.firstIndex(of: "=") ?? pair.endIndex
@@ -12,7 +14,7 @@ struct HTTPQuery: Sendable {
             else { throw HTTPProblem(.invalid, "the query is not percent-encoded UTF-8") }
             guard known.contains(name) else {
                 let expected = known.isEmpty ? "there are none here" : "there are \(known.joined(separator: ", "))"
-                throw HTTPProblem(.invalid, "unknown query parameter \"\(name.prefix(64))\"; \(expected)")
+                throw HTTPProblem(.invalid, "unknown query parameter \"\(Excerpt(name))\"; \(expected)")
             }
             guard values.updateValue(value, forKey: name) == nil else {
                 throw HTTPProblem(.invalid, "the query parameter \(name) is given twice")
@@ -21,14 +23,14 @@ struct HTTPQuery: Sendable {
         self.values = values
     }
 
-    func text(_ name: String) -> String? { values[name] }
+    package func text(_ name: String) -> String? { values[name] }
 
-    func integer(_ name: String, in range: ClosedRange<Int64>) throws -> Int64? {
+    package func integer(_ name: String, in range: ClosedRange<Int64>) throws -> Int64? {
         guard let text = values[name] else { return nil }
         guard let integer = Int64(text), range.contains(integer) else {
             throw HTTPProblem(
                 .invalid,
-                "\(name): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(text.prefix(64))\"")
+                "\(name): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(Excerpt(text))\"")
         }
         return integer
     }

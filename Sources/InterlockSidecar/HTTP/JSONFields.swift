@@ -1,14 +1,14 @@
 internal import FoundationEssentials
 internal import InterlockCore
-internal import NIOCore
+package import NIOCore
 
 /// The fields of a request's body: a JSON object that holds known fields of the right type only. `null` is as good as absent.
-struct JSONFields {
+package struct JSONFields {
     private let values: [String: JSONValue]
 
     /// Reads a body. An empty one has no fields.
     /// - Throws: `HTTPProblem`, which names the field and what was expected.
-    init(reading body: ByteBuffer, known: [String]) throws {
+    package init(reading body: ByteBuffer, known: [String]) throws {
         guard body.readableBytes > 0 else {
             values = [:]
             return
@@ -26,7 +26,7 @@ struct JSONFields {
             throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object; its fields are \(Self.list(known))")
         }
         if let unknown = fields.keys.sorted().first(where: { !known.contains($0) }) {
-            throw HTTPProblem(.invalid, "unknown field \"\(unknown.prefix(64))\"; the fields are \(Self.list(known))")
+            throw HTTPProblem(.invalid, "unknown field \"\(Excerpt(unknown))\"; the fields are \(Self.list(known))")
         }
         values = fields.filter { $0.value != .null }
     }
@@ -97,7 +97,7 @@ struct JSONFields {
         guard let text = try text(field) else { return nil }
         guard let word = Word(rawValue: text) else {
             throw HTTPProblem(
-                .invalid, "\(field): expected one of \(Self.list(of: Word.self)), got \"\(text.prefix(64))\"")
+                .invalid, "\(field): expected one of \(Self.list(of: Word.self)), got \"\(Excerpt(text))\"")
         }
         return word
     }

@@ -1,5 +1,5 @@
 /// A value of a JSON document.
-enum JSONValue: Codable, Hashable, Sendable {
+package enum JSONValue: Codable, Hashable, Sendable {
     case null
     case flag(Bool)
     case integer(Int64)
@@ -10,9 +10,9 @@ enum JSONValue: Codable, Hashable, Sendable {
 
     /// What a decoder does for a value grows with its depth, and the values may be many: without a bound, 64 KiB keep it busy for a
     /// minute.
-    static let deepest = 32
+    package static let deepest = 32
 
-    init(from decoder: any Decoder) throws {
+    package init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard decoder.codingPath.count <= Self.deepest else {
             throw DecodingError.dataCorruptedError(
@@ -35,7 +35,7 @@ enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    func encode(to encoder: any Encoder) throws {
+    package func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         switch self {
         case .null: try container.encodeNil()

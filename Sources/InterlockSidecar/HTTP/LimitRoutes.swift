@@ -15,7 +15,7 @@ struct LimitRoutes {
 
     private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let wish = try CallWish(try await call.fields("cost", "subject", "wait_ms"))
+        let wish = try CallWish(try await call.fields(CallWish.fields))
         let decision = try await decide(call, wait: wish.wait) { [coordinator] in
             try await coordinator.take(
                 service: service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wish.wait)
@@ -57,13 +57,15 @@ struct LimitRoutes {
 }
 
 /// What a call asks of a service's limits; of a permit as well.
-struct CallWish: Sendable {
-    var cost: Int64
-    var subject: String?
-    /// In milliseconds.
-    var wait: Int64
+package struct CallWish: Sendable {
+    package static let fields = ["cost", "subject", "wait_ms"]
 
-    init(_ fields: JSONFields) throws {
+    package var cost: Int64
+    package var subject: String?
+    /// In milliseconds.
+    package var wait: Int64
+
+    package init(_ fields: JSONFields) throws {
         cost = try fields.integer("cost", in: LimitRequest.costs) ?? 1
         subject = try fields.name("subject")
         wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0

@@ -68,7 +68,7 @@ struct LockRoutes {
         let query = try call.query("cursor", "match", "count")
         let cursor = query.text("cursor") ?? "0"
         guard UInt64(cursor) != nil else {
-            throw HTTPProblem(.invalid, "cursor: expected 0 or what the last step answered, got \"\(cursor.prefix(64))\"")
+            throw HTTPProblem(.invalid, "cursor: expected 0 or what the last step answered, got \"\(Excerpt(cursor))\"")
         }
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",

@@ -1,22 +1,22 @@
-internal import Interlock
-internal import InterlockCore
+package import Interlock
+package import InterlockCore
 
 /// What a request asks of locks: how they are held, which others are taken together with the one that its path names, and
 /// whether the leases are tied to a stream of events.
-struct LockWish: Sendable {
+package struct LockWish: Sendable {
     /// The lock of the path; of several, what is asked for each.
-    var request: LockRequest
+    package var request: LockRequest
     /// Taken together with it, all or none; `nil`: it is taken alone.
-    var others: [ResourceName]?
+    package var others: [ResourceName]?
     var isLinked: Bool
 
-    static let fields = ["ttl_ms", "wait_ms", "owner", "label", "mode", "permits", "also", "linked"]
+    package static let fields = ["ttl_ms", "wait_ms", "owner", "label", "mode", "permits", "also", "linked"]
 
     private enum Mode: String, CaseIterable {
         case exclusive, shared
     }
 
-    init(_ name: ResourceName, _ fields: JSONFields) throws {
+    package init(_ name: ResourceName, _ fields: JSONFields) throws {
         request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl))
         request.wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
         request.owner = try fields.name("owner")

@@ -1,7 +1,7 @@
 /// Percent-encoding (RFC 3986, section 2.1). A plus sign is a plus sign.
-enum PercentEncoding {
+package enum PercentEncoding {
     /// `text` decoded once; `nil` when a `%` is not followed by two hexadecimal digits or the bytes are not UTF-8.
-    static func decode(_ text: Substring) -> String? {
+    package static func decode(_ text: Substring) -> String? {
         guard text.utf8.contains(UInt8(ascii: "%")) else { return String(text) }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.utf8.count)

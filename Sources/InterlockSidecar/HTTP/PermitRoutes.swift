@@ -15,7 +15,7 @@ struct PermitRoutes {
 
     private func acquire(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let wish = try CallWish(try await call.fields("cost", "subject", "wait_ms"))
+        let wish = try CallWish(try await call.fields(CallWish.fields))
         let peer = try await call.peer()
         let decision = try await peer.whilePresent { [coordinator] in
             try await coordinator.acquirePermit(

@@ -1,8 +1,8 @@
-internal import InterlockCore
+package import InterlockCore
 
 extension JSONPath {
     /// What stands at the path; `nil`: nothing does.
-    func value(in document: JSONValue) -> JSONValue? {
+    package func value(in document: JSONValue) -> JSONValue? {
         var value = document
         for step in steps {
             switch (step, value) {

@@ -1,8 +1,8 @@
 internal import FoundationEssentials
-internal import InterlockCore
+package import InterlockCore
 
 /// Judges the answers to a service's HTTP probes.
-struct ProbeJudge: Sendable {
+package struct ProbeJudge: Sendable {
     private enum Rule: Sendable {
         case contains(String)
         case matches(RegularExpression)
@@ -13,7 +13,7 @@ struct ProbeJudge: Sendable {
     private let rules: [Rule]
 
     /// - Throws: `RegularExpression.Violation` or `JSONPath.Violation`.
-    init(_ expectation: ProbeExpectation) throws {
+    package init(_ expectation: ProbeExpectation) throws {
         self.expectation = expectation
         rules = try expectation.body.map { rule in
             switch rule {
@@ -25,7 +25,7 @@ struct ProbeJudge: Sendable {
     }
 
     /// Good when everything that is expected holds. Bounded: of the body, its first `inspectedBytes` are looked at.
-    func judge(_ answer: ProbeAnswer) -> ProbeFinding {
+    package func judge(_ answer: ProbeAnswer) -> ProbeFinding {
         guard expectation.statuses.contains(answer.status) else {
             return .bad("status \(answer.status), expected \(expectation.statuses.spelled)")
         }

@@ -6,7 +6,7 @@ internal import InterlockCore
 extension HTTPProblem {
     static func notProxied(_ service: String) -> HTTPProblem {
         HTTPProblem(
-            .unknownService, "the service \"\(service.prefix(64))\" has no url in the configuration; the proxy does not call it")
+            .unknownService, "the service \"\(Excerpt(service))\" has no url in the configuration; the proxy does not call it")
     }
 
     /// Breaker, limit or concurrency stand against the call.

@@ -2,18 +2,18 @@
 ///
 /// Servers differ in how often they decode a path and in what they take for a separator. Whatever one of them could read as
 /// a way out of the base path is refused here, so that no call leaves it.
-struct ProxyTarget: Sendable, Equatable {
+package struct ProxyTarget: Sendable, Equatable {
     /// What every such target begins with.
-    static let prefix = "/proxy/"
+    package static let prefix = "/proxy/"
 
     /// Without the slash it begins with; `nil`: the base URL itself is asked for.
-    let path: String?
+    package let path: String?
     /// Without its question mark; `nil`: there is none.
-    let query: String?
+    package let query: String?
 
     /// - Parameter target: of the request line, beginning with `prefix`.
     /// - Throws: `HTTPProblem`.
-    init(_ target: String) throws {
+    package init(_ target: String) throws {
         let behind = target.dropFirst(Self.prefix.count)
         let mark = behind.utf8.firstIndex(of: UInt8(ascii: "?"))
         let whole = behind[..<(mark ?? behind.endIndex)]

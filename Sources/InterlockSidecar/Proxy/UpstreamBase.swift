@@ -1,7 +1,7 @@
-internal import FoundationEssentials
+package import FoundationEssentials
 
 /// Where an upstream begins: every call goes to this origin and below this path.
-struct UpstreamBase: Sendable {
+package struct UpstreamBase: Sendable {
     /// What the `Host` field says.
     let authority: String
     /// As it was configured.
@@ -13,7 +13,7 @@ struct UpstreamBase: Sendable {
     private let path: String
 
     /// `nil`: not a URL of a scheme, an authority and perhaps a path alone, or one that leads through `.` or `..`.
-    init?(_ text: String) {
+    package init?(_ text: String) {
         let lowered = text.lowercased()
         guard let scheme = ["http", "https"].first(where: { lowered.hasPrefix($0 + "://") }) else { return nil }
         let rest = text.dropFirst(scheme.count + 3)
@@ -33,7 +33,7 @@ struct UpstreamBase: Sendable {
 
     /// The URL to call; `nil`: it would be elsewhere than below this base as the client reads it, which nothing that
     /// `ProxyTarget` lets through should be.
-    func url(for target: ProxyTarget) -> URL? {
+    package func url(for target: ProxyTarget) -> URL? {
         var text = target.path.map { "\(stem)/\($0)" } ?? root
         if let query = target.query { text += "?" + query }
         guard let url = URL(string: text), url.scheme == parsed.scheme, url.host == parsed.host, url.port == parsed.port

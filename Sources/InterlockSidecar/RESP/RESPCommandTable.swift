@@ -1,5 +1,5 @@
 /// The commands of the RESP door: their names, how many arguments they take, and who may use them.
-struct RESPCommandTable {
+package struct RESPCommandTable: Sendable {
     enum Command: CaseIterable {
         case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
         case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak
@@ -8,15 +8,15 @@ struct RESPCommandTable {
         case breakerState, breakerList, breakerForce
     }
 
-    final class Entry {
+    package final class Entry: Sendable {
         let command: Command
-        let name: String
+        package let name: String
         /// How many arguments, the name included.
         let arity: ClosedRange<Int>
         /// `nil`: before anybody has shown a key.
         let role: APIKey.Role?
         /// How it is called, for the error of whoever calls it differently.
-        let usage: String
+        package let usage: String
 
         init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
             self.command = command
@@ -28,14 +28,14 @@ struct RESPCommandTable {
     }
 
     private let entries: [CommandKey: Entry]
-    let all: [Entry]
+    package let all: [Entry]
 
-    init() {
+    package init() {
         all = Command.allCases.map(Self.entry)
         entries = Dictionary(uniqueKeysWithValues: all.map { (CommandKey($0.name), $0) })
     }
 
-    subscript(key: CommandKey) -> Entry? { entries[key] }
+    package subscript(key: CommandKey) -> Entry? { entries[key] }
 
     private static let many = 64
 

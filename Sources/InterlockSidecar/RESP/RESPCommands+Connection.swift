@@ -1,4 +1,5 @@
 internal import Interlock
+internal import InterlockCore
 internal import NIOCore
 
 /// The commands that concern the connection itself: as much of Redis' as common clients need to connect.
@@ -105,7 +106,7 @@ extension RESPCommands {
                 name = request.text(index + 1)
                 index += 2
             } else {
-                connection.reply(tag) { $0.error("ERR", "syntax error in HELLO near '\(request.text(index).prefix(64))'") }
+                connection.reply(tag) { $0.error("ERR", "syntax error in HELLO near '\(Excerpt(request.text(index)))'") }
                 return
             }
         }

@@ -27,7 +27,7 @@ final class RESPCommands {
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard let entry = entry(request) else {
             connection.reply(tag) {
-                $0.error("ERR", "unknown command '\(request.text(0).prefix(64))'; COMMAND lists those there are")
+                $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
             }
             return
         }
@@ -266,7 +266,7 @@ final class RESPCommands {
             throw InterlockError(.invalid, "permit: expected the 32 hexadecimal digits that PERMIT.ACQUIRE gave")
         }
         guard let outcome = Outcome(rawValue: request.text(3).lowercased()) else {
-            throw InterlockError(.invalid, "outcome: expected OK, ERROR or IGNORE, got \"\(request.text(3).prefix(64))\"")
+            throw InterlockError(.invalid, "outcome: expected OK, ERROR or IGNORE, got \"\(Excerpt(request.text(3)))\"")
         }
         let options = try RESPOptions(request, from: 4, allowed: [.latency, .status, .retryAfter])
         let report = OutcomeReport(
@@ -297,7 +297,7 @@ final class RESPCommands {
         let state = BreakerSnapshot.Forced(rawValue: word)
         guard state != nil || word == "auto" else {
             throw InterlockError(
-                .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(request.text(2).prefix(64))\"")
+                .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(Excerpt(request.text(2)))\"")
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
         let milliseconds = try options.integer(.duration, in: 1...RESPOptions.longestMilliseconds)

@@ -68,6 +68,12 @@ public struct RESPDoor: Service {
         ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { listener in
+                // Without it a process that is out of file descriptors does nothing but try to accept.
+                listener.eventLoop.makeCompletedFuture {
+                    try listener.pipeline.syncOperations.addHandler(AcceptBackoffHandler())
+                }
+            }
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let door = context.value

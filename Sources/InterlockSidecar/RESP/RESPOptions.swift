@@ -1,11 +1,11 @@
-internal import Interlock
-internal import InterlockCore
+package import Interlock
+package import InterlockCore
 
 /// Reads a command's words after its fixed arguments, each at most once: `NAME value` pairs, names that stand for
 /// themselves, and `NAME count value …` lists.
-struct RESPOptions {
+package struct RESPOptions {
     /// What a command may be given.
-    enum Option: String, CaseIterable {
+    package enum Option: String, CaseIterable {
         case wait = "WAIT"
         case owner = "OWNER"
         case label = "LABEL"
@@ -31,19 +31,19 @@ struct RESPOptions {
     }
 
     /// The longest time a client can name, in milliseconds: about 31 years.
-    static let longestMilliseconds: Int64 = 1_000_000_000_000
+    package static let longestMilliseconds: Int64 = 1_000_000_000_000
 
     private let request: RESPRequest
     private var places: [Place] = []
 
-    init(_ request: RESPRequest, from start: Int, allowed: [Option]) throws(InterlockError) {
+    package init(_ request: RESPRequest, from start: Int, allowed: [Option]) throws(InterlockError) {
         self.request = request
         var index = start
         while index < request.count {
             guard let option = allowed.first(where: { request.isWord(index, $0) }) else {
                 let expected = allowed.map(\.rawValue).joined(separator: ", ")
                 throw InterlockError(
-                    .invalid, "unknown option \"\(request.text(index).prefix(64))\"; expected one of \(expected)")
+                    .invalid, "unknown option \"\(Excerpt(request.text(index)))\"; expected one of \(expected)")
             }
             guard !places.contains(where: { $0.option == option }) else {
                 throw InterlockError(.invalid, "\(option.rawValue) is given twice")
@@ -74,12 +74,12 @@ struct RESPOptions {
 
     func has(_ option: Option) -> Bool { places.contains { $0.option == option } }
 
-    func text(_ option: Option) -> String? {
+    package func text(_ option: Option) -> String? {
         places.first { $0.option == option }.map { request.text($0.values.lowerBound) }
     }
 
     /// The names of a list.
-    func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
+    package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
         guard let place = places.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
         for index in place.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
@@ -87,7 +87,7 @@ struct RESPOptions {
     }
 
     /// How a lock is to be held.
-    func lockMode() throws(InterlockError) -> LockMode {
+    package func lockMode() throws(InterlockError) -> LockMode {
         let places = try integer(.permits, in: Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound))
         switch (has(.shared), places) {
         case (true, .some): throw InterlockError(.invalid, "SHARED and PERMITS do not go together: a lock is held in one way")
@@ -97,12 +97,12 @@ struct RESPOptions {
         }
     }
 
-    func name(_ option: Option) throws(InterlockError) -> String? {
+    package func name(_ option: Option) throws(InterlockError) -> String? {
         guard let text = text(option) else { return nil }
         return try Self.name(text, what: option.rawValue).text
     }
 
-    func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
+    package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
         try integer(option, in: 0...Self.longestMilliseconds)
     }
 
@@ -117,7 +117,7 @@ struct RESPOptions {
         guard let value = request.integer(index), range.contains(value) else {
             throw InterlockError(
                 .invalid,
-                "\(what): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(request.text(index).prefix(64))\""
+                "\(what): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(Excerpt(request.text(index)))\""
             )
         }
         return value

@@ -3,20 +3,25 @@ internal import Glibc
 /// One command as it lies in the connection's buffer: nothing is copied before somebody wants it as text.
 ///
 /// Valid only while the buffer that it points into is.
-struct RESPRequest {
+package struct RESPRequest {
     let bytes: UnsafeRawBufferPointer
     /// Where each argument lies in `bytes`; the command's name is the first.
     let arguments: [Range<Int>]
 
-    var count: Int { arguments.count }
+    package init(bytes: UnsafeRawBufferPointer, arguments: [Range<Int>]) {
+        self.bytes = bytes
+        self.arguments = arguments
+    }
+
+    package var count: Int { arguments.count }
 
     /// Argument `index` as text; bytes that are no UTF-8 are replaced.
-    func text(_ index: Int) -> String {
+    package func text(_ index: Int) -> String {
         String(decoding: argument(index), as: UTF8.self)
     }
 
     /// Argument `index` as a number; `nil`: it is none, or does not fit into 64 bits.
-    func integer(_ index: Int) -> Int64? {
+    package func integer(_ index: Int) -> Int64? {
         let digits = argument(index)
         guard let first = digits.first, digits.count <= 20 else { return nil }
         let isNegative = first == UInt8(ascii: "-")
@@ -56,7 +61,7 @@ struct RESPRequest {
 
     /// The command's name as one number: its first 15 bytes in upper case and its length. Longer names share no key with
     /// any command there is.
-    var nameKey: CommandKey { CommandKey(argument(0)) }
+    package var nameKey: CommandKey { CommandKey(argument(0)) }
 
     private func argument(_ index: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: bytes[arguments[index]])
@@ -68,7 +73,7 @@ struct RESPRequest {
 }
 
 /// A command's name packed into 16 bytes, for one comparison.
-struct CommandKey: Hashable {
+package struct CommandKey: Hashable, Sendable {
     private let low: UInt64
     private let high: UInt64
 

@@ -1,8 +1,8 @@
 /// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline line of words.
 ///
 /// Pure: bytes in, one outcome out. Refuses what no client needs before it costs memory.
-struct RESPRequestParser {
-    enum Outcome: Equatable {
+package struct RESPRequestParser {
+    package enum Outcome: Equatable {
         /// A whole command; `arguments` has it, and so many bytes are used up.
         case command(consumed: Int)
         /// An empty line or array: so many bytes are used up.
@@ -15,17 +15,19 @@ struct RESPRequestParser {
         case http
     }
 
-    static let longestBulk = 64 << 10
-    static let longestArray = 1024
-    static let longestLine = 64 << 10
+    package static let longestBulk = 64 << 10
+    package static let longestArray = 1024
+    package static let longestLine = 64 << 10
     /// A whole command with all its arguments.
-    static let longestCommand = 1 << 20
+    package static let longestCommand = 1 << 20
 
     /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
-    private(set) var arguments: [Range<Int>] = []
+    package private(set) var arguments: [Range<Int>] = []
+
+    package init() {}
 
     /// Reads one command from the start of `bytes`.
-    mutating func next(_ bytes: UnsafeRawBufferPointer) -> Outcome {
+    package mutating func next(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         guard let first = bytes.first else { return .incomplete }
         return first == UInt8(ascii: "*") ? array(bytes) : inline(bytes)
     }

@@ -1,7 +1,11 @@
 /// Writes replies in the version of RESP that the connection speaks.
-struct RESPWriter {
-    let buffer = ReplyBuffer()
-    var speaksRESP3 = false
+package struct RESPWriter {
+    package let buffer = ReplyBuffer()
+    var speaksRESP3: Bool
+
+    package init(speaksRESP3: Bool = false) {
+        self.speaksRESP3 = speaksRESP3
+    }
 
     func simple(_ text: StaticString) {
         buffer.append("+" as StaticString)
@@ -10,7 +14,7 @@ struct RESPWriter {
     }
 
     /// An error: a word a program switches on, and a sentence for people. Line ends in it become spaces.
-    func error(_ word: String, _ message: String) {
+    package func error(_ word: String, _ message: String) {
         buffer.append("-" as StaticString)
         buffer.append(word)
         buffer.append(" " as StaticString)
@@ -23,7 +27,7 @@ struct RESPWriter {
         buffer.appendHeader(UInt8(ascii: ":"), value)
     }
 
-    func bulk(_ text: String) {
+    package func bulk(_ text: String) {
         buffer.appendHeader(UInt8(ascii: "$"), Int64(text.utf8.count))
         buffer.append(text)
         buffer.append("\r\n" as StaticString)

@@ -1,10 +1,10 @@
-internal import NIOCore
+package import NIOCore
 
 /// Bytes on their way to a client. Grows as needed and is used again after each flush.
 ///
 /// Not a `ByteBuffer`: that one checks and copies for every few bytes of a reply, which is felt at a million replies a
 /// second. The bytes are handed to NIO once per flush.
-final class ReplyBuffer {
+package final class ReplyBuffer {
     // Unchecked: no method here calls anything that could come back to it.
     @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer
     @exclusivity(unchecked) private var capacity: Int
@@ -24,7 +24,7 @@ final class ReplyBuffer {
     }
 
     /// What has been written, as NIO takes it.
-    var contents: ByteBuffer { ByteBuffer(bytes: UnsafeRawBufferPointer(start: storage, count: count)) }
+    package var contents: ByteBuffer { ByteBuffer(bytes: UnsafeRawBufferPointer(start: storage, count: count)) }
 
     func removeAll() {
         count = 0

@@ -1,0 +1,54 @@
+"""Draws how cost grows, as SVG files: reads a list of plots as JSON from standard input, and takes the folder as its argument.
+
+Runs in the virtual environment that has matplotlib. The same figures make the same files.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams.update({
+    # Text stays text, and no name in the file is left to chance.
+    "svg.fonttype": "none", "svg.hashsalt": "interlock", "font.family": "sans-serif", "font.size": 9,
+    "axes.grid": True, "grid.color": "#dddddd", "axes.spines.top": False, "axes.spines.right": False})
+
+import matplotlib.pyplot as pyplot  # noqa: E402
+from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
+
+#: Told apart by those too who see no red and green.
+COLOURS = "#0072b2", "#d55e00"
+
+
+def draw(plot, folder):
+    figure, (latency, commands) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    sizes = plot["sizes"]
+    for line, colour in zip(plot["lines"], COLOURS):
+        latency.plot(sizes, line["p50"], "o-", color=colour, markersize=4, label=f"{line['name']}, p50")
+        latency.plot(sizes, line["p99"], "s--", color=colour, markersize=4, label=f"{line['name']}, p99")
+        commands.plot(sizes, line["commands"], "o-", color=colour, markersize=4, label=line["name"])
+    latency.set_yscale("log")
+    latency.set_title("latency in ms")
+    commands.set_title("commands to Redis for each operation")
+    highest = max((count for line in plot["lines"] for count in line["commands"] if not math.isnan(count)), default=0)
+    commands.set_ylim(0, highest * 1.1 or 1)
+    for axes in (latency, commands):
+        axes.set_xscale("log")
+        axes.set_xticks(sizes)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(plot["title"])
+        axes.xaxis.set_major_formatter(number)
+        axes.legend(frameon=False)
+    latency.yaxis.set_major_formatter(number)
+    figure.savefig(folder / plot["file"], metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+
+
+number = FuncFormatter(lambda value, _: f"{value:,.10g}")
+
+if __name__ == "__main__":
+    for plot in json.load(sys.stdin):
+        draw(plot, pathlib.Path(sys.argv[1]))

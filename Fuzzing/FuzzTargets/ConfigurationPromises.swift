@@ -1,0 +1,78 @@
+internal import Hiredis
+internal import InterlockCore
+internal import InterlockSidecar
+
+/// A file is a configuration that can be carried out, or refused with the line of every mistake.
+enum ConfigurationPromises {
+    private static let secret = "never-to-be-shown-4f1d"
+    private static let environment = ["INTERLOCK_OPS_KEY": secret, "K": "another-secret-77aa"]
+    private static let fileName = "fuzz.yaml"
+
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        // What is no UTF-8 is refused before it is read.
+        guard let text = String(validating: input, as: UTF8.self) else { return }
+        try checkFile(text)
+        if input.count <= 256 { try checkTexts(text) }
+    }
+
+    private static func load(_ yaml: String) -> Result<SidecarConfiguration, ConfigurationError> {
+        Result { () throws(ConfigurationError) in
+            try SidecarConfiguration.load(yaml: yaml, fileName: fileName, environment: environment)
+        }
+    }
+
+    private static func checkFile(_ yaml: String) throws(FuzzFinding) {
+        let result = load(yaml)
+        try expect(load(yaml) == result, "read again, the file is another configuration")
+        switch result {
+        case .success(let configuration): try checkUse(of: configuration)
+        case .failure(let error):
+            try expect(!error.problems.isEmpty, "the file is refused without a reason")
+            let lines = 1 + yaml.unicodeScalars.count { ["\n", "\r", "\u{85}", "\u{2028}", "\u{2029}"].contains($0) }
+            for problem in error.problems { try checkProblem(problem, lines: lines) }
+        }
+    }
+
+    private static func checkProblem(_ problem: ConfigurationProblem, lines: Int) throws(FuzzFinding) {
+        let shown = problem.description
+        guard case .file(fileName, let line) = problem.place else { throw FuzzFinding("a problem is elsewhere: \(shown)") }
+        let isOfWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
+        // A mistake at the file's end may be said to be behind its last line.
+        try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "of \(lines) lines: \(shown)")
+        try expect(!problem.message.isEmpty, "a problem without words: \(shown)")
+        try expect(shown.utf8.count <= 4096, "a problem of \(shown.utf8.count) bytes: \(shown)")
+        let isOneLine = shown.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
+        try expect(isOneLine, "a problem is more than one line: \(shown)")
+        try expect(!shown.contains(secret), "a problem shows a key: \(shown)")
+    }
+
+    /// What was accepted can be carried out.
+    private static func checkUse(of configuration: SidecarConfiguration) throws(FuzzFinding) {
+        try expect(!"\(configuration)".contains(secret), "the configuration shows a key")
+        for service in configuration.services {
+            try expect(service.digest.utf8.count == 16, "the digest of a service is \(service.digest)")
+            if let upstream = service.upstream {
+                try expect(UpstreamBase(upstream.url) != nil, "the proxy cannot call \(upstream.url)")
+            }
+            if let probe = service.probe {
+                let judge = try? ProbeJudge(probe.expectation)
+                try expect(judge != nil, "the monitor cannot judge by \(probe.expectation)")
+            }
+        }
+    }
+
+    /// The texts of a file that have a grammar of their own.
+    private static func checkTexts(_ text: String) throws(FuzzFinding) {
+        if let endpoint = try? SocketEndpoint(parsing: text) {
+            try expect((try? SocketEndpoint(parsing: "\(endpoint)")) == endpoint, "\(text) was read as \(endpoint)")
+        }
+        if let duration = try? DurationText.parse(text) {
+            let shortest = DurationText.shortest(duration)
+            try expect((try? DurationText.parse(shortest)) == duration, "\(text) was read as \(duration), spelled \(shortest)")
+        }
+        if let server = try? RedisConfiguration(url: text), let password = server.password, password.utf8.count > 8 {
+            // What is as long as that is not there by chance.
+            try expect(!server.displayName.contains(password), "a URL is shown with its password: \(server.displayName)")
+        }
+    }
+}

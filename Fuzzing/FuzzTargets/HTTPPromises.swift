@@ -1,0 +1,117 @@
+internal import FoundationEssentials
+internal import HTTPTypes
+internal import Interlock
+internal import InterlockCore
+internal import InterlockSidecar
+internal import NIOCore
+
+/// The HTTP door reads a request, or answers what is wrong with it; and the proxy calls nothing beside the service's base.
+enum HTTPPromises {
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        let end = input.firstIndex(of: UInt8(ascii: "\n")) ?? input.endIndex
+        // NIO's parser lets nothing else through.
+        let target = String(decoding: input[..<end].filter { $0 != UInt8(ascii: "\r") && $0 != 0 }, as: UTF8.self)
+        try checkTarget(target)
+        try checkBody(Array(input[min(end + 1, input.endIndex)...]))
+        try checkFields(target)
+    }
+
+    /// What `read` gives; `nil`: it was refused, with a problem that can be sent.
+    private static func reading<Value>(_ read: () throws -> Value) throws(FuzzFinding) -> Value? {
+        do {
+            return try read()
+        } catch let problem as HTTPProblem {
+            try checkProblem(problem)
+            return nil
+        } catch {
+            throw FuzzFinding("a request is refused with \(error)")
+        }
+    }
+
+    private static func checkProblem(_ problem: HTTPProblem) throws(FuzzFinding) {
+        try expect(problem.status.kind == .clientError, "a request is refused with \(problem.status)")
+        try expect((1...2048).contains(problem.detail.utf8.count), "a problem has a detail of \(problem.detail.utf8.count) bytes")
+        let written = (try? problem.json()) ?? Data()
+        guard case .object(let members)? = try? JSONDecoder().decode(JSONValue.self, from: written),
+            members["status"] == .integer(Int64(problem.status.code)), members["detail"] == .text(problem.detail)
+        else { throw FuzzFinding("a problem was written as \(String(decoding: written, as: UTF8.self))") }
+    }
+
+    // MARK: The target
+
+    private static func checkTarget(_ target: String) throws(FuzzFinding) {
+        let parts = target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        for segment in (parts.first ?? "").split(separator: "/") { try checkDecoding(segment) }
+        let query = parts.count == 2 ? String(parts[1]) : nil
+        _ = try reading {
+            let query = try HTTPQuery(query, known: ["cursor", "match", "count", "hash", "ttl", "subject"])
+            _ = query.text("match")
+            return (try query.integer("count", in: 1...1000), try query.integer("ttl", in: 1...1_000_000_000))
+        }
+        try checkProxying(target)
+    }
+
+    /// A text is decoded once, and no other than that one is meant by it.
+    private static func checkDecoding(_ text: Substring) throws(FuzzFinding) {
+        guard let decoded = PercentEncoding.decode(text) else {
+            return try expect(text.contains("%"), "\(text) cannot be decoded")
+        }
+        try expect(text.contains("%") || decoded == text, "\(text) was decoded to \(decoded)")
+        let digits = Array("0123456789ABCDEF")
+        let encoded = decoded.utf8.map { "%\(digits[Int($0 >> 4)])\(digits[Int($0 & 15)])" }.joined()
+        let again = PercentEncoding.decode(encoded[...])
+        try expect(again.map { $0.utf8.elementsEqual(decoded.utf8) } == true, "\(decoded), encoded, is \(again ?? "nothing")")
+    }
+
+    private static let base = UpstreamBase("https://upstream.example:8443/api/v2/")
+
+    private static func checkProxying(_ text: String) throws(FuzzFinding) {
+        let behind = text.hasPrefix("/") ? text.dropFirst() : text[...]
+        guard let target = try reading({ try ProxyTarget(ProxyTarget.prefix + behind) }) else { return }
+        for part in [target.path, target.query].compactMap(\.self) {
+            try expect(part.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }, "\(text): \(part)")
+        }
+        guard let url = base?.url(for: target) else { throw FuzzFinding("\(text) was let through and has no URL: \(target)") }
+        let whole = url.absoluteString
+        try expect(whole.hasPrefix("https://upstream.example:8443/api/v2"), "\(text) leads to \(whole)")
+        var path = Substring(url.path(percentEncoded: true))
+        // As often as any server might decode it.
+        for _ in 0..<2 {
+            try expect(!path.split(whereSeparator: { "/\\".contains($0) }).contains(".."), "\(text) leads to \(whole)")
+            guard let decoded = PercentEncoding.decode(path) else { break }
+            path = decoded[...]
+        }
+    }
+
+    // MARK: The body
+
+    private static func checkBody(_ body: [UInt8]) throws(FuzzFinding) {
+        let buffer = ByteBuffer(bytes: body)
+        _ = try reading {
+            let wish = try LockWish(ResourceName("lock"), JSONFields(reading: buffer, known: LockWish.fields))
+            _ = try (wish.others ?? []).map { try ResourceName($0.text) }
+            return wish.request.ttl
+        }
+        let call = try reading { try CallWish(JSONFields(reading: buffer, known: CallWish.fields)) }
+        if let call {
+            try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
+            try expect((0...RESPOptions.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
+        }
+        guard let document = try? JSONDecoder().decode(JSONValue.self, from: Data(body)) else { return }
+        let written = (try? document.json()) ?? Data()
+        let read = try? JSONDecoder().decode(JSONValue.self, from: written)
+        try expect(read == document, "\(document) was written as \(String(decoding: written, as: UTF8.self))")
+    }
+
+    // MARK: Fields
+
+    private static func checkFields(_ text: String) throws(FuzzFinding) {
+        if let pause = RetryAfter.milliseconds(text) {
+            try expect((0...RetryAfter.longestSeconds * 1000).contains(pause), "Retry-After: \(text) is \(pause) ms")
+        }
+        if let second = HTTPDate.second(text) {
+            let written = HTTPDate.text(second: second)
+            try expect(HTTPDate.second(written) == second, "\(text) is second \(second), which is \(written)")
+        }
+    }
+}

@@ -1,0 +1,91 @@
+internal import Hiredis
+
+/// The Redis client reads the same replies however their bytes come in, and none beyond its limits.
+enum ReplyPromises {
+    /// Small, so that inputs of a few bytes go beyond them.
+    private static let tight = ReplyLimits(bulkLength: 48, arrayLength: 8, depth: 3, lineLength: 32, replyLength: 256)
+
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        let reading = try checkChunking(of: input, limits: ReplyLimits())
+        let tightReading = try checkChunking(of: input, limits: tight)
+        try expect(reading.replies.starts(with: tightReading.replies), "\(tightReading) within limits, \(reading) without")
+        try expect(
+            reading.violation == nil || tightReading.violation != nil, "within limits there is no violation of \(reading)")
+        for reply in tightReading.replies {
+            let size = try checkLimits(reply, depth: 0)
+            try expect(size <= tight.replyLength, "a reply has \(size) bytes: \(reply)")
+        }
+        for reply in reading.replies {
+            let again = try ReplyReading([reply.wire[...]])
+            try expect(again.violation == nil && again.replies == [reply], "\(reply) was written and read as \(again)")
+            checkMeanings(reply)
+        }
+    }
+
+    /// A chunk is judged before it is read: a violation may hide replies of its own chunk, and nothing else may differ.
+    private static func checkChunking(of input: [UInt8], limits: ReplyLimits) throws(FuzzFinding) -> ReplyReading {
+        let bytewise = try ReplyReading(Chunking.bytewise.chunks(of: input), limits: limits)
+        for chunking in [Chunking.whole, .scattered] {
+            let other = try ReplyReading(chunking.chunks(of: input), limits: limits)
+            try expect(
+                (other.violation == nil) == (bytewise.violation == nil)
+                    && bytewise.replies.starts(with: other.replies)
+                    && (bytewise.violation != nil || other.replies.count == bytewise.replies.count),
+                "bytewise: \(bytewise); \(chunking): \(other)")
+        }
+        return bytewise
+    }
+
+    /// - Returns: the bytes of its bulk strings.
+    private static func checkLimits(_ reply: RedisReply, depth: Int) throws(FuzzFinding) -> Int {
+        switch reply {
+        case .integer, .null: return 0
+        case .bulk(let bytes):
+            try expect(bytes.count <= tight.bulkLength, "a bulk string has \(bytes.count) bytes")
+            return bytes.count
+        case .status(let text):
+            try checkLine(text)
+            return 0
+        case .error(let error):
+            try checkLine(error.message)
+            return 0
+        case .array(let elements):
+            try expect(elements.count <= tight.arrayLength, "an array has \(elements.count) elements")
+            try expect(elements.isEmpty || depth < tight.depth, "arrays are nested deeper than \(tight.depth)")
+            var size = 0
+            for element in elements { size += try checkLimits(element, depth: depth + 1) }
+            return size
+        }
+    }
+
+    private static func checkLine(_ text: String) throws(FuzzFinding) {
+        // A byte that is no UTF-8 is replaced by three.
+        try expect(text.utf8.count <= 3 * tight.lineLength, "a line has \(text.utf8.count) bytes")
+    }
+
+    /// Every command reads any reply, or refuses it.
+    private static func checkMeanings(_ reply: RedisReply) {
+        _ = (reply.text, reply.integer, reply.array)
+        _ = try? Ping().decode(reply)
+        _ = try? Info(section: "server").decode(reply)
+        _ = try? Scan(cursor: "0", pattern: "*", count: 10, type: "string").decode(reply)
+        _ = try? GetText(key: "key").decode(reply)
+        _ = try? RemainingTime(key: "key").decode(reply)
+        _ = try? SetFields(key: "key", fields: []).decode(reply)
+        _ = try? WaitForReplicas(replicas: 1, timeoutMilliseconds: 1).decode(reply)
+    }
+}
+
+extension RedisReply {
+    /// The reply as a server writes it.
+    fileprivate var wire: [UInt8] {
+        switch self {
+        case .status(let text): Array("+\(text)\r\n".utf8)
+        case .error(let error): Array("-\(error.message)\r\n".utf8)
+        case .integer(let value): Array(":\(value)\r\n".utf8)
+        case .null: Array("$-1\r\n".utf8)
+        case .bulk(let bytes): Array("$\(bytes.count)\r\n".utf8) + bytes + Array("\r\n".utf8)
+        case .array(let elements): Array("*\(elements.count)\r\n".utf8) + elements.flatMap(\.wire)
+        }
+    }
+}

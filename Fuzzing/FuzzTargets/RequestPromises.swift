@@ -1,0 +1,107 @@
+internal import Hiredis
+internal import Interlock
+internal import InterlockCore
+internal import InterlockSidecar
+internal import NIOCore
+
+/// The RESP door reads the same requests however their bytes come in, and refuses each with one line.
+enum RequestPromises {
+    private static let table = RESPCommandTable()
+
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        let reading = try RequestReading(Chunking.whole.chunks(of: input))
+        for chunking in Chunking.allCases.dropFirst() {
+            let other = try RequestReading(chunking.chunks(of: input))
+            try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
+        }
+        if case .incomplete(let count) = reading.ending, count > 0 { try checkBound(input.suffix(count)) }
+        for command in reading.commands {
+            try checkWords(command)
+            try checkOptions(command)
+            try checkWriting(command)
+        }
+    }
+
+    /// What is not whole does not stay so for ever: it is read or refused before it is longer than a command may be.
+    private static func checkBound(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
+        let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
+        let reading = try RequestReading([pending, filling[...]])
+        if case .incomplete(let count) = reading.ending {
+            throw FuzzFinding("\(count) bytes are kept of a command that begins with \(Array(pending))")
+        }
+    }
+
+    private static func request(
+        _ command: [[UInt8]], _ read: (RESPRequest) throws(FuzzFinding) -> Void
+    ) throws(FuzzFinding) {
+        var arguments: [Range<Int>] = []
+        var bytes: [UInt8] = []
+        for argument in command {
+            arguments.append(bytes.count..<(bytes.count + argument.count))
+            bytes += argument
+        }
+        let result = bytes.withUnsafeBytes { bytes in
+            Result { () throws(FuzzFinding) in try read(RESPRequest(bytes: bytes, arguments: arguments)) }
+        }
+        try result.get()
+    }
+
+    private static func checkWords(_ command: [[UInt8]]) throws(FuzzFinding) {
+        try request(command) { request throws(FuzzFinding) in
+            for index in 0..<request.count {
+                let text = request.text(index)
+                guard let integer = request.integer(index) else {
+                    try expect(Int64(text).map { "\($0)" } != text, "\(text) is a number and was not read as one")
+                    continue
+                }
+                try expect(Int64(text) == integer, "\(text) was read as \(integer)")
+            }
+            guard let entry = table[request.nameKey] else {
+                try checkError("unknown command '\(Excerpt(request.text(0)))'")
+                return
+            }
+            try expect(entry.name == request.text(0).uppercased(), "\(request.text(0)) was taken for \(entry.name)")
+        }
+    }
+
+    /// Options are read, or refused with an error that can be sent.
+    private static func checkOptions(_ command: [[UInt8]]) throws(FuzzFinding) {
+        try request(command) { request throws(FuzzFinding) in
+            do throws(InterlockError) {
+                let options = try RESPOptions(request, from: 1, allowed: RESPOptions.Option.allCases)
+                for option in RESPOptions.Option.allCases {
+                    _ = options.text(option)
+                    _ = try options.name(option)
+                    _ = try options.names(option)
+                    _ = try options.milliseconds(option)
+                }
+                _ = try options.lockMode()
+            } catch {
+                guard error.code == .invalid else { throw FuzzFinding("options are refused with \(error.code)") }
+                try checkError(error.message)
+            }
+        }
+    }
+
+    /// An error is one short line, whatever it quotes: what a client sent cannot pass for a reply.
+    private static func checkError(_ message: String) throws(FuzzFinding) {
+        try expect(message.utf8.count <= 2048, "an error has \(message.utf8.count) bytes")
+        let writer = RESPWriter()
+        writer.error("ERR", message)
+        let replies = try ReplyReading([Array(writer.buffer.contents.readableBytesView)[...]])
+        guard replies.violation == nil, replies.replies.count == 1, case .error = replies.replies[0] else {
+            throw FuzzFinding("an error was written as \(replies): \(message)")
+        }
+    }
+
+    /// What a client of ours writes, the door reads back.
+    private static func checkWriting(_ command: [[UInt8]]) throws(FuzzFinding) {
+        var encoder = CommandEncoder()
+        for argument in command { encoder.append(argument) }
+        var buffer = ByteBuffer()
+        encoder.format(into: &buffer)
+        let reading = try RequestReading([Array(buffer.readableBytesView)[...]])
+        try expect(
+            reading.commands == [command] && reading.ending == .incomplete(0), "\(command) was written and read as \(reading)")
+    }
+}

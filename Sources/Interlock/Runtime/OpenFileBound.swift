@@ -1,0 +1,18 @@
+internal import Glibc
+
+/// The bound on how many files and connections this process may have open at once.
+package enum OpenFileBound {
+    /// Raises the soft bound as far as the hard one allows.
+    /// - Returns: the bound; `nil`: it cannot be found out.
+    package static func raised() -> Int? {
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        if limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max
+            _ = setrlimit(resource, &limit)
+            guard getrlimit(resource, &limit) == 0 else { return nil }
+        }
+        return Int(clamping: limit.rlim_cur)
+    }
+}

@@ -1,0 +1,149 @@
+internal import InterlockCore
+internal import NIOCore
+internal import NIOPosix
+
+/// A whole run as `interlock bench` makes it: load on a fleet, faults in it, and a judgement of all that clients saw.
+public struct BenchRun: Sendable {
+    /// A fleet of the harness's own, which is started for the run and ended with it.
+    public struct Fleet: Sendable {
+        /// The program `interlock`.
+        public var program: String
+        public var sidecars: Int
+        /// Services beside the standard ones; see `StandardServices`.
+        public var extraServices: Int
+        /// What is broken while the run goes on.
+        public var faults: Set<FaultKind>
+
+        public init(program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = []) {
+            self.program = program
+            self.sidecars = sidecars
+            self.extraServices = extraServices
+            self.faults = faults
+        }
+    }
+
+    /// What the load is; with a fleet of the harness's own, its sidecars and services are that fleet's.
+    public var plan: LoadPlan
+    /// `nil`: the plan's sidecars are somebody's own.
+    public var fleet: Fleet?
+    /// Where everything that clients saw is written down; see `HistoryFile`.
+    public var historyPath: String?
+
+    /// Short enough that a sidecar can be stopped for longer, and that leases which lapse do not hold everybody up.
+    public static let leaseUnderFaults = Duration.seconds(2)
+    /// So long after a fault everything must serve again: reconnecting pauses for a second at most, sidecars read again every
+    /// five.
+    public static let recovery = Duration.seconds(10)
+
+    public init(plan: LoadPlan, fleet: Fleet?, historyPath: String? = nil) {
+        self.plan = plan
+        self.fleet = fleet
+        self.historyPath = historyPath
+    }
+
+    /// - Parameters:
+    ///   - tell: takes what a person should know while it goes on, a line at a time.
+    ///   - progress: is called once a second.
+    /// - Throws: `LoadError`, `FleetError` or what else keeps the run from being made; broken promises are in the report.
+    public func run(
+        tell: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
+    ) async throws -> RunReport {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        let result: Result<RunReport, any Error>
+        do {
+            result = .success(try await run(on: group, tell, progress))
+        } catch {
+            result = .failure(error)
+        }
+        try? await group.shutdownGracefully()
+        return try result.get()
+    }
+
+    private func run(
+        on group: MultiThreadedEventLoopGroup, _ tell: @escaping @Sendable (String) -> Void,
+        _ progress: @escaping @Sendable (LoadProgress) -> Void
+    ) async throws -> RunReport {
+        let loop = group.next()
+        guard let fleet else {
+            return try await drive(plan, faults: nil, on: loop, tell, progress)
+        }
+        var random = SeededRandom(seed: plan.seed)
+        let phases = BadPhases(length: plan.duration, random: random.split())
+        let upstream = try await BenchUpstream.start(on: group.next(), phases: plan.workload == .mixed ? phases : nil, seed: random.next())
+        let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
+        let settings = FleetSettings(
+            program: fleet.program, sidecars: fleet.sidecars,
+            configuration: FleetConfiguration(services: services.services, sidecars: fleet.sidecars).yaml, faults: fleet.faults)
+        var plan = plan
+        plan.services = services.load
+        if plan.workload == .permit || plan.workload == .mixed {
+            plan.badPhases = services.badPhases(length: plan.duration, random: random.split())
+        }
+        plan.trustsWallClock = !fleet.faults.contains(.clock)
+        tell("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
+        let prepared = plan
+        let report = try await OwnFleet.withFleet(settings, onFailure: tell) { own in
+            var plan = prepared
+            plan.sidecars = own.endpoints
+            plan.redisProcessID = await own.redisProcessID
+            let faults = FaultPlan(
+                seed: plan.seed, kinds: fleet.faults, sidecars: fleet.sidecars, duration: plan.duration, lease: plan.ttl,
+                recovery: Self.recovery)
+            return try await drive(plan, faults: (own, faults), on: loop, tell, progress)
+        }
+        try? await upstream.close()
+        return report
+    }
+
+    private func drive(
+        _ plan: LoadPlan, faults: (fleet: OwnFleet, plan: FaultPlan)?, on loop: any EventLoop,
+        _ tell: @escaping @Sendable (String) -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
+    ) async throws -> RunReport {
+        let rules = HistoryRules(
+            services: plan.services.rules, sidecars: plan.sidecars.count, patience: plan.patience.wholeMilliseconds,
+            recovery: Self.recovery.wholeMilliseconds)
+        let log = try historyPath.map { try HistoryLog(path: $0, rules: rules, eventLoop: loop) }
+        let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
+        let load = try LoadRun(plan: plan, eventLoop: loop, recorder: recorder)
+        async let breaking = breakThings(faults, load, recorder, tell)
+        let outcome = try await load.run(progress: progress)
+        let broken = await breaking
+        let check = await recorder.finish()
+        try await log?.close()
+        return outcome.report(
+            title: plan.workload.rawValue, seed: plan.seed, settings: settings(of: plan),
+            faults: broken.reports(recoveries: check?.recoveries ?? [:]),
+            check: (check?.report ?? CheckReport()).adding(broken.violations))
+    }
+
+    private func breakThings(
+        _ faults: (fleet: OwnFleet, plan: FaultPlan)?, _ load: LoadRun, _ recorder: HistoryRecorder,
+        _ tell: @escaping @Sendable (String) -> Void
+    ) async -> FaultRig.Outcome {
+        guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
+        let rig = FaultRig(
+            fleet: faults.fleet, plan: faults.plan, vanish: { _ = await load.vanish(count: $0) }, log: tell,
+            note: { _ = await recorder.recordFromOutside($0) })
+        return await rig.run()
+    }
+
+    private func settings(of plan: LoadPlan) -> [RunReport.Setting] {
+        var settings: [RunReport.Setting] = []
+        func add(_ name: String, _ value: String) { settings.append(RunReport.Setting(name: name, value: value)) }
+        switch plan.pacing {
+        case .openLoop(let rate): add("load", "\(Figure.decimals(rate, 0)) a second, open loop")
+        case .closedLoop: add("load", "closed loop")
+        }
+        add("clients", Figure.count(plan.clients))
+        add("sidecars", fleet.map { "\($0.sidecars) of its own" } ?? "\(plan.sidecars.count)")
+        if plan.workload == .lock || plan.workload == .mixed {
+            add("names", "\(Figure.count(plan.names)), \(plan.skew)")
+            add("lease", "\(plan.ttl.wholeMilliseconds) ms, waiting at most \(plan.wait.wholeMilliseconds) ms")
+        }
+        if let fleet, fleet.extraServices > 0 { add("services", Figure.count(fleet.extraServices)) }
+        if let fleet, !fleet.faults.isEmpty {
+            add("faults", fleet.faults.map(\.rawValue).sorted().joined(separator: ","))
+        }
+        return settings
+    }
+}

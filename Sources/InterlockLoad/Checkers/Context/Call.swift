@@ -1,0 +1,26 @@
+internal import InterlockCore
+
+/// An operation that was invoked.
+struct Call: Sendable {
+    var client: Int
+    var sidecar: Int
+    var operation: Operation
+    var invoked: Instant
+    /// How many leases had been granted by then, of all locks: what this one is granted is certainly later than those.
+    var grantsBefore: Int
+
+    /// What it may take of its service's limits.
+    var demand: Demand? {
+        switch operation {
+        case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)
+        case .permit(let service, _), .proxied(let service): Demand(service: service, cost: 1, subject: nil)
+        case .acquire, .renew, .release, .report: nil
+        }
+    }
+
+    struct Demand: Sendable {
+        var service: Int
+        var cost: Int64
+        var subject: Int?
+    }
+}

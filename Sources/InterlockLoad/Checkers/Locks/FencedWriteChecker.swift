@@ -1,0 +1,75 @@
+internal import InterlockCore
+
+/// A resource that compares fences takes no write of a lease after it took one of a later lease, and refuses nobody whose
+/// lease is valid. Which lease is the later one is known from when they were asked for and answered, not from their fences.
+///
+/// Exclusive leases only: of several that are good at once, such as readers', a resource refuses the elder. Not where fences
+/// may fall; see `FaultLog.fencesMayFall`. Bounded by locks.
+struct FencedWriteChecker: HistoryChecker {
+    static let promise = Promise.fencedWrites
+
+    private struct Accepted: Sendable {
+        /// Grants up to this place were made before one that has written.
+        var certainlyAfter: Int
+        var by: LeaseID
+        /// The one with the highest fence that has written.
+        var highest: Lease
+    }
+
+    private var locks: [Int: Accepted] = [:]
+    /// How many writes were refused to leases that were over.
+    private(set) var staleWritesRefused = 0
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        guard case .wrote(let lease, let lock, let isAccepted) = step.what else { return }
+        guard let lease, lease.mode == .exclusive else {
+            if !isAccepted { staleWritesRefused += 1 }
+            return
+        }
+        if isAccepted {
+            accepted(lease, lock, at: step.at, faults: faults, into: &violations)
+        } else if isGood(lease, lock, at: step.at, faults: faults) {
+            let highest = locks[lock].map { "; the highest fence was \($0.highest.fence), of lease \($0.highest.id)" } ?? ""
+            violations.append(
+                Violation(
+                    Self.promise, at: step.at,
+                    """
+                    lock \(lock): a write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was refused, though \
+                    it was valid until \(lease.until.inMilliseconds) ms\(highest)
+                    """))
+        } else {
+            staleWritesRefused += 1
+        }
+    }
+
+    private mutating func accepted(
+        _ lease: Lease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        guard let known = locks[lock] else {
+            locks[lock] = Accepted(certainlyAfter: lease.certainlyAfter, by: lease.id, highest: lease)
+            return
+        }
+        if lease.order <= known.certainlyAfter, !faults.fencesMayFall(since: lease.invoked) {
+            violations.append(
+                Violation(
+                    Self.promise, at: instant,
+                    """
+                    lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was taken, after \
+                    one of lease \(known.by), which was granted later
+                    """))
+        }
+        if lease.certainlyAfter > known.certainlyAfter {
+            locks[lock]?.certainlyAfter = lease.certainlyAfter
+            locks[lock]?.by = lease.id
+        }
+        if lease.fence >= known.highest.fence { locks[lock]?.highest = lease }
+    }
+
+    /// Whether the resource had no reason to refuse it: the lease is valid, and what has written before was granted before.
+    private func isGood(_ lease: Lease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
+        guard lease.isBelieved(at: instant) else { return false }
+        guard let highest = locks[lock]?.highest else { return true }
+        let isLater = highest.order <= lease.certainlyAfter || highest.id == lease.id || highest.fence <= lease.fence
+        return isLater && !faults.fencesMayFall(since: highest.invoked)
+    }
+}

@@ -1,0 +1,25 @@
+/// What is promised, as reports name it.
+public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
+    /// Every grant of a name has a higher fence than all before it.
+    case risingFences = "rising-fences"
+    /// No two leases of a name are valid at once, unless both are shared or places of a semaphore; readers and writers never
+    /// overlap, and a semaphore has no more holders than places.
+    case exclusion
+    /// A resource that compares fences takes no stale write, and refuses nobody who holds the lock.
+    case fencedWrites = "fenced-writes"
+    /// No limit is exceeded in any window.
+    case limits
+    /// A limit that was used up is whole again after its window.
+    case limitsRefill = "limits-refill"
+    /// No call is permitted after a trip has reached its sidecar.
+    case openBreakers = "open-breakers"
+    /// A half-open breaker gives no more trial permits than it has.
+    case trials
+    /// Nobody waits for ever.
+    case answers
+    /// After a fault everything recovers within the stated time.
+    case recovery
+    /// The history makes sense: every end belongs to an operation, and time does not go back. The recorder's own promise, not
+    /// the sidecars': where it is broken, the others were not checked.
+    case sound = "sound-history"
+}

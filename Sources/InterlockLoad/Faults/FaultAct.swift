@@ -1,0 +1,107 @@
+/// What exactly is broken, and where.
+///
+/// A new kind has its name in `FaultKind`, where it says what it may cost, its acts here, how often and how hard it comes in
+/// `FaultDraw`, and how it is made and mended in `FaultRig+Acts`. A failover of a replicated or clustered Redis is one more of
+/// those: its target is Redis, and an `OwnFleet` that may be asked for it starts the servers that it needs.
+public enum FaultAct: Hashable, Sendable, Codable {
+    /// SIGKILL; started again at the same address.
+    case kill(sidecar: Int)
+    /// SIGSTOP, then SIGCONT.
+    case pause(sidecar: Int)
+    /// Redis ends, and starts again with its append-only file, in which all is that was ever acknowledged.
+    case redisRestart(RedisEnding)
+    /// SIGSTOP, then SIGCONT.
+    case redisPause
+    /// Redis loses all it knows.
+    case redisWipe(RedisWipe)
+    /// No byte passes between the sidecar and Redis, in either direction; connections stay. New ones are refused, or hang.
+    case partition(sidecar: Int, refusesConnections: Bool)
+    /// Every byte comes late by `fixed` and up to `jitter` ms, in either direction and in order.
+    case delay(sidecar: Int, fixed: Int64, jitter: Int64)
+    /// Every so many ms so many bytes pass in either direction.
+    case trickle(sidecar: Int, bytes: Int, every: Int64)
+    /// Every so many ms all connections are broken.
+    case reset(sidecar: Int, ConnectionBreak, every: Int64)
+    /// Redis' wall clock jumps. After a jump back it jumps forward by as much in the end: no lease, count or open breaker
+    /// outlasts the fault by the size of the jump. A jump forward stays. So the clock that Redis shows afterwards is never
+    /// behind where it was, and what lapsed early stays lapsed.
+    case clock(bySeconds: Int)
+    /// So many clients go without a word.
+    case vanish(clients: Int)
+
+    /// How Redis ends.
+    public enum RedisEnding: String, Hashable, Sendable, Codable, CaseIterable {
+        case terminated, killed
+    }
+
+    /// How Redis is emptied.
+    public enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
+        /// Killed, and started without what it may have written to disk.
+        case killed
+        /// `FLUSHALL`: nobody's connection is lost.
+        case flushed
+    }
+
+    public var kind: FaultKind {
+        switch self {
+        case .kill: .kill
+        case .pause: .pause
+        case .redisRestart: .redisRestart
+        case .redisPause: .redisPause
+        case .redisWipe: .redisWipe
+        case .partition: .partition
+        case .delay, .trickle: .latency
+        case .reset: .reset
+        case .clock: .clock
+        case .vanish: .vanish
+        }
+    }
+
+    /// What is broken. Never two acts at once on the same target.
+    public var target: FaultTarget {
+        switch self {
+        case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
+            .trickle(let sidecar, _, _), .reset(let sidecar, _, _):
+            .sidecar(sidecar)
+        case .redisRestart, .redisPause, .redisWipe, .clock: .redis
+        case .vanish: .clients
+        }
+    }
+
+    /// The sidecar that it concerns alone.
+    public var sidecar: Int? {
+        guard case .sidecar(let number) = target else { return nil }
+        return number
+    }
+}
+
+/// Who can be broken.
+public enum FaultTarget: Hashable, Sendable, Codable {
+    case redis
+    /// A sidecar, or its way to Redis.
+    case sidecar(Int)
+    case clients
+}
+
+extension FaultAct: CustomStringConvertible {
+    /// `kill of sidecar 2`.
+    public var description: String {
+        switch self {
+        case .kill(let sidecar): "kill of sidecar \(sidecar)"
+        case .pause(let sidecar): "pause of sidecar \(sidecar)"
+        case .redisRestart(let ending): "restart of Redis, \(ending.rawValue)"
+        case .redisPause: "pause of Redis"
+        case .redisWipe(let wipe): "wipe of Redis, \(wipe.rawValue)"
+        case .partition(let sidecar, let refuses):
+            "partition of sidecar \(sidecar) from Redis, new connections \(refuses ? "refused" : "hang")"
+        case .delay(let sidecar, let fixed, let jitter):
+            "latency of sidecar \(sidecar) to Redis, \(fixed) ms and up to \(jitter) ms more"
+        case .trickle(let sidecar, let bytes, let pause):
+            "latency of sidecar \(sidecar) to Redis, \(bytes) bytes every \(pause) ms"
+        case .reset(let sidecar, let manner, let pause):
+            "reset of sidecar \(sidecar)'s connections to Redis, \(manner) every \(pause) ms"
+        case .clock(let seconds): "clock of Redis, \(seconds < 0 ? "" : "+")\(seconds) s"
+        case .vanish(let clients): "vanish of \(clients) clients"
+        }
+    }
+}

@@ -1,0 +1,161 @@
+internal import FoundationEssentials
+public import Hiredis
+internal import InterlockTesting
+
+/// A real Redis and so many real sidecars, as processes of the harness's own on 127.0.0.1: they die with it.
+///
+/// Use `withFleet`, which always ends them.
+public final class OwnFleet: Sendable {
+    /// In the order of their numbers. They stay where they are when they are started again.
+    public let endpoints: [SidecarEndpoint]
+    /// How to reach Redis past all proxies, to measure and to look.
+    public let redis: RedisConfiguration
+    /// The kinds of faults that this machine has not got what it takes for, and what that is.
+    public let missing: [FaultKind: String]
+
+    let server: RedisServer
+    let sidecars: [OwnSidecar]
+    /// One for each sidecar, or none.
+    let proxies: [FaultProxy]
+    /// `nil`: Redis shows the true time.
+    let clock: FleetClock?
+
+    private init(
+        server: RedisServer, sidecars: [OwnSidecar], proxies: [FaultProxy], clock: FleetClock?, missing: [FaultKind: String]
+    ) {
+        self.server = server
+        self.sidecars = sidecars
+        self.proxies = proxies
+        self.clock = clock
+        self.missing = missing
+        redis = server.configuration
+        endpoints = sidecars.map { sidecar in
+            SidecarEndpoint(
+                number: sidecar.number, door: RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort)),
+                http: .init(host: "127.0.0.1", port: sidecar.httpPort))
+        }
+    }
+
+    /// Starts a fleet, runs `body` when all of it serves, and ends every process whatever happens, also on cancellation.
+    /// - Parameter onFailure: is told the end of every process' log when `body` throws.
+    /// - Throws: `FleetError` or `RedisServerError` with the log of what did not come up; what `body` throws.
+    public static func withFleet<Result>(
+        _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (OwnFleet) async throws -> Result
+    ) async throws -> Result {
+        let parts = Parts()
+        do {
+            let fleet = try await start(settings, parts)
+            do {
+                let result = try await body(fleet)
+                await parts.end()
+                return result
+            } catch {
+                onFailure(await fleet.logs)
+                throw error
+            }
+        } catch {
+            await parts.end()
+            throw error
+        }
+    }
+
+    /// The process that Redis is now; `nil`: it does not run.
+    public var redisProcessID: Int32? {
+        get async { await server.processID }
+    }
+
+    /// The process that a sidecar is now; `nil`: it does not run.
+    public func processID(ofSidecar number: Int) async -> Int32? {
+        await sidecars[number].processID
+    }
+
+    /// The end of what each process has said.
+    public var logs: String {
+        get async {
+            var logs = "redis-server:\n\(await server.log.suffix(1 << 14))"
+            for sidecar in sidecars { logs += "\nsidecar \(sidecar.number):\n\(await sidecar.log)" }
+            return logs
+        }
+    }
+
+    private static func start(_ settings: FleetSettings, _ parts: Parts) async throws -> OwnFleet {
+        let folder = try TemporaryFolder()
+        await parts.add(folder)
+        try Data(settings.configuration.utf8).write(to: URL(filePath: "\(folder.path)/interlock.yaml"))
+        var missing: [FaultKind: String] = [:]
+        var clock: FleetClock?
+        if settings.movesClock {
+            do {
+                clock = try await FleetClock(folder: folder.path)
+            } catch let error as SteeredClockError {
+                missing[.clock] = error.reason
+            }
+        }
+        let persistence = settings.keepsData ? ["--appendonly", "yes", "--appendfsync", "always"] : []
+        let server = try await RedisServer.start(
+            arguments: persistence + settings.redisArguments, environment: clock?.environment ?? [:])
+        await parts.add(server)
+        guard let redisPort = server.port, let redisURL = server.portURL else { throw FleetError("Redis has no port") }
+        var sidecars: [OwnSidecar] = []
+        var proxies: [FaultProxy] = []
+        for number in 0..<settings.sidecars {
+            var url = redisURL
+            if settings.needsProxies {
+                let proxy = try await FaultProxy.start(redisPort: redisPort, seed: UInt64(number))
+                await parts.add(proxy)
+                proxies.append(proxy)
+                url = "redis://127.0.0.1:\(proxy.port)"
+            }
+            sidecars.append(try await startSidecar(number, settings, redisURL: url, folder: folder.path, parts))
+        }
+        return OwnFleet(server: server, sidecars: sidecars, proxies: proxies, clock: clock, missing: missing)
+    }
+
+    /// A port that was taken in the meantime is replaced by another.
+    private static func startSidecar(
+        _ number: Int, _ settings: FleetSettings, redisURL: String, folder: String, _ parts: Parts
+    ) async throws -> OwnSidecar {
+        var attemptsLeft = 5
+        while true {
+            let sidecar = try await OwnSidecar(number: number, program: settings.program, redisURL: redisURL, folder: folder)
+            await parts.add(sidecar)
+            do {
+                try await sidecar.start()
+                return sidecar
+            } catch let error as FleetError {
+                attemptsLeft -= 1
+                guard attemptsLeft > 0, error.log.contains("ddress already in use") else { throw error }
+            }
+        }
+    }
+}
+
+extension OwnFleet {
+    /// What has to be ended, in whatever state the fleet is.
+    private actor Parts {
+        private var folder: TemporaryFolder?
+        private var server: RedisServer?
+        private var sidecars: [OwnSidecar] = []
+        private var proxies: [FaultProxy] = []
+
+        func add(_ folder: TemporaryFolder) { self.folder = folder }
+        func add(_ server: RedisServer) { self.server = server }
+        func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
+        func add(_ proxy: FaultProxy) { proxies.append(proxy) }
+
+        /// In a task of its own: whoever was cancelled ends them all the same.
+        func end() async {
+            await Task { await endAll() }.value
+        }
+
+        private func endAll() async {
+            for sidecar in sidecars {
+                // The kernel ends it together with the harness at the latest.
+                try? await sidecar.kill()
+            }
+            for proxy in proxies { await proxy.close() }
+            await server?.remove()
+            folder?.remove()
+        }
+    }
+}

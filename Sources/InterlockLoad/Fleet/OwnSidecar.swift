@@ -1,0 +1,110 @@
+internal import Glibc
+internal import Hiredis
+internal import InterlockTesting
+
+/// A sidecar of a fleet of the harness's own: a process that can be killed, stopped, and started again at the same address.
+actor OwnSidecar {
+    nonisolated let number: Int
+    nonisolated let respPort: Int
+    nonisolated let httpPort: Int
+
+    private let words: [String]
+    private var process: ServerProcess?
+
+    /// How long it may take until a sidecar serves, or is gone.
+    private static let patience = Duration.seconds(30)
+    private static let logLimit = 1 << 16
+    /// What would tell every sidecar of the fleet the same.
+    private static let foreignVariables = [
+        "INTERLOCK_REDIS_URL", "INTERLOCK_RESP", "INTERLOCK_HTTP", "INTERLOCK_UNIX", "INTERLOCK_DATA_DIR",
+    ]
+
+    /// - Parameters:
+    ///   - program: `interlock`.
+    ///   - redisURL: of Redis, or of the proxy before it.
+    ///   - folder: with the configuration `interlock.yaml`.
+    init(number: Int, program: String, redisURL: String, folder: String) async throws {
+        self.number = number
+        respPort = try await LocalPort.unused()
+        var other = try await LocalPort.unused()
+        while other == respPort { other = try await LocalPort.unused() }
+        httpPort = other
+        // Of this process, and not of whoever executes it: the link stays good even when the file is replaced.
+        let program = program == "/proc/self/exe" ? "/proc/\(getpid())/exe" : program
+        words =
+            Self.foreignVariables.flatMap { ["-u", $0] } + [
+                program, "serve", "--config", "\(folder)/interlock.yaml", "--redis", redisURL, "--resp", "127.0.0.1:\(respPort)",
+                "--http", "127.0.0.1:\(httpPort)", "--data-dir", "\(folder)/sidecar-\(number)",
+            ]
+    }
+
+    /// The end of what it has said since it was last started.
+    var log: String { process?.log ?? "" }
+
+    /// `nil`: it does not run.
+    var processID: Int32? { process?.processID }
+
+    /// Starts it, and waits until it serves with its Redis connected.
+    /// - Throws: `FleetError` with its log when it does not within half a minute.
+    func start() async throws {
+        let started = try await ServerProcess.start("env", arguments: words, logLimit: Self.logLimit)
+        process = started
+        do {
+            try await eventually(within: Self.patience, "sidecar \(number) is ready") {
+                guard started.isRunning else {
+                    throw FleetError("sidecar \(number) ended as soon as it was started", log: started.log)
+                }
+                return started.log.contains("is ready.")
+            }
+        } catch let error as DeadlineExceeded {
+            throw FleetError(error.description, log: started.log)
+        }
+    }
+
+    /// SIGKILL.
+    /// - Throws: `FleetError` when it is still there half a minute later.
+    func kill() async throws {
+        guard let process else { return }
+        process.send(signal: SIGKILL)
+        try await finishing(within: Self.patience, "sidecar \(number) is gone") { await process.waitUntilEnd() }
+    }
+
+    /// SIGSTOP: it keeps its connections and does nothing.
+    func pause() {
+        process?.send(signal: SIGSTOP)
+    }
+
+    /// Waits until its RESP door answers.
+    /// - Throws: `FleetError` with its log when it does not within half a minute.
+    func answer() async throws {
+        var door = RedisConfiguration(address: .host("127.0.0.1", port: respPort))
+        door.connectTimeout = .seconds(10)
+        let client = RedisClient(configuration: door)
+        let outcome: Result<Void, any Error>
+        do {
+            try await eventually(within: Self.patience, "sidecar \(number) answers") {
+                do {
+                    // A login ends with a PING.
+                    try await client.connect()
+                    return true
+                } catch let error as RedisError {
+                    // To want a key is an answer.
+                    if case .server = error.code { return true }
+                    return false
+                }
+            }
+            outcome = .success(())
+        } catch let error as DeadlineExceeded {
+            outcome = .failure(FleetError(error.description, log: log))
+        } catch {
+            outcome = .failure(error)
+        }
+        await client.close()
+        try outcome.get()
+    }
+
+    /// SIGCONT.
+    func resume() {
+        process?.send(signal: SIGCONT)
+    }
+}

@@ -1,0 +1,147 @@
+internal import FoundationEssentials
+public import InterlockCore
+
+/// Reads a history back that `HistoryWriter` wrote, event by event. Bounded by the longest line.
+public struct HistoryReader {
+    private static let chunk = 64 * 1024
+    /// A line that is longer is none of ours.
+    private static let longestLine = 1024 * 1024
+
+    public let path: String
+    /// What the history is judged by.
+    public let rules: HistoryRules
+    /// When the history was over; `nil` until `next` has come to it.
+    public private(set) var end: Instant?
+
+    private let decoder = JSONDecoder()
+    private var lines: Lines
+    private var events = 0
+
+    /// - Throws: `HistoryFileError`.
+    public init(path: String) throws(HistoryFileError) {
+        self.path = path
+        lines = try Lines(path: path)
+        guard let first = try lines.next() else {
+            throw HistoryFileError(path: path, line: 1, "the file is empty; expected the rules of a history")
+        }
+        let header: HistoryFileHeader
+        do {
+            header = try decoder.decode(HistoryFileHeader.self, from: Data(first))
+        } catch {
+            throw HistoryFileError(
+                path: path, line: 1, "expected a history's rules, as `{\"history\":1,\"rules\":{…}}`: \(Self.words(error))")
+        }
+        guard header.history == HistoryFileHeader.version else {
+            throw HistoryFileError(
+                path: path, line: 1,
+                "it is of format \(header.history), and expected is \(HistoryFileHeader.version): read it with the version that wrote it"
+            )
+        }
+        rules = header.rules
+    }
+
+    /// The next event; `nil`: that was all.
+    /// - Throws: `HistoryFileError`: the file is damaged, or cut off.
+    public mutating func next() throws(HistoryFileError) -> HistoryEvent? {
+        guard end == nil else { return nil }
+        guard let bytes = try lines.next() else {
+            throw HistoryFileError(
+                path: path, line: lines.number + 1, "the file is cut off after \(events) events; expected another, or the end")
+        }
+        let line: HistoryLine
+        do {
+            line = try decoder.decode(HistoryLine.self, from: Data(bytes))
+        } catch {
+            throw HistoryFileError(path: path, line: lines.number, "expected an event: \(Self.words(error))")
+        }
+        if line.what == HistoryFileHeader.end { return try finish(line) }
+        events += 1
+        do {
+            return try line.event()
+        } catch {
+            throw HistoryFileError(path: path, line: lines.number, error.reason)
+        }
+    }
+
+    private mutating func finish(_ line: HistoryLine) throws(HistoryFileError) -> HistoryEvent? {
+        guard line.events == events else {
+            throw HistoryFileError(
+                path: path, line: lines.number, "\(events) events stand before the end; expected \(line.events ?? 0)")
+        }
+        guard try lines.next() == nil else {
+            throw HistoryFileError(path: path, line: lines.number, "something stands behind the end; expected nothing")
+        }
+        end = Instant(nanoseconds: line.at)
+        return nil
+    }
+
+    private static func words(_ error: any Error) -> String {
+        switch error as? DecodingError {
+        case .keyNotFound(let key, _)?: "there is no \"\(key.stringValue)\""
+        case .typeMismatch(let type, let context)?, .valueNotFound(let type, let context)?:
+            Self.place(context).map { "\"\($0)\" is no \(type)" } ?? "that is no JSON object"
+        case .dataCorrupted(let context)?:
+            Self.place(context).map { "\"\($0)\" has no value that is known" } ?? "that is no JSON object"
+        default: "\(error)"
+        }
+    }
+
+    /// `nil`: it is about the whole line.
+    private static func place(_ context: DecodingError.Context) -> String? {
+        context.codingPath.isEmpty ? nil : context.codingPath.map(\.stringValue).joined(separator: ".")
+    }
+}
+
+extension HistoryReader {
+    /// The lines of a file, one after another.
+    private struct Lines {
+        let path: String
+        /// Of the line that was last returned, counted from 1.
+        private(set) var number = 0
+        private let file: OpenFile
+        private var buffer: [UInt8] = []
+        private var start = 0
+        private var isAtEnd = false
+
+        init(path: String) throws(HistoryFileError) {
+            self.path = path
+            do {
+                file = try OpenFile(readingFrom: path)
+            } catch {
+                throw HistoryFileError(path: path, "cannot be opened: \(error.reason); name a file that a run has written")
+            }
+        }
+
+        /// `nil`: there are no more.
+        mutating func next() throws(HistoryFileError) -> ArraySlice<UInt8>? {
+            var searched = start
+            while true {
+                if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+                    defer { start = end + 1 }
+                    number += 1
+                    return buffer[start..<end]
+                }
+                guard !isAtEnd else {
+                    guard start == buffer.count else {
+                        throw HistoryFileError(
+                            path: path, line: number + 1, "the file is cut off within the line; expected its end")
+                    }
+                    return nil
+                }
+                guard buffer.count - start <= HistoryReader.longestLine else {
+                    throw HistoryFileError(
+                        path: path, line: number + 1,
+                        "the line has more than \(HistoryReader.longestLine) bytes; expected an event of a history")
+                }
+                buffer.removeFirst(start)
+                start = 0
+                searched = buffer.count
+                do {
+                    isAtEnd = try file.read(HistoryReader.chunk, into: &buffer) == 0
+                } catch {
+                    throw HistoryFileError(path: path, line: number + 1, "cannot be read: \(error.reason)")
+                }
+            }
+        }
+    }
+}

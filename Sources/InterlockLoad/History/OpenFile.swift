@@ -1,0 +1,54 @@
+internal import Glibc
+
+/// A file descriptor that is closed when nobody holds it any more.
+final class OpenFile: Sendable {
+    let descriptor: Int32
+
+    /// What the system says when it does not work.
+    struct Failure: Error {
+        let reason: String
+
+        fileprivate init() { reason = String(cString: strerror(errno)) }
+    }
+
+    private init(_ descriptor: Int32) throws(Failure) {
+        guard descriptor >= 0 else { throw Failure() }
+        self.descriptor = descriptor
+    }
+
+    /// A new file that only this user may read, or an old one emptied.
+    convenience init(writingTo path: String) throws(Failure) {
+        try self.init(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
+    }
+
+    convenience init(readingFrom path: String) throws(Failure) {
+        try self.init(open(path, O_RDONLY | O_CLOEXEC))
+    }
+
+    deinit { close(descriptor) }
+
+    /// Writes all of it. Blocks.
+    func write(_ bytes: [UInt8]) throws(Failure) {
+        var done = 0
+        while done < bytes.count {
+            let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress.map { $0 + done }, $0.count - done) }
+            if written > 0 { done += written } else if errno != EINTR { throw Failure() }
+        }
+    }
+
+    /// Appends up to `count` bytes; returns how many: 0 at the end. Blocks.
+    func read(_ count: Int, into bytes: inout [UInt8]) throws(Failure) -> Int {
+        let before = bytes.count
+        bytes.append(contentsOf: repeatElement(0, count: count))
+        while true {
+            let read = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress.map { $0 + before }, count) }
+            if read < 0, errno == EINTR { continue }
+            guard read >= 0 else {
+                bytes.removeLast(count)
+                throw Failure()
+            }
+            bytes.removeLast(count - read)
+            return read
+        }
+    }
+}

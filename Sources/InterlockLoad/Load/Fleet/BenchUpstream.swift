@@ -1,0 +1,83 @@
+internal import InterlockCore
+internal import Interlock
+public import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
+
+/// The upstream of a harness's own fleet: an HTTP server on this machine's loopback that answers every request at once,
+/// with 200, or with 503 while it has a bad phase.
+public final class BenchUpstream: Sendable {
+    private let listener: any Channel
+
+    /// Where sidecars call it.
+    public let url: String
+
+    private init(listener: any Channel, port: Int) {
+        self.listener = listener
+        url = "http://127.0.0.1:\(port)"
+    }
+
+    /// - Parameters:
+    ///   - group: where it runs; best not on the event loop of a run.
+    ///   - phases: when it is bad, from now on; `nil`: never.
+    ///   - seed: decides which of the requests in a bad phase fail.
+    /// - Throws: when it cannot listen.
+    public static func start(
+        on group: any EventLoopGroup, phases: BadPhases? = nil, seed: UInt64 = 1
+    ) async throws -> BenchUpstream {
+        let start = TimeSource.system.now()
+        let listener = try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.configureHTTPServerPipeline()
+                    try channel.pipeline.syncOperations.addHandler(
+                        UpstreamHandler(phases: phases, start: start, random: SeededRandom(seed: seed)))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        guard let port = listener.localAddress?.port else { throw LoadError("the upstream of this run has no port") }
+        return BenchUpstream(listener: listener, port: port)
+    }
+
+    /// Takes no more connections.
+    public func close() async throws {
+        try await listener.close()
+    }
+}
+
+/// One connection.
+private final class UpstreamHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let phases: BadPhases?
+    private let start: Instant
+    private var random: SeededRandom
+
+    init(phases: BadPhases?, start: Instant, random: SeededRandom) {
+        self.phases = phases
+        self.start = start
+        self.random = random
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        // A request's body says nothing to it.
+        guard case .end = unwrapInboundIn(data) else { return }
+        let status: HTTPResponseStatus = isBad ? .serviceUnavailable : .ok
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: ["Content-Length": "0"])
+        context.write(wrapOutboundOut(.head(head)), promise: nil)
+        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    private var isBad: Bool {
+        guard let phases else { return false }
+        let time = TimeSource.system.now().nanoseconds - start.nanoseconds
+        return phases.isBad(atNanoseconds: time) && random.happens(phases.failures)
+    }
+}

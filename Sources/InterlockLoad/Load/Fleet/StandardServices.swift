@@ -1,0 +1,76 @@
+/// The services of a harness's own fleet: limits of each algorithm, breakers, and one that is called through the proxy.
+public struct StandardServices: Sendable {
+    public let services: [FleetService]
+    /// What a run asks of them.
+    public let load: LoadServices
+
+    /// Services that permits are asked for, and the one behind the proxy: those that have bad phases.
+    private let failing: [Int]
+
+    /// - Parameters:
+    ///   - upstream: the URL of a `BenchUpstream`; `nil`: nothing is called through the proxy.
+    ///   - extra: so many more services, all alike. If there are any, takes and permits go to them alone: for finding out
+    ///     what many services cost.
+    public init(upstream: String? = nil, extra: Int = 0) {
+        var services = Self.limited + Self.guarded
+        let limited = Array(Self.limited.indices)
+        let guarded = Array(Self.limited.count..<services.count)
+        var proxied: [Int] = []
+        if let upstream {
+            proxied = [services.count]
+            services.append(
+                FleetService(
+                    rules: ServiceRules(
+                        name: "bench-upstream", limits: [], whenRedisIsDown: .allow, halfOpenPermits: 3,
+                        permitLifetime: 10_000),
+                    url: upstream))
+        }
+        let extras = Array(services.count..<services.count + max(0, extra))
+        services += (0..<max(0, extra)).map(Self.extra)
+        self.services = services
+        failing = guarded + proxied
+        load = LoadServices(
+            rules: services.map(\.rules), takes: extras.isEmpty ? limited : extras, permits: extras.isEmpty ? guarded : extras,
+            proxied: proxied)
+    }
+
+    /// When which of them fail: spans of time that the seed decides, another's for each.
+    public func badPhases(length: Duration, random: SeededRandom) -> [Int: BadPhases] {
+        var random = random
+        return Dictionary(uniqueKeysWithValues: failing.map { ($0, BadPhases(length: length, random: random.split())) })
+    }
+
+    private static let limited: [FleetService] = [
+        limited("bench-fixed", .local, [LimitRule(algorithm: .fixed, limit: 200, window: 1000)]),
+        limited("bench-sliding", .deny, [LimitRule(algorithm: .sliding, limit: 200, window: 1000)]),
+        limited("bench-gcra", .local, [LimitRule(algorithm: .gcra, limit: 200, window: 1000, burst: 40)]),
+        limited(
+            "bench-tenants", .deny,
+            [
+                LimitRule(algorithm: .fixed, limit: 500, window: 1000),
+                LimitRule(algorithm: .fixed, limit: 10, window: 1000, isPerSubject: true),
+            ]),
+    ]
+
+    /// The lives of their permits are short: one that nobody reports frees its place soon.
+    private static let guarded: [FleetService] = [
+        FleetService(
+            rules: ServiceRules(
+                name: "bench-calls", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 3, permitLifetime: 2000)),
+        FleetService(
+            rules: ServiceRules(
+                name: "bench-limited-calls", limits: [LimitRule(algorithm: .sliding, limit: 300, window: 1000)],
+                whenRedisIsDown: .deny, halfOpenPermits: 5, permitLifetime: 2000)),
+    ]
+
+    private static func limited(_ name: String, _ outage: OutagePolicyName, _ limits: [LimitRule]) -> FleetService {
+        FleetService(rules: ServiceRules(name: name, limits: limits, whenRedisIsDown: outage))
+    }
+
+    private static func extra(_ number: Int) -> FleetService {
+        FleetService(
+            rules: ServiceRules(
+                name: "bench-service-\(number)", limits: [LimitRule(algorithm: .fixed, limit: 100_000, window: 1000)],
+                halfOpenPermits: 3, permitLifetime: 2000))
+    }
+}

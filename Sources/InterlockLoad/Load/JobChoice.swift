@@ -1,0 +1,78 @@
+internal import InterlockCore
+
+/// Decides what is done next: a sequence of jobs that the plan and its seed decide wholly.
+struct JobChoice: Sendable {
+    private let plan: LoadPlan
+    private let names: NameChoice
+    private let turnWait: Int64
+    /// Kinds of jobs, and up to which part of 0 ..< 1 each reaches.
+    private let reaches: [(kind: OperationKind, until: Double)]
+    private var random: SeededRandom
+
+    init(plan: LoadPlan, random: SeededRandom) {
+        self.plan = plan
+        self.random = random
+        names = NameChoice(among: plan.names, skew: plan.skew)
+        turnWait = plan.turnWait.wholeMilliseconds
+        reaches = Self.reaches(of: plan)
+    }
+
+    private static func reaches(of plan: LoadPlan) -> [(kind: OperationKind, until: Double)] {
+        let weights: [(OperationKind, Double)] =
+            switch plan.workload {
+            case .lock: [(.acquire, 1)]
+            case .limit: [(.take, 1)]
+            case .permit: [(.permit, 1)]
+            case .proxy: [(.proxied, 1)]
+            case .mixed:
+                [
+                    (.acquire, plan.shares.lock), (.take, plan.services.takes.isEmpty ? 0 : plan.shares.limit),
+                    (.permit, plan.services.permits.isEmpty ? 0 : plan.shares.permit),
+                    (.proxied, plan.services.proxied.isEmpty ? 0 : plan.shares.proxy),
+                ]
+            }
+        let whole = weights.reduce(0) { $0 + $1.1 }
+        var until = 0.0
+        return weights.map { kind, weight in
+            until += weight / whole
+            return (kind, until)
+        }
+    }
+
+    mutating func next() -> LoadJob {
+        switch nextKind() {
+        case .take: take()
+        case .permit: .call(service: oneOf(plan.services.permits), wait: nextWait())
+        case .proxied: .proxied(service: oneOf(plan.services.proxied))
+        case .acquire, .renew, .release, .report: lockCycle()
+        }
+    }
+
+    private mutating func nextKind() -> OperationKind {
+        guard reaches.count > 1 else { return reaches[0].kind }
+        let point = random.unit()
+        // Rounding may leave the last one's end below 1.
+        return (reaches.first { point < $0.until } ?? reaches[0]).kind
+    }
+
+    private mutating func lockCycle() -> LoadJob {
+        let lock = names.next(using: &random)
+        return .lockCycle(lock: lock, mode: plan.modes.mode(ofLock: lock, random: &random))
+    }
+
+    private mutating func take() -> LoadJob {
+        let service = oneOf(plan.services.takes)
+        let costs = plan.costs
+        let cost = costs.lowerBound == costs.upperBound ? costs.lowerBound : Int64.random(in: costs, using: &random)
+        let subject = plan.services.subjects.contains(service) ? names.next(using: &random) : nil
+        return .take(service: service, cost: cost, subject: subject, wait: nextWait())
+    }
+
+    private mutating func nextWait() -> Int64 {
+        plan.turnWaits > 0 && random.happens(plan.turnWaits) ? turnWait : 0
+    }
+
+    private mutating func oneOf(_ services: [Int]) -> Int {
+        services.count == 1 ? services[0] : services[Int(random.unit() * Double(services.count))]
+    }
+}

@@ -1,0 +1,286 @@
+internal import DequeModule
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+internal import NIOCore
+
+/// A run: hands jobs to clients as they are due, and accounts for what becomes of them. Confined to its event loop, with
+/// its clients, measures and all.
+final class LoadEngine {
+    enum Phase {
+        case connecting
+        case running
+        /// Nothing new begins; what is under way ends.
+        case draining
+        case over
+    }
+
+    let plan: LoadPlan
+    let eventLoop: any EventLoop
+    let recorder: HistoryRecorder
+    let logger = Logger(label: "interlock.load") { _ in SwiftLogNoOpLogHandler() }
+    let patience: TimeAmount
+    let ttlMilliseconds: Int64
+    let waitMilliseconds: Int64
+    private(set) var proxy: ProxyDoor?
+
+    /// What clients decide as they go.
+    var random: SeededRandom
+    var resource = GuardedResource()
+    private(set) var measures: RunMeasures
+    private(set) var phase = Phase.connecting
+    private(set) var clients: [LoadClient] = []
+    let watches: [SidecarWatch]
+    private var processes = ProcessMeter()
+    private var redisCommands = RedisCommandMeter()
+
+    private var choice: JobChoice
+    private var schedule: ArrivalSchedule?
+    private var start: Instant
+    private var end: Instant
+    private var nextDue = Instant.distantFuture
+    private var idle = Deque<LoadClient>()
+    private var backlog = Deque<DueJob>()
+    private var busy = 0
+    private var leases: LeaseID = 0
+    private var permits: PermitNumber = 0
+    private var arrival: Scheduled<Void>?
+    private var whenIdle: (() -> Void)?
+    /// A client is connected, or an attempt failed; while `connecting`.
+    var onConnection: ((LoadClient, RedisError?) -> Void)?
+
+    /// At rates where arrivals are closer than this, those of so long are begun together.
+    private static let shortestTick = TimeAmount.microseconds(50)
+
+    /// - Throws: `LoadError` when the plan cannot be carried out.
+    init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws(LoadError) {
+        try plan.validate()
+        self.plan = plan
+        self.eventLoop = eventLoop
+        self.recorder = recorder
+        patience = TimeAmount(plan.patience)
+        ttlMilliseconds = plan.ttl.wholeMilliseconds
+        waitMilliseconds = plan.wait.wholeMilliseconds
+        var random = SeededRandom(seed: plan.seed)
+        choice = JobChoice(plan: plan, random: random.split())
+        if case .openLoop(let rate) = plan.pacing { schedule = ArrivalSchedule(rate: rate, random: random.split()) }
+        self.random = random.split()
+        start = recorder.now()
+        end = start
+        measures = RunMeasures(start: start, services: plan.services)
+        let logger = self.logger
+        watches = plan.sidecars.map {
+            SidecarWatch($0, plan: plan, recorder: recorder, eventLoop: eventLoop, logger: logger)
+        }
+        clients = (0..<plan.clients).map {
+            LoadClient(number: $0, endpoint: plan.sidecars[$0 % plan.sidecars.count], engine: self)
+        }
+    }
+
+    // MARK: From the beginning to the end
+
+    /// - Throws: `LoadError` when a sidecar's address makes no URL.
+    func openProxy() throws(LoadError) {
+        guard plan.usesProxy else { return }
+        proxy = try ProxyDoor(plan: plan, eventLoop: eventLoop)
+    }
+
+    func begin() {
+        phase = .running
+        start = recorder.now()
+        end = Instant(nanoseconds: start.nanoseconds + plan.duration.nanosecondsRounded)
+        measures = RunMeasures(start: start, services: plan.services)
+        if let first = schedule?.next() { nextDue = instant(first) }
+        for client in clients { isFree(client) }
+        arrive()
+    }
+
+    /// Begins nothing more; `completion` is called when nothing is under way any more.
+    func drain(completion: @escaping () -> Void) {
+        guard phase == .running else { return completion() }
+        phase = .draining
+        arrival?.cancel()
+        for waiting in backlog { measures.unsent(waiting.job.kind) }
+        backlog = []
+        guard busy > 0 else { return completion() }
+        whenIdle = completion
+    }
+
+    /// For how long operations may go on after the last has begun.
+    var longestDrain: Duration {
+        plan.wait + plan.hold.upperBound + plan.ttl + plan.ttl + plan.patience + plan.patience
+    }
+
+    /// Ends all connections; what is still under way ends as unknown.
+    func close() -> EventLoopFuture<Void> {
+        phase = .over
+        var closing = clients.map { $0.close() }
+        closing += watches.flatMap { $0.close() }
+        if let proxy { closing.append(proxy.close()) }
+        return EventLoopFuture.andAllComplete(closing, on: eventLoop)
+    }
+
+    func forgetClients() {
+        idle = []
+        clients = []
+    }
+
+    // MARK: Measuring
+
+    /// From now on the process that is measured as `name` is this one.
+    func follow(_ name: String, process: Int32) {
+        processes.follow(name, process: process)
+        processes.sample(at: recorder.now())
+    }
+
+    /// Asks every sidecar what it has sent to Redis, and looks at the processes. `completion` is called when all have
+    /// answered, or after a second.
+    func count(completion: @escaping () -> Void) {
+        var left = watches.count
+        for watch in watches {
+            watch.count(timeout: .seconds(1)) { [self] counts in
+                if let counts { counted(counts, by: watch.sidecar) }
+                left -= 1
+                guard left == 0 else { return }
+                processes.sample(at: recorder.now())
+                completion()
+            }
+        }
+    }
+
+    private func counted(_ counts: SidecarWatch.Counts, by sidecar: Int) {
+        redisCommands.counted(counts.redisCommands, sidecar: sidecar, process: counts.process)
+        // One on another machine, or in another container, has a number that means another process here, or none.
+        guard ProcessMeter.commandName(of: counts.process) == "interlock" else { return }
+        processes.follow("sidecar \(sidecar)", process: counts.process)
+    }
+
+    var progress: LoadProgress {
+        measures.progress(at: recorder.now(), waiting: backlog.count, recorder: recorder)
+    }
+
+    func outcome(startedAt: Int64, end: Instant) -> LoadOutcome {
+        measures.outcome(startedAt: startedAt, end: end, redisCommands: redisCommands.commands, processes: processes.reports)
+    }
+
+    // MARK: Jobs
+
+    private func instant(_ offset: Int64) -> Instant {
+        let (sum, isOverflow) = start.nanoseconds.addingReportingOverflow(offset)
+        return isOverflow ? .distantFuture : Instant(nanoseconds: sum)
+    }
+
+    /// Begins all that is due, and comes again for the next.
+    private func arrive() {
+        guard phase == .running, schedule != nil else { return }
+        let now = recorder.now()
+        while nextDue <= now, nextDue < end, let next = schedule?.next() {
+            let job = choice.next()
+            measures.offered(job.kind, at: now)
+            dispatch(DueJob(job: job, due: nextDue))
+            nextDue = instant(next)
+        }
+        guard nextDue < end else { return }
+        let pause = TimeAmount.nanoseconds(nextDue.nanoseconds - recorder.now().nanoseconds)
+        arrival = eventLoop.assumeIsolated().scheduleTask(in: max(pause, Self.shortestTick)) { [unowned self] in arrive() }
+    }
+
+    private func dispatch(_ job: DueJob) {
+        while let client = idle.popFirst() {
+            client.isListed = false
+            guard client.isReady else { continue }
+            return begin(job, by: client)
+        }
+        guard backlog.count < LoadPlan.longestBacklog else { return measures.unsent(job.job.kind) }
+        backlog.append(job)
+    }
+
+    private func begin(_ job: DueJob, by client: LoadClient) {
+        busy += 1
+        client.begin(job.job, due: job.due)
+    }
+
+    /// A client has ended its job.
+    func ended(by client: LoadClient) {
+        busy -= 1
+        if busy == 0, let whenIdle {
+            self.whenIdle = nil
+            return whenIdle()
+        }
+        isFree(client)
+    }
+
+    /// A client may be given a job, if it is connected.
+    private func isFree(_ client: LoadClient) {
+        guard phase == .running, client.isReady else { return }
+        if let waiting = backlog.popFirst() { return begin(waiting, by: client) }
+        guard schedule == nil else {
+            // Those who have been free for longest come first: all sidecars are asked in turn.
+            if !client.isListed {
+                client.isListed = true
+                idle.append(client)
+            }
+            return
+        }
+        let now = recorder.now()
+        guard now < end else { return }
+        let job = choice.next()
+        measures.offered(job.kind, at: now)
+        begin(DueJob(job: job, due: now), by: client)
+    }
+
+    // MARK: What clients tell
+
+    func isUp(_ client: LoadClient) {
+        onConnection?(client, nil)
+        isFree(client)
+    }
+
+    func isDown(_ client: LoadClient, _ error: RedisError) {
+        onConnection?(client, error)
+    }
+
+    /// - Returns: when that was.
+    @discardableResult
+    func invoked(_ operation: Operation, by client: LoadClient) -> Instant {
+        let now = recorder.record(.invoked(client: client.number, sidecar: client.sidecar, operation))
+        switch operation.kind {
+        // They follow what was due, and are counted when they are sent.
+        case .renew, .release, .report: measures.offered(operation.kind, at: now)
+        case .acquire, .take, .permit, .proxied: break
+        }
+        return now
+    }
+
+    /// - Returns: when that was.
+    @discardableResult
+    func ended(_ operation: Operation, _ ending: OperationEnding, due: Instant, by client: LoadClient) -> Instant {
+        let now = recorder.record(.ended(client: client.number, ending))
+        measures.ended(operation.kind, ending, due: due, at: now)
+        return now
+    }
+
+    func nextLease() -> LeaseID {
+        leases += 1
+        return leases
+    }
+
+    func nextPermit() -> PermitNumber {
+        permits += 1
+        return permits
+    }
+
+    // MARK: What clients ask
+
+    func name(ofLock lock: Int) -> String { "\(plan.namePrefix)\(lock)" }
+
+    func name(ofSubject subject: Int) -> String { "\(plan.namePrefix)\(subject)" }
+
+    func name(ofService service: Int) -> String { plan.services.rules[service].name }
+
+    /// Whether a call of the service fails now.
+    func callFails(_ service: Int) -> Bool {
+        guard let phases = plan.badPhases[service] else { return false }
+        return phases.isBad(atNanoseconds: recorder.now().nanoseconds - start.nanoseconds) && random.happens(phases.failures)
+    }
+}

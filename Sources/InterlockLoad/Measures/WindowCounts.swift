@@ -1,0 +1,85 @@
+internal import InterlockCore
+
+/// What was granted in each window of the first few services that have one limit for all calls: as much of it as a picture
+/// can show.
+struct WindowCounts: Sendable {
+    static let mostServices = 6
+    static let mostWindows = 1500
+
+    fileprivate struct Line: Sendable {
+        var name: String
+        var rule: LimitRule
+        var open: Window?
+        var windows: [WindowCount] = []
+    }
+
+    fileprivate struct Window: Sendable {
+        var began: Int64
+        var granted: Int64
+    }
+
+    private let start: Instant
+    private var lines: [Int: Line] = [:]
+
+    init(start: Instant, services: LoadServices) {
+        self.start = start
+        for service in services.takes {
+            let rules = services.rules[service]
+            guard lines.count < Self.mostServices, rules.limits.count == 1, let rule = rules.limits.first, !rule.isPerSubject
+            else { continue }
+            lines[service] = Line(name: rules.name, rule: rule)
+        }
+    }
+
+    /// - Parameter resetAfter: in ms; of a fixed limit it tells when the window ends that the call was counted in.
+    mutating func taken(service: Int, cost: Int64, resetAfter: Int64, at now: Instant) {
+        guard let rule = lines[service]?.rule else { return }
+        let time = now.nanoseconds - start.nanoseconds
+        let length = rule.window * 1_000_000
+        let began: Int64
+        if rule.algorithm == .fixed {
+            let end = time + resetAfter * 1_000_000
+            // Two answers of one window differ in its end by how long they took: no new one begins before half of it is over.
+            if let open = lines[service]?.open, end - length < open.began + length / 2 {
+                began = open.began
+            } else {
+                began = end - length
+            }
+        } else {
+            // These promise it of any window: also of those that this clock's ticks begin.
+            began = time - time % length
+        }
+        lines[service]?.count(cost, inWindowFrom: began, bound: Self.mostWindows)
+    }
+
+    /// The windows of all services, those that are not over too.
+    var all: [WindowCount] {
+        lines.sorted { $0.key < $1.key }.flatMap { _, line in line.windows + line.lastWindow }
+    }
+}
+
+extension WindowCounts.Line {
+    fileprivate mutating func count(_ cost: Int64, inWindowFrom began: Int64, bound: Int) {
+        if let open, open.began >= began {
+            self.open?.granted += cost
+            return
+        }
+        if windows.count < bound { windows += lastWindow }
+        open = WindowCounts.Window(began: began, granted: cost)
+    }
+
+    /// What the limit may grant in a window.
+    private var mostInWindow: Int64 {
+        switch rule.algorithm {
+        case .fixed, .sliding: rule.limit
+        case .gcra: rule.limit + rule.burst
+        }
+    }
+
+    fileprivate var lastWindow: [WindowCount] {
+        guard let open else { return [] }
+        return [
+            WindowCount(service: name, began: Double(open.began) / 1e9, granted: open.granted, limit: mostInWindow)
+        ]
+    }
+}

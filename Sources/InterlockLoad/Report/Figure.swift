@@ -1,0 +1,92 @@
+/// Figures of a run as people read them. A figure that is no number is a dash; none is too large to show.
+public enum Figure {
+    /// `1,234,567`.
+    public static func count(_ count: some BinaryInteger) -> String {
+        grouped(String(count.magnitude), isNegative: count < 0)
+    }
+
+    /// A latency in microseconds: `85µs`, `1.24ms`, `12.3s`; three digits count.
+    public static func latency(microseconds: Double) -> String {
+        switch abs(microseconds) {
+        case ..<999.5: digits(microseconds) + "µs"
+        case ..<999_500: digits(microseconds / 1000) + "ms"
+        case ..<Double.infinity: digits(microseconds / 1_000_000) + "s"
+        default: nothing
+        }
+    }
+
+    /// A span in seconds: `30.0ms`, `12.3s`, `1,800s`.
+    public static func span(seconds: Double) -> String { latency(microseconds: seconds * 1_000_000) }
+
+    /// A moment of a run in seconds since its start: `0.00s`, `12.35s`.
+    public static func moment(seconds: Double) -> String {
+        seconds.isFinite ? decimals(seconds, 2) + "s" : nothing
+    }
+
+    /// An amount of memory: `812 KB`, `36.2 MB`; a KB is 1024 bytes.
+    public static func memory(bytes: Int) -> String {
+        switch Double(bytes.magnitude) {
+        case ..<1024: "\(bytes) B"
+        case ..<(1024 * 1024): digits(Double(bytes) / 1024) + " KB"
+        case ..<(1024 * 1024 * 1024): digits(Double(bytes) / (1024 * 1024)) + " MB"
+        default: digits(Double(bytes) / (1024 * 1024 * 1024)) + " GB"
+        }
+    }
+
+    /// So many decimals: `0.42`.
+    public static func decimals(_ value: Double, _ count: Int) -> String {
+        // Above this a Double has no decimals to speak of, and an Int may have no room.
+        guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : nothing }
+        let scale = (0..<count).reduce(1) { scale, _ in scale * 10 }
+        let scaled = (value.magnitude * Double(scale)).rounded()
+        guard scaled < 9e18 else { return "\(value)" }
+        let units = Int(scaled)
+        let whole = grouped(String(units / scale), isNegative: value < 0 && units != 0)
+        guard count > 0 else { return whole }
+        let fraction = String(units % scale)
+        return whole + "." + String(repeating: "0", count: count - fraction.count) + fraction
+    }
+
+    /// A number of unknown size in few characters, for an axis: `0.25`, `40`, `12k`, `3.5M`.
+    static func short(_ value: Double) -> String {
+        switch abs(value) {
+        case 0: "0"
+        case ..<0.001: "\(value)"
+        case ..<1000: trimmed(decimals(value, 3))
+        case ..<1e6: trimmed(decimals(value / 1e3, 3)) + "k"
+        case ..<1e9: trimmed(decimals(value / 1e6, 3)) + "M"
+        case ..<1e12: trimmed(decimals(value / 1e9, 3)) + "G"
+        default: value.isFinite ? "\(value)" : nothing
+        }
+    }
+
+    /// Without zeros at the end of the decimals.
+    static func trimmed(_ figure: String) -> String {
+        guard figure.contains(".") else { return figure }
+        var trimmed = Substring(figure)
+        while trimmed.last == "0" { trimmed.removeLast() }
+        if trimmed.last == "." { trimmed.removeLast() }
+        return String(trimmed)
+    }
+
+    static let nothing = "–"
+
+    /// Three digits, of which at most two are decimals.
+    private static func digits(_ value: Double) -> String {
+        switch abs(value) {
+        case 0: "0"
+        case ..<9.995: decimals(value, 2)
+        case ..<99.95: decimals(value, 1)
+        default: decimals(value, 0)
+        }
+    }
+
+    private static func grouped(_ digits: String, isNegative: Bool) -> String {
+        var grouped = isNegative ? "-" : ""
+        for (index, digit) in digits.enumerated() {
+            if index > 0, (digits.count - index) % 3 == 0 { grouped += "," }
+            grouped.append(digit)
+        }
+        return grouped
+    }
+}

@@ -1,0 +1,107 @@
+extension HTMLReport {
+    var plots: Markup {
+        """
+        \(HTMLPage.figure(latencies, id: "latency"))\
+        \(HTMLPage.figure(throughput, id: "throughput"))\
+        \(HTMLPage.figure(percentiles, id: "percentiles"))\
+        \(HTMLPage.figure(ownership, id: "ownership"))\
+        \(windows.enumerated().map { HTMLPage.figure($1, id: "windows\($0)") })
+        """
+    }
+
+    private var latencies: LinePlot {
+        func line(_ name: String, _ tone: PlotTone, isDashed: Bool = false, _ latency: KeyPath<TimelinePoint, Double?>)
+            -> PlotLine
+        {
+            PlotLine(
+                name: name, tone: tone, isDashed: isDashed,
+                points: report.timeline.map { .init(x: Double($0.second), y: $0[keyPath: latency] ?? .nan) })
+        }
+        return LinePlot(
+            title: "Latency over time", summary: "Of all operations of each second, from when they were due.",
+            x: .time, y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
+            lines: [
+                line("p50", .series(0), \.p50), line("p99", .series(1), \.p99), line("max", .reference, isDashed: true, \.max),
+            ], bands: bands, xValues: span)
+    }
+
+    private var throughput: LinePlot {
+        func line(_ name: String, _ tone: PlotTone, isDashed: Bool = false, _ count: KeyPath<TimelinePoint, Int>) -> PlotLine {
+            PlotLine(
+                name: name, tone: tone, isDashed: isDashed,
+                points: report.timeline.map { .init(x: Double($0.second), y: Double($0[keyPath: count])) })
+        }
+        return LinePlot(
+            title: "Throughput", summary: "Operations of each second, all kinds together.",
+            x: .time, y: PlotLabel("operations in a second", unit: .number),
+            lines: [
+                line("offered", .reference, isDashed: true, \.offered), line("done", .series(0), \.done),
+                line("refused", .series(1), \.refused), line("failed or unknown", .alarm, \.failed),
+            ], bands: bands, xValues: span)
+    }
+
+    private var percentiles: LinePlot {
+        LinePlot(
+            title: "Latency by percentile",
+            summary: "So much of all operations of a kind took no longer than that.",
+            x: PlotLabel("share of the operations", unit: .percentile, scale: .logarithmic),
+            y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
+            lines: report.operations.enumerated().compactMap { index, operation in
+                operation.latency.map { latency in
+                    PlotLine(
+                        name: operation.kind.rawValue, tone: .series(index),
+                        points: latency.percentiles.map { .init(x: 1 / (1 - $0.share), y: $0.microseconds) })
+                }
+            })
+    }
+
+    private var ownership: SpanPlot {
+        let locks = Set(report.ownership.map(\.lock)).sorted().prefix(Self.mostLocks)
+        let rows = Dictionary(uniqueKeysWithValues: zip(locks, locks.indices))
+        let spans = report.ownership.compactMap { span -> SpanPlot.Span? in
+            guard let row = rows[span.lock] else { return nil }
+            let moments = [Figure.moment(seconds: span.began), Figure.moment(seconds: span.ended)]
+            return SpanPlot.Span(
+                row: row, began: span.began, ended: span.ended, tone: .series(span.client),
+                detail: "client \(span.client), sidecar \(span.sidecar), fence \(span.fence), \(moments[0]) – \(moments[1])",
+                figures: [
+                    "lock \(span.lock)", "\(span.client)", "\(span.sidecar)", "\(span.fence)", moments[0], moments[1],
+                ])
+        }
+        return SpanPlot(
+            title: "Who held which lock",
+            summary: "A colour for each client, used again after \(PlotTone.count); leases that overlap lie below each other.",
+            side: "lock", rowNames: locks.map { "\($0)" },
+            columns: ["lock", "client", "sidecar", "fence", "from", "to"], spans: spans, bands: bands)
+    }
+
+    private var windows: [BarPlot] {
+        let services = Dictionary(grouping: report.windows, by: \.service).sorted { $0.key < $1.key }.prefix(Self.mostServices)
+        let titles = services.isEmpty ? [("Limits", [])] : services.map { ("Limit of \($0.key)", $0.value) }
+        return titles.map { title, windows in
+            BarPlot(
+                title: title, summary: "What was granted in each window, against the limit.",
+                y: PlotLabel("granted in a window", unit: .number), barName: "granted", boundName: "limit",
+                bars: windows.map { .init(began: $0.began, height: Double($0.granted), bound: Double($0.limit)) },
+                bands: bands, span: span)
+        }
+    }
+
+    private var bands: [PlotBand] {
+        report.faults.map { fault in
+            let name = fault.sidecar.map { "\(fault.kind.rawValue) \($0)" } ?? fault.kind.rawValue
+            let recovery = fault.recoveredAfter.map { ", recovered after \(Figure.span(seconds: $0))" } ?? ""
+            let moments = "\(Figure.moment(seconds: fault.began)) – \(Figure.moment(seconds: fault.ended))"
+            return PlotBand(
+                name: name, detail: "fault \(fault.number): \(fault.kind.rawValue), \(fault.target), \(moments)\(recovery)",
+                began: fault.began,
+                ended: fault.ended)
+        }
+    }
+
+    /// Every plot over time is as long as the run, so that one can be held against the other.
+    private var span: [Double] { [0, report.duration] }
+
+    private static let mostLocks = 16
+    private static let mostServices = 8
+}

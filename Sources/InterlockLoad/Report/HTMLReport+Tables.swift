@@ -1,0 +1,85 @@
+extension HTMLReport {
+    /// The most rows that a table of this page has.
+    private static let mostRows = 500
+
+    var settings: Markup {
+        guard !report.settings.isEmpty else { return "" }
+        return "<dl>\(report.settings.prefix(Self.mostRows).map { "<dt>\($0.name)</dt><dd>\($0.value)</dd>" as Markup })</dl>"
+    }
+
+    var violations: Markup {
+        guard !report.check.isClean else { return "" }
+        let shown = report.check.violations.prefix(Self.mostRows)
+        let more = report.check.total - shown.count
+        return """
+            <h2>Violations</h2>
+            <ol>\(shown.map { "<li>\($0.description)</li>\n" as Markup })</ol>
+            \(more > 0 ? "<p>… and \(Figure.count(more)) more.</p>" : "" as Markup)
+            """
+    }
+
+    var operations: Markup {
+        let rows = report.operations.map { operation in
+            [
+                operation.kind.rawValue, Figure.count(operation.offered), Figure.count(operation.done),
+                Figure.count(operation.refusedCount), Figure.count(operation.failedCount), Figure.count(operation.unknown),
+                Figure.count(operation.unsent),
+            ]
+                + [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { share in
+                    operation.latency.map { Figure.latency(microseconds: $0[keyPath: share]) } ?? Figure.nothing
+                }
+        }
+        let columns = [
+            "operation", "offered", "done", "refused", "failed", "unknown", "unsent", "p50", "p90", "p99", "p99.9", "max",
+        ]
+        return HTMLPage.table("operations", columns, rows)
+    }
+
+    var reasons: Markup {
+        let rows = report.operations.flatMap { operation in
+            operation.reasons.map { [operation.kind.rawValue, $0.ending.rawValue, $0.reason, Figure.count($0.count)] }
+        }
+        guard !rows.isEmpty else { return "" }
+        return HTMLPage.table("reasons", ["operation", "ended", "reason", "count"], Array(rows.prefix(Self.mostRows)), words: 3)
+    }
+
+    var usage: Markup {
+        let rows = report.processes.prefix(Self.mostRows).map {
+            [
+                $0.name, Figure.decimals($0.coreShare, 2), Figure.memory(bytes: $0.residentPeak),
+                Figure.memory(bytes: $0.residentEnd),
+            ]
+        }
+        return """
+            \(HTMLPage.table("processes", ["process", "cores", "memory at most", "memory at the end"], Array(rows)))
+            <p>Commands that Redis received: \(report.redisUse).</p>
+            """
+    }
+
+    var faults: Markup {
+        guard !report.faults.isEmpty else { return "<p>None were made.</p>" }
+        let rows = report.faults.prefix(Self.mostRows).map { fault in
+            [
+                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
+                Figure.moment(seconds: fault.ended),
+                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? Figure.nothing,
+            ]
+        }
+        let more = report.faults.count - rows.count
+        return """
+            \(HTMLPage.table("faults", ["fault", "kind", "target", "began", "ended", "recovered after"], Array(rows), words: 3))
+            \(more > 0 ? "<p>… and \(Figure.count(more)) more.</p>" : "" as Markup)
+            """
+    }
+
+    var checks: Markup {
+        let check = report.check
+        let rows = [
+            ["operations", Figure.count(check.operations)], ["lock grants", Figure.count(check.lockCycles)],
+            ["limit decisions", Figure.count(check.limitDecisions)],
+            ["stale writes refused", Figure.count(check.staleWritesRefused)],
+            ["violations", Figure.count(check.total)],
+        ]
+        return HTMLPage.table("checks", ["what", "count"], rows)
+    }
+}

@@ -1,0 +1,92 @@
+import ArgumentParser
+import InterlockLoad
+import InterlockSidecar
+
+/// `uniform` or `zipf:1.1`.
+struct SkewArgument: ExpressibleByArgument, Sendable {
+    let skew: NameSkew
+
+    init?(argument: String) {
+        guard let skew = try? NameSkew(argument: argument) else { return nil }
+        self.skew = skew
+    }
+
+    init(_ skew: NameSkew) {
+        self.skew = skew
+    }
+
+    var defaultValueDescription: String { "\(skew)" }
+}
+
+/// `0..5ms` or `2ms`.
+struct HoldArgument: ExpressibleByArgument, Sendable {
+    let range: ClosedRange<Duration>
+
+    init?(argument: String) {
+        guard let range = try? HoldText.parse(argument, duration: { try DurationText.parse(String($0)) }) else { return nil }
+        self.range = range
+    }
+
+    init(_ range: ClosedRange<Duration>) {
+        self.range = range
+    }
+
+    var defaultValueDescription: String { "\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))" }
+}
+
+/// `all`, `none`, or kinds of faults with commas between them: `kill,pause`.
+struct FaultsArgument: ExpressibleByArgument, Sendable {
+    let kinds: Set<FaultKind>
+
+    init?(argument: String) {
+        switch argument {
+        case "all":
+            kinds = Set(FaultKind.allCases)
+        case "none":
+            kinds = []
+        default:
+            let words = argument.split(separator: ",", omittingEmptySubsequences: false)
+            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }
+            guard kinds.count == words.count else { return nil }
+            self.kinds = Set(kinds)
+        }
+    }
+
+    init(_ kinds: Set<FaultKind>) {
+        self.kinds = kinds
+    }
+
+    var defaultValueDescription: String {
+        kinds.isEmpty ? "none" : kinds.map(\.rawValue).sorted().joined(separator: ",")
+    }
+}
+
+/// `lock=40,limit=40,permit=15,proxy=5`: weights; what is not named has none.
+struct MixArgument: ExpressibleByArgument, Sendable {
+    let shares: WorkloadShares
+
+    init?(argument: String) {
+        var shares = WorkloadShares(lock: 0, limit: 0, permit: 0, proxy: 0)
+        for part in argument.split(separator: ",", omittingEmptySubsequences: false) {
+            let words = part.split(separator: "=", omittingEmptySubsequences: false)
+            guard words.count == 2, let weight = Double(words[1]), weight >= 0, weight.isFinite else { return nil }
+            switch words[0] {
+            case "lock": shares.lock = weight
+            case "limit": shares.limit = weight
+            case "permit": shares.permit = weight
+            case "proxy": shares.proxy = weight
+            default: return nil
+            }
+        }
+        guard shares.lock + shares.limit + shares.permit + shares.proxy > 0 else { return nil }
+        self.shares = shares
+    }
+
+    init(_ shares: WorkloadShares) {
+        self.shares = shares
+    }
+
+    var defaultValueDescription: String {
+        "lock=\(Int(shares.lock)),limit=\(Int(shares.limit)),permit=\(Int(shares.permit)),proxy=\(Int(shares.proxy))"
+    }
+}

@@ -1,0 +1,90 @@
+import InterlockLoad
+
+extension RunReport: Answer {
+    var table: String {
+        [heading, settingsTable, operationsTable, reasonsTable, processesTable, faultsTable, checksTable, violationLines]
+            .compactMap(\.self).joined(separator: "\n\n") + "\n\n" + check.verdict
+    }
+
+    private var heading: String {
+        "\(title) for \(Figure.span(seconds: duration)) from "
+            + "\(ReadableText.moment(epochMilliseconds: startedAt)), seed \(seed)"
+    }
+
+    private var settingsTable: String? {
+        guard !settings.isEmpty else { return nil }
+        var table = Table([:])
+        for setting in settings { table.add([setting.name, setting.value]) }
+        return table.text
+    }
+
+    private var operationsTable: String {
+        var table = Table([
+            "OPERATION", "OFFERED", "DONE", "REFUSED", "FAILED", "UNKNOWN", "UNSENT", "P50", "P90", "P99", "P99.9", "MAX",
+        ])
+        for operation in operations {
+            let counts = [
+                operation.offered, operation.done, operation.refusedCount, operation.failedCount, operation.unknown,
+                operation.unsent,
+            ]
+            let latencies = [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { share in
+                operation.latency.map { Figure.latency(microseconds: $0[keyPath: share]) } ?? ""
+            }
+            table.add([operation.kind.rawValue] + counts.map { Figure.count($0) } + latencies)
+        }
+        return table.text
+    }
+
+    private var reasonsTable: String? {
+        var table = Table(["OPERATION", "ENDED", "REASON", "COUNT"])
+        let reasons = operations.flatMap { operation in operation.reasons.map { (operation.kind, $0) } }
+        guard !reasons.isEmpty else { return nil }
+        for (kind, reason) in reasons {
+            table.add([kind.rawValue, reason.ending.rawValue, reason.reason, Figure.count(reason.count)])
+        }
+        return table.text
+    }
+
+    private var processesTable: String {
+        var table = Table(["PROCESS", "CORES", "MEMORY AT MOST", "MEMORY AT THE END"])
+        for process in processes {
+            table.add([
+                process.name, Figure.decimals(process.coreShare, 2), Figure.memory(bytes: process.residentPeak),
+                Figure.memory(bytes: process.residentEnd),
+            ])
+        }
+        return table.text
+    }
+
+    private var faultsTable: String? {
+        guard !faults.isEmpty else { return nil }
+        var table = Table(["FAULT", "KIND", "TARGET", "BEGAN", "ENDED", "RECOVERED AFTER"])
+        for fault in faults {
+            table.add([
+                "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
+                Figure.moment(seconds: fault.ended),
+                fault.recoveredAfter.map { Figure.span(seconds: $0) } ?? "",
+            ])
+        }
+        return table.text
+    }
+
+    private var checksTable: String {
+        Table([
+            "Redis commands": redisUse,
+            "Operations checked": Figure.count(check.operations),
+            "Lock grants": Figure.count(check.lockCycles),
+            "Limit decisions": Figure.count(check.limitDecisions),
+            "Stale writes refused": Figure.count(check.staleWritesRefused),
+        ]).text
+    }
+
+    private var violationLines: String? {
+        guard !check.isClean else { return nil }
+        let shown = check.violations.prefix(Self.toldViolations).map { $0.description.printable }
+        let more = check.total - shown.count
+        return (shown + (more > 0 ? ["… and \(Figure.count(more)) more"] : [])).joined(separator: "\n")
+    }
+
+    private static let toldViolations = 20
+}

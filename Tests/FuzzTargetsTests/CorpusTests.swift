@@ -1,0 +1,33 @@
+import FoundationEssentials
+import FuzzTargets
+import Testing
+
+/// The inputs that the fuzzer starts from, and all that it ever found.
+@Suite("Fuzzing: the corpus")
+struct CorpusTests {
+    struct Input: CustomTestStringConvertible, Sendable {
+        let target: FuzzTarget
+        let path: String
+
+        var testDescription: String { path.split(separator: "/").suffix(2).joined(separator: "/") }
+    }
+
+    private static let folder =
+        #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/") + "/Fuzzing/Corpus"
+
+    private static func inputs(of target: FuzzTarget) -> [Input] {
+        let folder = "\(folder)/\(target.rawValue)"
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
+        return names.sorted().map { Input(target: target, path: "\(folder)/\($0)") }
+    }
+
+    @Test("every input is read as promised", arguments: FuzzTarget.allCases.flatMap(inputs))
+    func replay(input: Input) throws {
+        try input.target.run([UInt8](Data(contentsOf: URL(filePath: input.path))))
+    }
+
+    @Test("every target has inputs to start from", arguments: FuzzTarget.allCases)
+    func seeds(target: FuzzTarget) {
+        #expect(Self.inputs(of: target).count >= 10)
+    }
+}

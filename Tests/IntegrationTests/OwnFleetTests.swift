@@ -1,0 +1,198 @@
+import Glibc
+import Hiredis
+import InterlockLoad
+import InterlockTesting
+import Testing
+
+@Suite("A fleet of the harness's own", .serialized, .timeLimit(.minutes(3)))
+struct OwnFleetTests {
+    @Test("its sidecars share a Redis, and nothing of it is left afterwards")
+    func shared() async throws {
+        var processes: [Int32] = []
+        try await OwnFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
+            for number in 0..<2 { processes.append(try #require(await fleet.processID(ofSidecar: number))) }
+            processes.append(try #require(await fleet.redisProcessID))
+            let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
+            #expect(granted.array != nil)
+            let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
+            #expect(refused == .null)
+        }
+        #expect(processes.allSatisfy { kill($0, 0) != 0 })
+    }
+
+    @Test("a sidecar that does not start is an error with what it said")
+    func badConfiguration() async throws {
+        var settings = try Self.settings(sidecars: 1)
+        settings.configuration = "no_such_key: 1\n"
+        let error = await #expect(throws: FleetError.self) { try await OwnFleet.withFleet(settings) { _ in } }
+        #expect(error?.log.contains("no_such_key") ?? false)
+    }
+
+    @Test("every fault is made, noted, and whole again when it is noted as over")
+    func everyFault() async throws {
+        let acts: [(FaultAct, Duration)] = [
+            (.kill(sidecar: 0), .milliseconds(100)),
+            (.pause(sidecar: 0), .milliseconds(500)),
+            (.partition(sidecar: 0, refusesConnections: false), .milliseconds(300)),
+            (.partition(sidecar: 0, refusesConnections: true), .milliseconds(300)),
+            (.delay(sidecar: 0, fixed: 5, jitter: 5), .milliseconds(200)),
+            (.trickle(sidecar: 0, bytes: 16, every: 1), .milliseconds(200)),
+            (.reset(sidecar: 0, .reset, every: 50), .milliseconds(200)),
+            (.reset(sidecar: 0, .endTowardSidecar, every: 50), .milliseconds(200)),
+            (.reset(sidecar: 0, .endTowardRedis, every: 50), .milliseconds(200)),
+            (.redisRestart(.killed), .milliseconds(50)),
+            (.redisRestart(.terminated), .milliseconds(50)),
+            (.redisPause, .milliseconds(300)),
+            (.redisWipe(.killed), .milliseconds(50)),
+            (.redisWipe(.flushed), .zero),
+            (.clock(bySeconds: 3600), .zero),
+            (.clock(bySeconds: -3600), .milliseconds(300)),
+            (.vanish(clients: 3), .zero),
+        ]
+        // Those of a target wait for each other: all may be due at once.
+        let faults = acts.enumerated().map { PlannedFault(number: $0, act: $1.0, begins: .zero, lasts: $1.1) }
+        let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
+        let notes = Notes()
+        let settings = try Self.settings(sidecars: 2, faults: Set(FaultKind.allCases))
+        try await OwnFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
+            let rig = FaultRig(
+                fleet: fleet, plan: plan, vanish: { await notes.vanished($0) }, log: { print($0) },
+                note: { event in
+                    await notes.add(event)
+                    guard case .faultEnded(let fault) = event else { return }
+                    // One attempt each: it is whole, and not about to be.
+                    switch acts[fault].0.target {
+                    case .sidecar(let number): await notes.add(isWhole: Self.answers(fleet.endpoints[number].door))
+                    case .redis: await notes.add(isWhole: Self.answers(fleet.redis))
+                    case .clients: break
+                    }
+                })
+            let outcome = await rig.run()
+            #expect(outcome.violations.isEmpty)
+            #expect(outcome.missing.isEmpty)
+            #expect(outcome.faults.count == acts.count)
+            for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
+        }
+        #expect(await notes.vanished == 3)
+        #expect(await notes.whole == Array(repeating: true, count: acts.count - 1))
+        for number in acts.indices {
+            let own = await notes.events.filter { $0.fault == number }
+            #expect(own.map(\.isEnd) == [false, true])
+        }
+    }
+
+    @Test("a restart of Redis forgets no lease")
+    func restart() async throws {
+        let plan = FaultPlan(
+            seed: 1, faults: [PlannedFault(number: 0, act: .redisRestart(.killed), begins: .zero, lasts: .zero)],
+            calmFrom: .seconds(60))
+        try await OwnFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
+            let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
+            #expect(granted.array != nil)
+            let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
+            #expect(outcome.violations.isEmpty)
+            try await Self.untilServing(fleet.endpoints[1])
+            let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
+            #expect(refused == .null)
+        }
+    }
+
+    @Test("a run that is cancelled mends what it has broken")
+    func cancellation() async throws {
+        let plan = FaultPlan(
+            seed: 1,
+            faults: [
+                PlannedFault(number: 0, act: .pause(sidecar: 0), begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 1, act: .redisPause, begins: .zero, lasts: .seconds(100)),
+                PlannedFault(number: 2, act: .kill(sidecar: 1), begins: .zero, lasts: .seconds(100)),
+            ],
+            calmFrom: .seconds(200))
+        let notes = Notes()
+        try await OwnFleet.withFleet(try Self.settings(sidecars: 2, faults: [.pause, .redisPause, .kill])) { fleet in
+            let rig = FaultRig(fleet: fleet, plan: plan) { await notes.add($0) }
+            let run = Task { await rig.run() }
+            try await eventually("all faults have begun") { await notes.events.count == 3 }
+            run.cancel()
+            let outcome = await run.value
+            #expect(outcome.violations.isEmpty)
+            for endpoint in fleet.endpoints { try await Self.untilServing(endpoint) }
+        }
+        let ends = await notes.events.count { $0.isEnd }
+        #expect(ends == 3)
+    }
+
+    @Test("a fault that this fleet cannot have is said to be missing")
+    func missing() async throws {
+        let plan = FaultPlan(
+            seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],
+            calmFrom: .seconds(60))
+        try await OwnFleet.withFleet(try Self.settings(sidecars: 1)) { fleet in
+            let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
+            #expect(outcome.faults.isEmpty)
+            #expect(Array(outcome.missing.keys) == [.vanish])
+        }
+    }
+}
+
+extension OwnFleetTests {
+    /// What a rig notes.
+    private actor Notes {
+        private(set) var events: [(fault: Int, isEnd: Bool)] = []
+        private(set) var vanished = 0
+        private(set) var whole: [Bool] = []
+
+        func add(_ event: HistoryEvent.What) {
+            switch event {
+            case .faultBegan(let fault, _, _): events.append((fault, false))
+            case .faultEnded(let fault): events.append((fault, true))
+            default: break
+            }
+        }
+
+        func vanished(_ clients: Int) { vanished += clients }
+
+        func add(isWhole: Bool) { whole.append(isWhole) }
+    }
+
+    private static func settings(sidecars: Int, faults: Set<FaultKind> = []) throws -> FleetSettings {
+        FleetSettings(
+            program: try InterlockProcess.program(), sidecars: sidecars, configuration: "redis: { timeout: 2s }\n",
+            faults: faults)
+    }
+
+    /// An array: granted; `.null`: held by another.
+    private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> RedisReply {
+        var door = endpoint.door
+        door.connectTimeout = .seconds(10)
+        door.commandTimeout = .seconds(10)
+        let client = RedisClient(configuration: door)
+        let outcome: Result<RedisReply, any Error>
+        do {
+            try await client.connect()
+            outcome = .success(try await client.send(AnyCommand(["LOCK.ACQUIRE", name, "60000"])))
+        } catch {
+            outcome = .failure(error)
+        }
+        await client.close()
+        return try outcome.get()
+    }
+
+    private static func answers(_ server: RedisConfiguration) async -> Bool {
+        var server = server
+        server.connectTimeout = .seconds(10)
+        let client = RedisClient(configuration: server)
+        let isConnected: Void? = try? await client.connect()
+        await client.close()
+        return isConnected != nil
+    }
+
+    /// Until the sidecar grants a lock: it may have to connect to Redis again.
+    private static func untilServing(_ endpoint: SidecarEndpoint) async throws {
+        let name = "free-\(UInt64.random(in: 0 ... .max))"
+        try await eventually("sidecar \(endpoint.number) grants a lock") {
+            do {
+                return try await acquire(name, at: endpoint).array != nil
+            } catch is RedisError { return false }
+        }
+    }
+}

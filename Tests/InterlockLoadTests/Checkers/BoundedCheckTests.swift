@@ -1,0 +1,74 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("The memory of checkers")
+struct BoundedCheckTests {
+    /// Cycles of locks, limits and breakers of few clients and names, each with a lease, a permit and a subject of its own:
+    /// some eleven events each.
+    private func run(_ check: inout HistoryCheck, cycles: Range<Int64>) {
+        var time = cycles.lowerBound * 2_000_000
+        func next(_ what: HistoryEvent.What, _ check: inout HistoryCheck) {
+            time += 100_000
+            check.observe(HistoryEvent(at: Instant(nanoseconds: time), what))
+        }
+        for cycle in cycles {
+            let client = Int(cycle % 10)
+            let lock = Int(cycle % 3)
+            let mode: LeaseMode = lock == 0 ? .exclusive : lock == 1 ? .shared : .permits(3)
+            next(.invoked(client: client, sidecar: 0, .acquire(lock: lock, mode: mode, ttl: 2, wait: 0)), &check)
+            next(.ended(client: client, .done(.granted(lease: cycle, fence: cycle, validFor: 2))), &check)
+            next(.wrote(client: client, lock: lock, lease: cycle, fence: cycle, isAccepted: true), &check)
+            next(.invoked(client: client, sidecar: 0, .renew(lock: lock, lease: cycle, ttl: 2)), &check)
+            next(.ended(client: client, .done(.renewed(validFor: 2))), &check)
+            if cycle % 2 == 0 {
+                next(.invoked(client: client, sidecar: 0, .release(lock: lock, lease: cycle)), &check)
+                next(.ended(client: client, .unknown(reason: "timed-out")), &check)
+            }
+            next(.invoked(client: client, sidecar: 0, .take(service: 0, cost: 1, subject: Int(cycle), wait: 0)), &check)
+            next(.ended(client: client, .done(.taken(limit: 2000, remaining: 1, resetAfter: 10))), &check)
+            next(.invoked(client: client, sidecar: 0, .permit(service: 1, wait: 0)), &check)
+            next(.ended(client: client, .done(.permitted(cycle, state: .halfOpen))), &check)
+            next(.breakerSeen(sidecar: 0, service: 1, state: .halfOpen, generation: cycle + 1, until: nil), &check)
+        }
+    }
+
+    @Test("what is kept does not grow with the operations: not within a million events")
+    func bounded() {
+        let limits = [
+            LimitRule(algorithm: .sliding, limit: 2000, window: 1000),
+            LimitRule(algorithm: .fixed, limit: 2, window: 100, isPerSubject: true),
+        ]
+        var check = HistoryCheck(
+            rules: HistoryRules(
+                services: [
+                    ServiceRules(name: "catalog", limits: limits, whenRedisIsDown: .local),
+                    ServiceRules(name: "search", limits: [], halfOpenPermits: 3, permitLifetime: 5),
+                ], sidecars: 1, patience: 1000, recovery: 1000))
+        run(&check, cycles: 1..<10_000)
+        let early = Footprint(of: check)
+        run(&check, cycles: 10_000..<90_000)
+        let late = Footprint(of: check)
+        #expect(check.report.violationCount == 0, "\(check.report.violations.first?.description ?? "")")
+        #expect(check.report.lockCycles == 89_999)
+        #expect(late.elements < 2 * early.elements)
+    }
+}
+
+/// How many elements all collections in a value have together.
+private struct Footprint {
+    private(set) var elements = 0
+
+    init(of value: Any) {
+        count(Mirror(reflecting: value))
+    }
+
+    private mutating func count(_ mirror: Mirror) {
+        switch mirror.displayStyle {
+        case .collection?, .dictionary?, .set?: elements += mirror.children.count
+        default: break
+        }
+        for child in mirror.children { count(Mirror(reflecting: child.value)) }
+    }
+}

@@ -1,0 +1,145 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Open breakers")
+struct BreakerCheckerTests {
+    private func history() -> MadeHistory {
+        MadeHistory(services: [ServiceRules(name: "search", limits: [])])
+    }
+
+    /// Sidecar 0 knows from 100 on that the breaker is open until 2000.
+    private func open(until: Double? = 2000) -> MadeHistory {
+        var history = history()
+        history.breaker(.open, generation: 7, at: 100, until: until)
+        return history
+    }
+
+    @Test("a permit that is asked for after the trip reached its sidecar is found")
+    func permitAfterTrip() {
+        var history = open()
+        history.permit(1, asked: 101, answered: 103)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("a guarded call that passes after the trip is found")
+    func passedAfterTrip() {
+        var history = open()
+        history.operation(.proxied(service: 0), asked: 500, ended: 510, .done(.passed(status: 200)))
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("a permit that was asked for before the trip was known may be granted")
+    func askedBefore() {
+        var history = open()
+        history.permit(1, asked: 99, answered: 130)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a permit that is granted when the open time is over may be a trial")
+    func afterOpenTime() {
+        var history = open()
+        history.permit(1, asked: 1990, answered: 2001, state: .halfOpen)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a sidecar that has not heard of the trip may permit")
+    func otherSidecar() {
+        var history = open()
+        history.permit(1, sidecar: 1, asked: 101, answered: 103)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a call that is refused is as it should be")
+    func refused() {
+        var history = open()
+        history.operation(.permit(service: 0, wait: 0), asked: 101, ended: 102, .refused(.open(retryAfter: 1898)))
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("news of a later state excuse, also when they come a moment after the permit", arguments: [102.0, 300.0])
+    func laterNews(at: Double) {
+        var history = open()
+        history.permit(1, asked: 101, answered: 103)
+        history.breaker(.closed, generation: 8, at: at)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test(
+        "news excuse nothing when they come long after the permit, or when the open time is over anyway",
+        arguments: [700.0, 2010.0])
+    func lateNews(at: Double) {
+        var history = open()
+        history.permit(1, asked: at - 600, answered: at - 599)
+        history.breaker(.halfOpen, generation: 8, at: at)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("half-open news when the open time is over do not excuse a permit just before")
+    func permitJustBeforeTheEnd() {
+        var history = open()
+        history.permit(1, asked: 1900, answered: 1950)
+        history.breaker(.halfOpen, generation: 8, at: 2001)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("older news excuse nothing")
+    func olderNews() {
+        var history = open()
+        history.breaker(.closed, generation: 6, at: 101)
+        history.permit(1, asked: 102, answered: 103)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("an open time without an end lasts until there are other news")
+    func withoutEnd() {
+        var history = open(until: nil)
+        history.permit(1, asked: 50_000, answered: 50_001)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("an outage that is put off lasts for longer")
+    func putOff() {
+        var history = open()
+        history.breaker(.open, generation: 7, at: 1500, until: 4000)
+        history.permit(1, asked: 3000, answered: 3001)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test(
+        "a sidecar that was killed, a wipe and a jump of the clock make forget", arguments: [FaultKind.kill, .redisWipe, .clock])
+    func forgotten(kind: FaultKind) {
+        var history = open()
+        history.fault(kind, sidecar: kind == .kill ? 0 : nil, from: 200, to: 300)
+        history.permit(1, asked: 400, answered: 401)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("another sidecar that was killed makes nobody forget")
+    func otherKilled() {
+        var history = open()
+        history.fault(.kill, sidecar: 1, from: 200, to: 300)
+        history.permit(1, asked: 400, answered: 401)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("two states under one generation are found, the closed one that it begins with included", arguments: [0, 7])
+    func sameGeneration(generation: Int64) {
+        var history = history()
+        if generation > 0 { history.breaker(.closed, generation: generation, at: 50) }
+        history.breaker(.open, generation: generation, at: 100, until: 200)
+        #expect(history.broken == [.openBreakers])
+    }
+
+    @Test("each change under a generation of its own, heard of by two sidecars, is as it should be")
+    func generations() {
+        var history = history()
+        for sidecar in 0..<2 {
+            history.breaker(.open, sidecar: sidecar, generation: 7, at: 100 + Double(sidecar), until: 200)
+            history.breaker(.halfOpen, sidecar: sidecar, generation: 8, at: 201 + Double(sidecar))
+            history.breaker(.closed, sidecar: sidecar, generation: 9, at: 301 + Double(sidecar))
+        }
+        #expect(history.broken.isEmpty)
+    }
+}

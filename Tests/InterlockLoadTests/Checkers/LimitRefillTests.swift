@@ -1,0 +1,85 @@
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Limits that are whole again")
+struct LimitRefillTests {
+    private static let rule = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
+
+    /// Refused calls every 100 ms for so long.
+    private func refused(_ rule: LimitRule = rule, for duration: Double, every step: Double = 100) -> MadeHistory {
+        var history = MadeHistory(rule)
+        history.take(asked: -10, answered: -5)
+        var at = 0.0
+        while at < duration {
+            history.refuse(asked: at, answered: at + 1)
+            at += step
+        }
+        return history
+    }
+
+    @Test("a limit that refuses everybody for more than three windows and a second is found")
+    func neverWhole() {
+        #expect(refused(for: 4500).broken == [.limitsRefill])
+    }
+
+    @Test("a limit that refuses everybody for three windows is not yet")
+    func notYet() {
+        #expect(refused(for: 3900).broken.isEmpty)
+    }
+
+    @Test("one grant in between is enough")
+    func oneGrant() {
+        var history = refused(for: 4500)
+        history.take(asked: 2050, answered: 2060)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a call without an answer may have been the grant")
+    func unknown() {
+        var history = refused(for: 4500)
+        history.operation(.permit(service: 0, wait: 0), asked: 2050, ended: 2060, .unknown(reason: "answer-lost"))
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("who asks less than once a window learns nothing")
+    func seldomAsked() {
+        #expect(refused(for: 12_000, every: 1500).broken.isEmpty)
+    }
+
+    @Test("the time of a fault, and of the recovery after it, does not count", arguments: FaultKind.allCases)
+    func faults(kind: FaultKind) {
+        var history = refused(for: 7000)
+        history.fault(kind, from: 200, to: 300)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("after that it does")
+    func afterFault() {
+        var history = refused(for: 9000)
+        history.fault(.redisPause, from: 200, to: 300)
+        #expect(history.broken == [.limitsRefill])
+    }
+
+    @Test("after a jump of the clock the next grant is waited for")
+    func afterJump() {
+        var history = refused(for: 20_000)
+        history.fault(.clock, from: 200, to: 300)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("long windows are not waited for")
+    func longWindow() {
+        #expect(refused(LimitRule(algorithm: .fixed, limit: 5, window: 20_000), for: 100_000).broken.isEmpty)
+    }
+
+    @Test("where a limit counts by subject each one's own grants are what counts")
+    func subjects() {
+        var history = MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000, isPerSubject: true))
+        for step in 0..<50 {
+            history.refuse(subject: 1, asked: Double(step) * 100, answered: Double(step) * 100 + 1)
+            history.take(subject: 2, asked: Double(step) * 1000, answered: Double(step) * 1000 + 1)
+        }
+        #expect(history.broken == [.limitsRefill])
+    }
+}

@@ -1,0 +1,127 @@
+import InterlockCore
+
+@testable import InterlockLoad
+
+/// A history that a test makes by hand. Times are in ms; events may be added in any order.
+struct MadeHistory {
+    var rules = HistoryRules(services: [], sidecars: 2, patience: 500, recovery: 3000)
+    private var events: [HistoryEvent] = []
+    private var lastClient = 1000
+    private var lastFault = 0
+
+    init(services: [ServiceRules] = []) {
+        rules.services = services
+    }
+
+    /// A history of one service that has one limit.
+    init(_ limit: LimitRule, whenRedisIsDown: OutagePolicyName = .deny) {
+        self.init(services: [ServiceRules(name: "catalog", limits: [limit], whenRedisIsDown: whenRedisIsDown)])
+    }
+
+    mutating func add(_ at: Double, _ what: HistoryEvent.What) {
+        events.append(HistoryEvent(at: Self.instant(at), what))
+    }
+
+    /// An operation of a client of its own, unless one is named.
+    mutating func operation(
+        _ operation: Operation, client: Int? = nil, sidecar: Int = 0, asked: Double, ended: Double, _ ending: OperationEnding
+    ) {
+        lastClient += 1
+        let client = client ?? lastClient
+        add(asked, .invoked(client: client, sidecar: sidecar, operation))
+        add(ended, .ended(client: client, ending))
+    }
+
+    mutating func grant(
+        _ lease: LeaseID, to client: Int, fence: Int64, asked: Double, answered: Double, valid: Int64 = 1000,
+        mode: LeaseMode = .exclusive
+    ) {
+        operation(
+            .acquire(lock: 1, mode: mode, ttl: valid, wait: 5000), client: client, asked: asked, ended: answered,
+            .done(.granted(lease: lease, fence: fence, validFor: valid)))
+    }
+
+    mutating func renew(
+        _ lease: LeaseID, of client: Int, asked: Double, answered: Double, valid: Int64 = 1000, ending: OperationEnding? = nil
+    ) {
+        operation(
+            .renew(lock: 1, lease: lease, ttl: valid), client: client, asked: asked, ended: answered,
+            ending ?? .done(.renewed(validFor: valid)))
+    }
+
+    mutating func release(_ lease: LeaseID, of client: Int, asked: Double, answered: Double) {
+        operation(.release(lock: 1, lease: lease), client: client, asked: asked, ended: answered, .done(.released))
+    }
+
+    mutating func write(_ lease: LeaseID, of client: Int, fence: Int64, at: Double, isAccepted: Bool = true) {
+        add(at, .wrote(client: client, lock: 1, lease: lease, fence: fence, isAccepted: isAccepted))
+    }
+
+    mutating func take(
+        _ cost: Int64 = 1, of service: Int = 0, subject: Int? = nil, sidecar: Int = 0, asked: Double, answered: Double,
+        limit: Int64 = 0, resetAfter: Int64 = 0
+    ) {
+        operation(
+            .take(service: service, cost: cost, subject: subject, wait: 5000), sidecar: sidecar, asked: asked, ended: answered,
+            .done(.taken(limit: limit, remaining: 0, resetAfter: resetAfter)))
+    }
+
+    mutating func refuse(of service: Int = 0, subject: Int? = nil, asked: Double, answered: Double) {
+        operation(
+            .take(service: service, cost: 1, subject: subject, wait: 0), asked: asked, ended: answered,
+            .refused(.limited(retryAfter: 100)))
+    }
+
+    mutating func permit(
+        _ permit: PermitNumber, sidecar: Int = 0, asked: Double, answered: Double, state: BreakerSnapshot.State = .closed
+    ) {
+        operation(
+            .permit(service: 0, wait: 0), sidecar: sidecar, asked: asked, ended: answered, .done(.permitted(permit, state: state))
+        )
+    }
+
+    mutating func report(_ permit: PermitNumber, isOK: Bool = true, asked: Double) {
+        operation(
+            .report(service: 0, permit: permit, isOK: isOK), asked: asked, ended: asked + 1, .done(.reported(state: .halfOpen)))
+    }
+
+    mutating func breaker(
+        _ state: BreakerSnapshot.State, sidecar: Int = 0, generation: Int64, at: Double, until: Double? = nil
+    ) {
+        add(
+            at,
+            .breakerSeen(
+                sidecar: sidecar, service: 0, state: state, generation: generation, until: until.map(Self.instant)))
+    }
+
+    /// `to`: `nil`: it lasts.
+    mutating func fault(_ kind: FaultKind, sidecar: Int? = nil, from: Double, to: Double?) {
+        lastFault += 1
+        add(from, .faultBegan(fault: lastFault, kind, sidecar: sidecar))
+        if let to { add(to, .faultEnded(fault: lastFault)) }
+    }
+
+    /// In the order of their times; of the same time in the order in which they were added.
+    var inOrder: [HistoryEvent] {
+        events.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
+    }
+
+    /// What the checkers say of it when it ends at a time, by default a second after its last event.
+    func check(until end: Double? = nil) -> HistoryCheck {
+        var check = HistoryCheck(rules: rules)
+        let events = inOrder
+        for event in events { check.observe(event) }
+        let last = events.last?.at ?? Self.instant(0)
+        check.finish(at: end.map(Self.instant) ?? last.advanced(byMilliseconds: 1000))
+        return check
+    }
+
+    /// The promises that it breaks.
+    var broken: [Promise] {
+        Set(check().report.violations.map(\.promise)).sorted { $0.rawValue < $1.rawValue }
+    }
+
+    static func instant(_ milliseconds: Double) -> Instant {
+        Instant(nanoseconds: 1_000_000_000_000 + Int64(milliseconds * 1e6))
+    }
+}

@@ -1,0 +1,66 @@
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Recovery")
+struct RecoveryTests {
+    /// Redis is paused until 1000; the recovery time is three seconds. Each sidecar fails until a time of its own.
+    private func history(serving: [Double]) -> MadeHistory {
+        var history = MadeHistory()
+        history.fault(.redisPause, from: 0, to: 1000)
+        for (sidecar, time) in serving.enumerated() {
+            for at in stride(from: 1100.0, to: 6000, by: 100) {
+                history.operation(
+                    .renew(lock: 1, lease: 1, ttl: 100), client: sidecar, sidecar: sidecar, asked: at, ended: at + 5,
+                    at >= time ? .refused(.lost) : .failed(code: "UNAVAILABLE"))
+            }
+        }
+        return history
+    }
+
+    @Test("sidecars that serve again in time have recovered, and it is told after how long")
+    func recovered() {
+        let check = history(serving: [1500, 3900]).check()
+        #expect(check.report.violationCount == 0)
+        #expect(check.recoveries == [1: 2905])
+    }
+
+    @Test("a sidecar that does not serve when the recovery time is over is found, once")
+    func notRecovered() {
+        let check = history(serving: [1500, .infinity]).check()
+        #expect(check.report.violations.map(\.promise) == [.recovery])
+        #expect(check.recoveries.isEmpty)
+    }
+
+    @Test("one whose connections are refused is found too")
+    func gone() {
+        var history = history(serving: [1500])
+        history.operation(
+            .renew(lock: 1, lease: 1, ttl: 100), sidecar: 1, asked: 4100, ended: 4101, .failed(code: "not-connected"))
+        #expect(history.broken == [.recovery])
+    }
+
+    @Test("another fault meanwhile begins a new recovery")
+    func anotherFault() {
+        var history = history(serving: [1500, .infinity])
+        history.fault(.latency, sidecar: 1, from: 3500, to: nil)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test(
+        "what says nothing of Redis is no sign of either",
+        arguments: [OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID")])
+    func saysNothing(ending: OperationEnding) {
+        var history = MadeHistory()
+        history.fault(.redisPause, from: 0, to: 1000)
+        history.operation(.renew(lock: 1, lease: 1, ttl: 100), asked: 5000, ended: 5001, ending)
+        let check = history.check()
+        #expect(check.report.violationCount == 0)
+        #expect(check.recoveries.isEmpty)
+    }
+
+    @Test("a sidecar that nobody asks is not waited for")
+    func notAsked() {
+        #expect(history(serving: [1500]).check().recoveries == [1: 505])
+    }
+}

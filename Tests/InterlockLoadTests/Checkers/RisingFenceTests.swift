@@ -1,0 +1,123 @@
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Rising fences")
+struct RisingFenceTests {
+    @Test("a lower fence than that of an earlier grant is found")
+    func lowerFence() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("the fence of an earlier grant again is found")
+    func equalFence() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.grant(2, to: 2, fence: 10, asked: 100, answered: 102)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("two leases with one fence are found in whatever order they were asked for")
+    func equalFencesOfConcurrentGrants() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 20, mode: .shared)
+        history.grant(2, to: 2, fence: 10, asked: 1, answered: 21, mode: .shared)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("an exclusive lease that was waited for has a higher fence than all that were answered meanwhile")
+    func lowerFenceAfterWaiting() {
+        var history = MadeHistory()
+        history.grant(2, to: 2, fence: 9, asked: 1, answered: 80)
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 20)
+        history.release(1, of: 1, asked: 50, answered: 51)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("a fence that is higher by one is enough")
+    func higherByOne() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.grant(2, to: 2, fence: 11, asked: 100, answered: 102)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("readers who ask at the same time may be answered in either order")
+    func concurrentReaders() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
+        history.grant(2, to: 2, fence: 10, asked: 1, answered: 21, mode: .shared)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a reader who asks after another was answered has a higher fence")
+    func laterReader() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
+        history.grant(2, to: 2, fence: 10, asked: 21, answered: 22, mode: .shared)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("an owner who asks again has the fence it had")
+    func sameOwnerAgain() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, mode: .shared)
+        history.grant(2, to: 2, fence: 11, asked: 3, answered: 4, mode: .shared)
+        history.grant(1, to: 1, fence: 10, asked: 5, answered: 6, mode: .shared)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("an owner whose first answer was lost may have been granted then")
+    func retryAfterLostAnswer() {
+        var history = MadeHistory()
+        history.operation(
+            .acquire(lock: 1, mode: .shared, ttl: 1000, wait: 0), client: 1, asked: 0, ended: 2, .unknown(reason: "answer-lost"))
+        history.grant(2, to: 2, fence: 11, asked: 3, answered: 4, mode: .shared)
+        history.grant(1, to: 1, fence: 10, asked: 5, answered: 6, mode: .shared)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("other locks have fences of their own")
+    func otherLock() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
+        history.operation(
+            .acquire(lock: 2, mode: .exclusive, ttl: 1000, wait: 0), client: 2, asked: 5, ended: 6,
+            .done(.granted(lease: 2, fence: 3, validFor: 990)))
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("fences rise also after a wipe")
+    func wipe() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.fault(.redisWipe, from: 10, to: 20)
+        history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("fences rise also after the clock was set back")
+    func clock() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.fault(.clock, from: 10, to: 20)
+        history.grant(2, to: 2, fence: 9, asked: 100, answered: 102)
+        #expect(history.broken == [.risingFences])
+    }
+
+    @Test("fences may fall when Redis was wiped and its clock set back, and rise from there", arguments: [true, false])
+    func wipeAndClock(isWipedFirst: Bool) {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
+        history.fault(isWipedFirst ? .redisWipe : .clock, from: 10, to: 20)
+        history.fault(isWipedFirst ? .clock : .redisWipe, from: 30, to: 40)
+        history.grant(2, to: 2, fence: 5, asked: 100, answered: 102, valid: 50)
+        history.grant(3, to: 3, fence: 6, asked: 200, answered: 202, valid: 50)
+        #expect(history.broken.isEmpty)
+        history.grant(4, to: 4, fence: 5, asked: 300, answered: 302, valid: 50)
+        #expect(history.broken == [.risingFences])
+    }
+}

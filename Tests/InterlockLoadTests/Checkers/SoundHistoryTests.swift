@@ -1,0 +1,86 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Histories that make no sense")
+struct SoundHistoryTests {
+    private let take = Operation.take(service: 0, cost: 1, subject: nil, wait: 0)
+
+    private func history() -> MadeHistory {
+        MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000))
+    }
+
+    @Test("an end without a beginning is told")
+    func endWithoutBeginning() {
+        var history = history()
+        history.add(0, .ended(client: 1, .done(.released)))
+        #expect(history.broken == [.sound])
+    }
+
+    @Test("a client that asks before it has its answer is told")
+    func asksTwice() {
+        var history = history()
+        history.add(0, .invoked(client: 1, sidecar: 0, take))
+        history.operation(take, client: 1, asked: 1, ended: 2, .refused(.limited(retryAfter: 1)))
+        #expect(history.broken == [.sound])
+    }
+
+    @Test("an end of another kind of operation is told")
+    func wrongEnd() {
+        var history = history()
+        history.operation(take, asked: 1, ended: 2, .done(.released))
+        #expect(history.broken == [.sound])
+    }
+
+    @Test("a service that the rules do not have is told", arguments: [-1, 1])
+    func unknownService(number: Int) {
+        var history = history()
+        history.add(0, .breakerSeen(sidecar: 0, service: number, state: .closed, generation: 1, until: nil))
+        history.add(1, .invoked(client: 1, sidecar: 0, .permit(service: number, wait: 0)))
+        let report = history.check().report
+        #expect(report.violations.map(\.promise) == [.sound, .sound])
+    }
+
+    @Test("faults that end before they begin, or begin twice, are told")
+    func faults() {
+        var history = history()
+        history.add(0, .faultEnded(fault: 3))
+        history.add(1, .faultBegan(fault: 4, .kill, sidecar: 0))
+        history.add(2, .faultBegan(fault: 4, .kill, sidecar: 0))
+        #expect(history.check().report.violationCount == 2)
+    }
+
+    @Test("time that goes back is told, and stands still")
+    func timeGoesBack() {
+        var check = HistoryCheck(rules: history().rules)
+        check.observe(HistoryEvent(at: MadeHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
+        check.observe(HistoryEvent(at: MadeHistory.instant(9), .ended(client: 1, .refused(.limited(retryAfter: 1)))))
+        #expect(check.report.violations.map(\.promise) == [.sound])
+        #expect(check.report.operations == 1)
+    }
+
+    @Test("the first hundred violations are told, and all are counted")
+    func manyViolations() {
+        var history = history()
+        for client in 0..<150 { history.add(Double(client), .ended(client: client, .done(.released))) }
+        let report = history.check().report
+        #expect(report.violations.count == 100)
+        #expect(report.violationCount == 150)
+    }
+
+    @Test("operations, lock cycles and limit decisions are counted")
+    func counts() {
+        var history = history()
+        history.grant(1, to: 1, fence: 1, asked: 0, answered: 1)
+        history.release(1, of: 1, asked: 2, answered: 3)
+        history.take(asked: 4, answered: 5)
+        history.refuse(asked: 6, answered: 7)
+        history.permit(1, asked: 8, answered: 9)
+        history.operation(take, asked: 10, ended: 11, .failed(code: "UNAVAILABLE"))
+        let report = history.check().report
+        #expect(report.operations == 6)
+        #expect(report.lockCycles == 1)
+        #expect(report.limitDecisions == 3)
+    }
+}

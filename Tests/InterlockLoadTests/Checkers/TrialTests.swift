@@ -1,0 +1,84 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Trial permits")
+struct TrialTests {
+    /// Half-open with three trial permits, and so many of them given.
+    private func halfOpen(_ count: Int, whenRedisIsDown: OutagePolicyName = .deny) -> MadeHistory {
+        var history = MadeHistory(services: [
+            ServiceRules(
+                name: "search", limits: [], whenRedisIsDown: whenRedisIsDown, halfOpenPermits: 3, permitLifetime: 10_000)
+        ])
+        history.breaker(.halfOpen, generation: 8, at: 0)
+        for number in 0..<count {
+            history.permit(
+                PermitNumber(number), sidecar: number % 2, asked: 10 + Double(number), answered: 20, state: .halfOpen)
+        }
+        return history
+    }
+
+    @Test("a fourth of three is found, and a third is not", arguments: [(3, true), (4, false)])
+    func most(count: Int, isGood: Bool) {
+        #expect(halfOpen(count).broken == (isGood ? [] : [.trials]))
+    }
+
+    @Test("a report frees a place when it is asked for")
+    func reported() {
+        var history = halfOpen(3)
+        history.report(0, asked: 30)
+        history.permit(9, asked: 29, answered: 31, state: .halfOpen)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a permit that is too old frees its place", arguments: [(10_005.0, false), (10_015.0, true)])
+    func lapsed(asked: Double, isGood: Bool) {
+        var history = halfOpen(3)
+        history.permit(9, asked: asked, answered: asked + 1, state: .halfOpen)
+        #expect(history.broken == (isGood ? [] : [.trials]))
+    }
+
+    @Test("trials of the next time count anew, also when the news come late")
+    func nextGeneration() {
+        var history = halfOpen(3)
+        history.breaker(.open, generation: 9, at: 100, until: 200)
+        for number in 10..<13 {
+            history.permit(PermitNumber(number), asked: 210, answered: 215 + Double(number), state: .halfOpen)
+        }
+        history.breaker(.halfOpen, generation: 10, at: 300)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a failure opens the breaker again, whether or not there are news of it yet")
+    func failure() {
+        var history = halfOpen(3)
+        history.report(0, isOK: false, asked: 30)
+        for number in 10..<13 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .halfOpen) }
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("permits of a closed breaker are no trials")
+    func closed() {
+        var history = halfOpen(3)
+        for number in 10..<20 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .closed) }
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a wipe and a jump of the clock make forget", arguments: [FaultKind.redisWipe, .clock])
+    func forgotten(kind: FaultKind) {
+        var history = halfOpen(3)
+        history.fault(kind, from: 30, to: 40)
+        for number in 10..<13 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .halfOpen) }
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test(
+        "without Redis trials are not counted, unless the service denies",
+        arguments: [(OutagePolicyName.local, true), (.deny, false)])
+    func withoutRedis(policy: OutagePolicyName, isGood: Bool) {
+        var history = halfOpen(8, whenRedisIsDown: policy)
+        history.fault(.redisPause, from: 1, to: nil)
+        #expect(history.broken == (isGood ? [] : [.trials]))
+    }
+}

@@ -1,0 +1,80 @@
+import NIOCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("What is on its way between a sidecar and Redis")
+struct FaultPipeTests {
+    private static func pipe(_ flow: FaultFlow) -> FaultPipe {
+        FaultPipe(flow: flow, random: SeededRandom(seed: 5))
+    }
+
+    private static func at(_ milliseconds: Int64) -> NIODeadline {
+        .uptimeNanoseconds(1_000_000_000) + .milliseconds(milliseconds)
+    }
+
+    /// Everything that goes on until there is nothing left, and when.
+    private static func drained(_ pipe: inout FaultPipe, from start: NIODeadline) -> [(text: String?, at: NIODeadline)] {
+        var now = start
+        var drained: [(String?, NIODeadline)] = []
+        while true {
+            switch pipe.step(at: now) {
+            case .forward(let bytes): drained.append((String(buffer: bytes), now))
+            case .end: drained.append((nil, now))
+            case .wait(let due): now = due
+            case .idle: return drained
+            }
+        }
+    }
+
+    @Test("what flows freely goes on at once, and the end after it")
+    func free() {
+        var pipe = Self.pipe(.free)
+        pipe.take(ByteBuffer(string: "one"), at: Self.at(0))
+        pipe.take(ByteBuffer(string: "two"), at: Self.at(0))
+        pipe.end(at: Self.at(0))
+        let drained = Self.drained(&pipe, from: Self.at(0))
+        #expect(drained.map(\.text) == ["one", "two", nil])
+        #expect(drained.allSatisfy { $0.at == Self.at(0) })
+    }
+
+    @Test("what is delayed comes late, never too late, and in order")
+    func delayed() {
+        var pipe = Self.pipe(.delayed(fixed: .milliseconds(10), jitter: .milliseconds(50)))
+        let words = (0..<20).map { "word \($0)" }
+        for (index, word) in words.enumerated() { pipe.take(ByteBuffer(string: word), at: Self.at(Int64(index))) }
+        let drained = Self.drained(&pipe, from: Self.at(0))
+        #expect(drained.map(\.text) == words)
+        #expect(drained.enumerated().allSatisfy { $1.at >= Self.at(Int64($0) + 10) && $1.at <= Self.at(20 + 60) })
+    }
+
+    @Test("a trickle lets so many bytes pass at a time")
+    func trickle() {
+        var pipe = Self.pipe(.trickling(bytes: 3, every: .milliseconds(5)))
+        pipe.take(ByteBuffer(string: "abcdefgh"), at: Self.at(0))
+        pipe.end(at: Self.at(0))
+        let drained = Self.drained(&pipe, from: Self.at(0))
+        #expect(drained.map(\.text) == ["abc", "def", "gh", nil])
+        #expect(drained.prefix(3).map(\.at) == [Self.at(0), Self.at(5), Self.at(10)])
+    }
+
+    @Test("what is held stays, and goes on when it flows again")
+    func held() {
+        var pipe = Self.pipe(.held)
+        pipe.take(ByteBuffer(string: "late"), at: Self.at(0))
+        #expect(pipe.step(at: Self.at(1000)) == .idle)
+        pipe.change(to: .free)
+        #expect(pipe.step(at: Self.at(1000)) == .forward(ByteBuffer(string: "late")))
+    }
+
+    @Test("a source that nothing passes from is not read")
+    func backPressure() {
+        #expect(!Self.pipe(.held).wantsMore)
+        var pipe = Self.pipe(.delayed(fixed: .seconds(1), jitter: .zero))
+        #expect(pipe.wantsMore)
+        pipe.take(ByteBuffer(repeating: 0, count: 1 << 20), at: Self.at(0))
+        #expect(!pipe.wantsMore)
+        _ = Self.drained(&pipe, from: Self.at(0))
+        #expect(pipe.wantsMore)
+    }
+}

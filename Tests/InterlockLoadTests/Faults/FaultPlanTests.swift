@@ -1,0 +1,100 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("A plan of faults")
+struct FaultPlanTests {
+    private static let duration = Duration.seconds(1800)
+    private static let lease = Duration.seconds(2)
+    private static let recovery = Duration.seconds(15)
+
+    private static func plan(
+        seed: UInt64 = 1, kinds: Set<FaultKind> = Set(FaultKind.allCases), sidecars: Int = 4, duration: Duration = duration
+    ) -> FaultPlan {
+        FaultPlan(seed: seed, kinds: kinds, sidecars: sidecars, duration: duration, lease: lease, recovery: recovery)
+    }
+
+    @Test("the same seed gives the same plan")
+    func repeatable() {
+        #expect(Self.plan(seed: 42) == Self.plan(seed: 42))
+    }
+
+    @Test("another seed gives another plan")
+    func various() {
+        #expect(Self.plan(seed: 1).faults != Self.plan(seed: 2).faults)
+    }
+
+    @Test("every kind that was chosen comes, and no other", arguments: FaultKind.allCases)
+    func kinds(left out: FaultKind) {
+        let chosen = Set(FaultKind.allCases).subtracting([out])
+        #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
+    }
+
+    @Test("a target is never broken twice at once", arguments: 0..<20)
+    func targets(seed: UInt64) {
+        for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.act.target) {
+            for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.ends < second.begins) }
+        }
+    }
+
+    @Test("faults of different targets overlap at times")
+    func overlaps() {
+        let faults = Self.plan().faults
+        let overlapping = zip(faults, faults.dropFirst()).filter { $0.ends > $1.begins }
+        #expect(!overlapping.isEmpty)
+    }
+
+    @Test("faults are numbered in the order in which they begin")
+    func order() {
+        let faults = Self.plan().faults
+        #expect(faults.map(\.number) == Array(faults.indices))
+        #expect(zip(faults, faults.dropFirst()).allSatisfy { $0.begins <= $1.begins })
+    }
+
+    @Test("the end of a run is calm", arguments: 0..<20)
+    func calm(seed: UInt64) {
+        #expect(Self.plan(seed: seed, duration: .seconds(60)).faults.allSatisfy { $0.ends <= .seconds(60) - Self.recovery })
+    }
+
+    @Test("a run of half an hour is broken every few seconds")
+    func density() {
+        #expect((150...400).contains(Self.plan().faults.count))
+    }
+
+    @Test("a run shorter than its calm end has no faults")
+    func shortRun() {
+        #expect(Self.plan(duration: .seconds(5)).faults.isEmpty)
+    }
+
+    @Test("a paused sidecar sleeps longer than a lease")
+    func pauses() {
+        let pauses = Self.plan(kinds: [.pause]).faults
+        #expect(!pauses.isEmpty)
+        #expect(pauses.allSatisfy { $0.lasts > Self.lease })
+    }
+
+    @Test("without sidecars only Redis and clients are broken")
+    func noSidecars() {
+        let kinds = Set(Self.plan(sidecars: 0).faults.map(\.kind))
+        #expect(kinds == [.redisRestart, .redisPause, .redisWipe, .clock, .vanish])
+    }
+
+    @Test("a plan says in a line each what it will do")
+    func description() {
+        let plan = FaultPlan(
+            seed: 7,
+            faults: [
+                PlannedFault(number: 0, act: .kill(sidecar: 2), begins: .milliseconds(1500), lasts: .milliseconds(300)),
+                PlannedFault(number: 1, act: .clock(bySeconds: -60), begins: .seconds(9), lasts: .seconds(1)),
+            ],
+            calmFrom: .seconds(20))
+        #expect(
+            plan.description == """
+                faults of seed 7
+                  #0 at 1500 ms for 300 ms: kill of sidecar 2
+                  #1 at 9000 ms for 1000 ms: clock of Redis, -60 s
+                  calm from 20000 ms
+                """)
+    }
+}

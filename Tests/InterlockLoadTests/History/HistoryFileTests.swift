@@ -1,0 +1,198 @@
+import FoundationEssentials
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("History files")
+struct HistoryFileTests {
+    private let path = "/tmp/interlock-history-\(UInt64.random(in: 0 ... .max)).jsonl"
+
+    /// One of everything that can happen, with some violations.
+    private var everything: MadeHistory {
+        var history = MadeHistory(services: [
+            ServiceRules(
+                name: "catalog", limits: [LimitRule(algorithm: .gcra, limit: 1, window: 1000, burst: 0, isPerSubject: true)],
+                whenRedisIsDown: .local, halfOpenPermits: 3)
+        ])
+        history.rules.clockDrift = 0.008
+        history.grant(1, to: 1, fence: 1_795_237_271_127_781, asked: 0, answered: 1)
+        history.grant(2, to: 2, fence: 2, asked: 2, answered: 3, mode: .shared)
+        history.grant(3, to: 3, fence: 3, asked: 4, answered: 5, mode: .permits(12))
+        history.renew(1, of: 1, asked: 6, answered: 7)
+        history.release(1, of: 1, asked: 8, answered: 9)
+        history.write(1, of: 1, fence: 1, at: 10)
+        history.write(2, of: 2, fence: 2, at: 10, isAccepted: false)
+        history.take(2, subject: 5, asked: 11, answered: 12.123456, limit: 1, resetAfter: 800)
+        history.take(asked: 11, answered: 12)
+        history.permit(4, sidecar: 1, asked: 13, answered: 14, state: .halfOpen)
+        history.report(4, isOK: false, asked: 15)
+        history.operation(.proxied(service: 0), asked: 17, ended: 18, .done(.passed(status: 503)))
+        history.breaker(.open, generation: 1_795_237_271_127_999, at: 19, until: 300)
+        history.breaker(.closed, generation: 1_795_237_271_128_000, at: 400)
+        history.fault(.redisWipe, from: 500, to: 501)
+        history.fault(.pause, sidecar: 1, from: 502, to: nil)
+        let endings: [OperationEnding] = [
+            .refused(.held), .refused(.lost), .refused(.limited(retryAfter: -1)), .refused(.open(retryAfter: 1)),
+            .refused(.busy(retryAfter: 2)), .refused(.other("held")), .failed(code: "UNAVAILABLE"),
+            .unknown(reason: "the \"answer\"\nwas lost: ü/"),
+        ]
+        for (number, ending) in endings.enumerated() {
+            let at = 600 + Double(number)
+            history.operation(.renew(lock: 1, lease: 1, ttl: 5), asked: at, ended: at + 0.5, ending)
+        }
+        return history
+    }
+
+    private func write(_ history: MadeHistory) throws {
+        var writer = try HistoryWriter(path: path, rules: history.rules)
+        for event in history.inOrder { try writer.write(event) }
+        try writer.close(at: MadeHistory.instant(2000))
+    }
+
+    /// Reads all of it; what it says of a file that is no good.
+    private func failure() throws -> HistoryFileError? {
+        do throws(HistoryFileError) {
+            var reader = try HistoryReader(path: path)
+            while try reader.next() != nil {}
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func edit(_ change: (inout [String]) -> Void) throws {
+        var lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)
+            .map(String.init)
+        change(&lines)
+        try lines.joined(separator: "\n").write(toFile: path, atomically: false, encoding: .utf8)
+    }
+
+    private func remove() { try? FileManager.default.removeItem(atPath: path) }
+
+    @Test("what was written is read back: rules, events and the end")
+    func roundTrip() throws {
+        defer { remove() }
+        try write(everything)
+        var reader = try HistoryReader(path: path)
+        var events: [HistoryEvent] = []
+        while let event = try reader.next() { events.append(event) }
+        #expect(reader.rules == everything.rules)
+        #expect(events == everything.inOrder)
+        #expect(reader.end == MadeHistory.instant(2000))
+    }
+
+    @Test("a replay says the same as the run")
+    func replay() throws {
+        defer { remove() }
+        try write(everything)
+        let replayed = try HistoryCheck(replaying: path)
+        let report = everything.check(until: 2000).report
+        #expect(report.violationCount > 3)
+        #expect(replayed.report == report)
+    }
+
+    @Test("the same history is the same file")
+    func sameFile() throws {
+        defer { remove() }
+        try write(everything)
+        let first = try String(contentsOfFile: path, encoding: .utf8)
+        try write(everything)
+        let second = try String(contentsOfFile: path, encoding: .utf8)
+        #expect(first == second)
+    }
+
+    @Test("a file that is longer than what is read at once is read to its end")
+    func longFile() throws {
+        defer { remove() }
+        var writer = try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
+        for number in 0..<5000 {
+            try writer.write(
+                HistoryEvent(
+                    at: Instant(nanoseconds: Int64(number)), .wrote(client: number, lock: 1, lease: 1, fence: 1, isAccepted: true)
+                ))
+        }
+        try writer.close()
+        var reader = try HistoryReader(path: path)
+        var count = 0
+        while try reader.next() != nil { count += 1 }
+        #expect(count == 5000)
+        #expect(reader.end == Instant(nanoseconds: 4999))
+    }
+
+    @Test("a file that is cut off within a line is told, with the line")
+    func cutOffWithinALine() throws {
+        defer { remove() }
+        try write(everything)
+        try edit { lines in
+            lines.removeLast(10)
+            lines[lines.count - 1].removeLast(5)
+        }
+        let count = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n").count
+        let error = try failure()
+        #expect(error?.line == count)
+        #expect(error?.description.contains("cut off within the line") == true)
+    }
+
+    @Test("a file that is cut off between two lines is told, with the line")
+    func cutOffBetweenLines() throws {
+        defer { remove() }
+        try write(everything)
+        try edit { $0 = Array($0.prefix(7)) + [""] }
+        let error = try failure()
+        #expect(error?.line == 8)
+        #expect(error?.description.contains("cut off after 6 events") == true)
+    }
+
+    @Test("a line that is gone is told at the end")
+    func missingLine() throws {
+        defer { remove() }
+        try write(everything)
+        try edit { $0.remove(at: 4) }
+        #expect(try failure()?.reason.contains("events stand before the end") == true)
+    }
+
+    @Test(
+        "a damaged line is told, with what was expected",
+        arguments: [
+            (#"{"at":1,"what":"gran"#, "no JSON"), (#"[1]"#, "no JSON"), (#"{"what":"released"}"#, #"no "at""#),
+            (#"{"at":1,"what":"granted","client":1,"lease":1,"valid":1}"#, #"a field "fence""#),
+            (#"{"at":1,"what":"granted","client":"one"}"#, "\"client\""),
+            (#"{"at":1,"what":"stolen","client":1}"#, "expected acquire"),
+            (#"{"at":1,"what":"refused","client":1,"reason":"no"}"#, "expected held"),
+            (#"{"at":1,"what":"permitted","client":1,"permit":1,"state":"ajar"}"#, "half_open"),
+            (#"{"at":1,"what":"fault","fault":1,"reason":"flood"}"#, "redis-wipe"),
+            (#"{"at":1,"what":"acquire","client":1,"sidecar":0,"lock":1,"mode":"permits-x","ttl":1,"wait":0}"#, "permits-"),
+        ])
+    func damagedLine(line: String, expected: String) throws {
+        defer { remove() }
+        try write(everything)
+        try edit { $0[4] = line }
+        let error = try failure()
+        #expect(error?.line == 5)
+        #expect(error?.reason.contains(expected) == true, "\(error?.reason ?? "")")
+    }
+
+    @Test(
+        "a file that is no history is told at its first line",
+        arguments: [
+            ("", "empty"), ("hello\n", "no JSON"),
+            (#"{"history":2,"rules":{"services":[],"sidecars":1,"patience":1,"recovery":1,"clockDrift":0}}"# + "\n", "format 2"),
+        ])
+    func noHistory(text: String, expected: String) throws {
+        defer { remove() }
+        try text.write(toFile: path, atomically: false, encoding: .utf8)
+        let error = try failure()
+        #expect(error?.line == 1)
+        #expect(error?.reason.contains(expected) == true, "\(error?.reason ?? "")")
+    }
+
+    @Test("a file that is not there, and a folder that is not, are told")
+    func missing() throws {
+        #expect(try failure()?.reason.contains("No such file") == true)
+        let path = "/tmp/interlock-no-such-folder/history.jsonl"
+        #expect(throws: HistoryFileError.self) {
+            try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
+        }
+    }
+}

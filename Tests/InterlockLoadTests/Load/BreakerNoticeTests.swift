@@ -1,0 +1,45 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Events of breakers, as a run reads them")
+struct BreakerNoticeTests {
+    private func notice(state: String = "open", until: Int = 1700, forced: String = "", forcedUntil: Int = 0) -> BreakerNotice? {
+        let json = """
+            {"v":1,"type":"breaker","origin":"d5","db":0,"at_ms":1600,"service":"search","state":"\(state)","cause":"failures",\
+            "until_ms":\(until),"generation":42,"forced":"\(forced)","forced_until_ms":\(forcedUntil)}
+            """
+        return BreakerNotice(json: Array(json.utf8))
+    }
+
+    @Test("a trip has its generation and its end")
+    func trip() throws {
+        let trip = try #require(notice())
+        #expect(trip.service == "search")
+        #expect(trip.state == .open)
+        #expect(trip.generation == 42)
+        #expect(trip.until == 1700)
+    }
+
+    @Test("an end of 0 is none")
+    func endless() throws {
+        let trip = try #require(notice(until: 0))
+        #expect(trip.until == nil)
+    }
+
+    @Test("what an operator forces stands above the breaker's own state")
+    func forced() throws {
+        let disabled = try #require(notice(forced: "disabled"))
+        #expect(disabled.state == .closed)
+        let open = try #require(notice(state: "closed", until: 0, forced: "open", forcedUntil: 1900))
+        #expect(open.state == .open)
+        #expect(open.until == 1900)
+    }
+
+    @Test(
+        "other events, and what is none, say nothing", arguments: [#"{"v":1,"type":"fleet.left","origin":"x","db":0}"#, "{", ""])
+    func others(text: String) {
+        #expect(BreakerNotice(json: Array(text.utf8)) == nil)
+    }
+}

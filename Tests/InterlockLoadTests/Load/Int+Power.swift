@@ -1,0 +1,5 @@
+import Foundation
+
+extension Int {
+    func power(_ exponent: Double) -> Double { pow(Double(self), exponent) }
+}

@@ -1,0 +1,77 @@
+import Hiredis
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("What is typed for a run")
+struct LoadArgumentTests {
+    @Test("a skew is uniform, or Zipf's with its exponent")
+    func skew() throws {
+        #expect(try NameSkew(argument: "uniform") == .uniform)
+        #expect(try NameSkew(argument: "zipf:1.1") == .zipf(exponent: 1.1))
+    }
+
+    @Test(
+        "a skew that is none is refused with what was expected",
+        arguments: ["", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "zipf:99"])
+    func badSkew(text: String) {
+        #expect(throws: LoadArgumentError.self) { try NameSkew(argument: text) }
+    }
+
+    @Test("a hold is one time, or two of which the first may be a bare 0")
+    func hold() throws {
+        #expect(try HoldText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
+        #expect(try HoldText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
+        #expect(try HoldText.parse("0", duration: Self.duration) == .zero...(.zero))
+    }
+
+    @Test("a hold that is none is refused", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
+    func badHold(text: String) {
+        #expect(throws: LoadArgumentError.self) { try HoldText.parse(text, duration: Self.duration) }
+    }
+
+    @Test("a sidecar is HOST:PORT")
+    func hostAndPort() throws {
+        let endpoint = try SidecarEndpoint(argument: "127.0.0.1:7379", number: 3)
+        #expect(endpoint.number == 3)
+        #expect(endpoint.door.address == .host("127.0.0.1", port: 7379))
+        #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).door.address == .host("::1", port: 7379))
+    }
+
+    @Test("a sidecar is a Unix socket", arguments: ["unix:/run/interlock.sock", "unix:///run/interlock.sock"])
+    func unixSocket(text: String) throws {
+        let endpoint = try SidecarEndpoint(argument: text, number: 0)
+        #expect(endpoint.door.address == .unixSocket(path: "/run/interlock.sock"))
+    }
+
+    @Test("a sidecar's URL may hold an API key")
+    func url() throws {
+        let endpoint = try SidecarEndpoint(argument: "redis://:secret@sidecar.example:7379", number: 0)
+        #expect(endpoint.door.address == .host("sidecar.example", port: 7379))
+        #expect(endpoint.door.password == "secret")
+    }
+
+    @Test(
+        "what is no sidecar is refused",
+        arguments: [
+            "", "localhost", "localhost:", "localhost:0", "localhost:99999", "unix:", "http://localhost:7380",
+            "redis://localhost",
+            "redis://localhost:7379/1",
+        ])
+    func badSidecar(text: String) {
+        #expect(throws: LoadArgumentError.self) { try SidecarEndpoint(argument: text, number: 0) }
+    }
+
+    @Test("an error never repeats a key")
+    func noKeys() {
+        let error = #expect(throws: LoadArgumentError.self) {
+            try SidecarEndpoint(argument: "redis://:secret@localhost:7379/1", number: 0)
+        }
+        #expect(error?.description.contains("secret") == false)
+    }
+
+    private static func duration(_ text: Substring) throws -> Duration {
+        guard text.hasSuffix("ms"), let number = Int(text.dropLast(2)) else { throw LoadError("no duration") }
+        return .milliseconds(number)
+    }
+}

@@ -1,0 +1,192 @@
+import InterlockCore
+import InterlockTesting
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("A run of load")
+struct LoadRunTests {
+    @Test("every lease is given back, and no promise seems broken")
+    func lockCycles() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar())
+        let released = run.endings.count { $0 == .done(.released) }
+        #expect(released > 0)
+        #expect(run.endings.count == 2 * released)
+        #expect(run.operations.count == run.endings.count)
+        #expect(run.check.violations == [])
+        #expect(run.check.lockCycles == released)
+    }
+
+    @Test("what is counted is what was recorded")
+    func counts() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar())
+        let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
+        #expect(acquired.done == run.operations.count { $0.kind == .acquire })
+        #expect(acquired.offered == acquired.done)
+        #expect(acquired.latency?.count == acquired.done)
+        #expect(run.outcome.timeline.reduce(0) { $0 + $1.done } == run.endings.count)
+    }
+
+    @Test("the resource that a lock guards is written while it is held, with its fence")
+    func writes() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar())
+        let writes = run.events.filter { if case .wrote(_, _, _, _, isAccepted: true) = $0.what { true } else { false } }
+        #expect(writes.count == run.endings.count { $0 == .done(.released) })
+    }
+
+    @Test("an answer that is lost is unknown, and its client goes on over another connection")
+    func lostAnswers() async throws {
+        let sidecar = ScriptedSidecar { command in
+            command.text[0] == "LOCK.ACQUIRE" && command.connection < 5 ? .close : nil
+        }
+        let run = try await RecordedRun.of(sidecar) { $0.duration = .milliseconds(500) }
+        #expect(run.endings.contains(.unknown(reason: "answer-lost")))
+        #expect(run.endings.contains(.done(.released)))
+        let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
+        #expect(acquired.unknown == run.endings.count { $0 == .unknown(reason: "answer-lost") })
+    }
+
+    @Test("an error is a failure, by its first word")
+    func errors() async throws {
+        let sidecar = ScriptedSidecar { command in
+            command.text[0] == "LOCK.ACQUIRE" ? .text("-UNAVAILABLE Redis cannot be reached\r\n") : nil
+        }
+        let run = try await RecordedRun.of(sidecar)
+        let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
+        #expect(acquired.failed == ["UNAVAILABLE": acquired.offered])
+    }
+
+    @Test("what is not answered in time is unknown, and its connection is given up")
+    func timeouts() async throws {
+        let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
+        let run = try await RecordedRun.of(sidecar) { plan in
+            plan.wait = .zero
+            plan.patience = .milliseconds(50)
+            plan.duration = .milliseconds(500)
+        }
+        #expect(run.endings.contains(.unknown(reason: "timed-out")))
+        #expect(run.endings.contains(.done(.released)))
+    }
+
+    @Test("an open loop goes on when nobody answers; what never began is unsent")
+    func openLoop() async throws {
+        let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" ? .silence : nil }
+        let run = try await RecordedRun.of(sidecar) { plan in
+            plan.pacing = .openLoop(rate: 500)
+            plan.wait = .zero
+            plan.patience = .milliseconds(700)
+            plan.duration = .milliseconds(500)
+        }
+        let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
+        // Poisson: 250 with a deviation of 16.
+        #expect((150...350).contains(acquired.offered))
+        #expect(acquired.unsent == acquired.offered - 3)
+        #expect(acquired.unknown == 3)
+    }
+
+    @Test("latencies count from when an operation was due")
+    func due() async throws {
+        // The first is answered when its connection is closed; all others wait for it.
+        let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 3 ? .silence : nil }
+        let run = try await RecordedRun.of(sidecar) { plan in
+            plan.pacing = .openLoop(rate: 200)
+            plan.clients = 1
+            plan.wait = .zero
+            plan.patience = .milliseconds(300)
+            plan.duration = .milliseconds(600)
+        }
+        let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
+        #expect(try #require(acquired.latency).max > 200_000)
+    }
+
+    @Test("a client that waited for longer than its lease is valid renews before it does anything")
+    func renewsFirst() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar(validFor: 0)) { $0.clients = 1 }
+        let kinds = run.operations.map(\.kind)
+        #expect(kinds.prefix(2) == [.acquire, .renew])
+        #expect(!run.events.contains { if case .wrote = $0.what { true } else { false } })
+    }
+
+    @Test("who overstays writes with a fence that may be stale, and does not release")
+    func overstays() async throws {
+        // Long enough that no answer takes so long.
+        let run = try await RecordedRun.of(ScriptedSidecar(validFor: 1000)) { plan in
+            plan.conduct = ClientConduct(overstays: 1)
+            plan.ttl = .milliseconds(20)
+            plan.names = 1
+        }
+        #expect(run.operations.allSatisfy { $0.kind == .acquire })
+        #expect(run.events.contains { if case .wrote(_, _, _, _, isAccepted: false) = $0.what { true } else { false } })
+    }
+
+    @Test("who forgets does not release")
+    func forgets() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.conduct = ClientConduct(forgets: 1) }
+        #expect(run.operations.allSatisfy { $0.kind == .acquire })
+    }
+
+    @Test("clients that are made to vanish close their connections in the middle of what they do")
+    func vanish() async throws {
+        let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
+        let run = try await RecordedRun.of(sidecar) {
+            $0.duration = .milliseconds(500)
+        } during: { run, server in
+            try await eventually("all clients wait") { server.commands.count { $0.text[0] == "LOCK.ACQUIRE" } >= 3 }
+            let vanished = await run.vanish(count: 2)
+            #expect(vanished == 2)
+            await run.stop()
+            _ = await run.vanish(count: 3)
+        }
+        #expect(run.endings.count { $0 == .unknown(reason: "answer-lost") } >= 2)
+    }
+
+    @Test("what a sidecar tells of breakers is part of the history")
+    func breakers() async throws {
+        let event = #"{"v":1,"type":"breaker","service":"bench-calls","state":"open","generation":7,"until_ms":0}"#
+        let run = try await RecordedRun.of(ScriptedSidecar(events: [event]))
+        #expect(
+            run.events.contains {
+                $0.what == .breakerSeen(sidecar: 0, service: 4, state: .open, generation: 7, until: nil)
+            })
+    }
+
+    @Test("a run that is stopped ends early, with what it has measured")
+    func stop() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar()) {
+            $0.duration = .seconds(600)
+        } during: { run, server in
+            try await eventually("something was done") { server.commands.contains { $0.text[0] == "LOCK.RELEASE" } }
+            await run.stop()
+        }
+        #expect(run.endings.contains(.done(.released)))
+        #expect(run.outcome.duration < 300)
+    }
+
+    @Test("a sidecar that lets nobody in is told of at once")
+    func refusedLogin() async throws {
+        let sidecar = ScriptedSidecar { $0.text[0] == "PING" ? .text("-NOAUTH show an API key first\r\n") : nil }
+        let error = await #expect(throws: LoadError.self) {
+            _ = try await RecordedRun.of(sidecar, answersLogin: false)
+        }
+        #expect(error?.description.contains("NOAUTH") == true)
+    }
+
+    @Test("a plan that cannot be carried out is refused with the reason")
+    func impossiblePlans() async throws {
+        for change in Self.mistakes {
+            await #expect(throws: LoadError.self) { _ = try await RecordedRun.of(ScriptedSidecar(), change: change) }
+        }
+    }
+
+    private static let mistakes: [@Sendable (inout LoadPlan) -> Void] = [
+        { $0.sidecars = [] }, { $0.clients = 0 }, { $0.names = 0 }, { $0.duration = .zero }, { $0.pacing = .openLoop(rate: 0) },
+        { $0.workload = .proxy },
+        {
+            $0.workload = .limit; $0.services = LoadServices()
+        }, { $0.ttl = .zero },
+        {
+            $0.workload = .mixed; $0.shares.lock = 0
+        },
+    ]
+}

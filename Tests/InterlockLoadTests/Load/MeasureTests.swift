@@ -1,0 +1,138 @@
+import Glibc
+import InterlockCore
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Measures of a run")
+struct MeasureTests {
+    private static let start = Instant(nanoseconds: 5_000_000_000)
+
+    private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private static let fixed = LoadServices(
+        rules: [ServiceRules(name: "fixed", limits: [LimitRule(algorithm: .fixed, limit: 10, window: 1000)])], takes: [0])
+
+    @Test("percentiles are to three digits")
+    func percentiles() throws {
+        var recorder = LatencyRecorder()
+        for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
+        let report = try #require(recorder.report)
+        #expect(report.count == 10_000)
+        #expect(abs(report.p50 / 5000 - 1) < 0.001)
+        #expect(abs(report.p99 / 9900 - 1) < 0.001)
+        #expect(abs(report.max / 10_000 - 1) < 0.001)
+        #expect(abs(report.mean / 5000.5 - 1) < 0.001)
+    }
+
+    @Test("the curve of percentiles rises towards 1")
+    func curve() throws {
+        var recorder = LatencyRecorder()
+        for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
+        let points = try #require(recorder.report?.percentiles)
+        #expect(points.count > 20)
+        #expect(zip(points, points.dropFirst()).allSatisfy { $0.share <= $1.share && $0.microseconds <= $1.microseconds })
+        #expect(points.allSatisfy { $0.share < 1 })
+    }
+
+    @Test("what takes longer than ten minutes counts as ten minutes")
+    func tooLong() throws {
+        var recorder = LatencyRecorder()
+        recorder.record(nanoseconds: .max)
+        #expect(recorder.count == 1)
+        #expect(abs(try #require(recorder.longestMicroseconds) / 600_000_000 - 1) < 0.001)
+    }
+
+    @Test("nothing measured is nothing reported")
+    func empty() {
+        #expect(LatencyRecorder().report == nil)
+    }
+
+    @Test("a timeline has a point for every second, those without an event too")
+    func timeline() {
+        var timeline = Timeline(start: Self.start)
+        timeline.offered(at: Self.at(100))
+        timeline.ended(.done(.released), latency: 2_000_000, at: Self.at(200))
+        timeline.ended(.refused(.held), latency: 4_000_000, at: Self.at(3500))
+        timeline.finish(at: Self.at(3900))
+        #expect(timeline.points.map(\.second) == [0, 1, 2, 3])
+        #expect(timeline.points.map(\.done) == [1, 0, 0, 0])
+        #expect(timeline.points.map(\.refused) == [0, 0, 0, 1])
+        #expect(timeline.points.map { $0.max == nil } == [false, true, true, false])
+    }
+
+    @Test("what has no answer has no latency")
+    func unknown() {
+        var tally = OperationTally()
+        tally.ended(.unknown(reason: "answer-lost"), latency: 1_000_000)
+        tally.ended(.failed(code: "not-connected"), latency: 1000)
+        tally.ended(.failed(code: "UNAVAILABLE"), latency: 1_000_000)
+        #expect(tally.unknown == 1)
+        #expect(tally.failed == ["not-connected": 1, "UNAVAILABLE": 1])
+        #expect(tally.latency.count == 1)
+    }
+
+    @Test("a fixed window is the one that the answers tell of, whenever they arrive")
+    func fixedWindows() {
+        var windows = WindowCounts(start: Self.start, services: Self.fixed)
+        // A window from 300 to 1300 ms, whose answers are late by a few ms, and the next one.
+        windows.taken(service: 0, cost: 1, resetAfter: 1000, at: Self.at(301))
+        windows.taken(service: 0, cost: 2, resetAfter: 500, at: Self.at(804))
+        windows.taken(service: 0, cost: 3, resetAfter: 1, at: Self.at(1310))
+        windows.taken(service: 0, cost: 4, resetAfter: 1000, at: Self.at(1350))
+        #expect(windows.all.map(\.granted) == [6, 4])
+    }
+
+    @Test("of other limits the windows are whole ones since the beginning")
+    func slidingWindows() {
+        var services = Self.fixed
+        services.rules[0].limits[0].algorithm = .sliding
+        var windows = WindowCounts(start: Self.start, services: services)
+        windows.taken(service: 0, cost: 1, resetAfter: 7, at: Self.at(990))
+        windows.taken(service: 0, cost: 2, resetAfter: 7, at: Self.at(1010))
+        #expect(windows.all.map(\.granted) == [1, 2])
+        #expect(windows.all.map(\.began) == [0, 1])
+    }
+
+    @Test("only the first locks are shown, and only so many leases")
+    func ownership() {
+        var log = OwnershipLog(start: Self.start)
+        for lock in 0..<20 {
+            log.held(lock: lock, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
+        }
+        #expect(log.spans.count == OwnershipLog.mostLocks)
+        #expect(log.spans.first?.began == 1)
+        #expect(log.spans.first?.ended == 1.5)
+        for _ in 0..<(2 * OwnershipLog.mostSpans) {
+            log.held(lock: 0, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
+        }
+        #expect(log.spans.count == OwnershipLog.mostSpans)
+    }
+
+    @Test("commands are counted from the first count on, through restarts")
+    func redisCommands() {
+        var meter = RedisCommandMeter()
+        #expect(meter.commands == nil)
+        meter.counted(100, sidecar: 0, process: 1)
+        meter.counted(1000, sidecar: 1, process: 2)
+        meter.counted(150, sidecar: 0, process: 1)
+        meter.counted(1010, sidecar: 1, process: 2)
+        #expect(meter.commands == 60)
+        meter.counted(7, sidecar: 0, process: 3)
+        meter.counted(9, sidecar: 0, process: 3)
+        #expect(meter.commands == 69)
+    }
+
+    @Test("this process uses memory, and one that is not there does not stand in the way")
+    func processes() throws {
+        var meter = ProcessMeter()
+        meter.follow("harness", process: getpid())
+        meter.follow("nobody", process: -1)
+        meter.sample(at: Self.at(0))
+        meter.sample(at: Self.at(1000))
+        let reports = meter.reports
+        #expect(reports.map(\.name) == ["nobody", "harness"])
+        #expect(try #require(reports.last).residentPeak > 1_000_000)
+        #expect(try #require(reports.first).residentPeak == 0)
+    }
+}

@@ -1,0 +1,69 @@
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Choosing names")
+struct NameChoiceTests {
+    private static let draws = 200_000
+
+    private func frequencies(among count: Int, _ skew: NameSkew) -> [Int] {
+        let choice = NameChoice(among: count, skew: skew)
+        var random = SeededRandom(seed: 42)
+        var frequencies = [Int](repeating: 0, count: count)
+        for _ in 0..<Self.draws { frequencies[choice.next(using: &random)] += 1 }
+        return frequencies
+    }
+
+    /// Pearson's statistic: about as large as there are names, if they are chosen as expected.
+    private func deviation(_ frequencies: [Int], expected shares: [Double]) -> Double {
+        zip(frequencies, shares).reduce(0) { sum, pair in
+            let expected = pair.1 * Double(Self.draws)
+            let difference = Double(pair.0) - expected
+            return sum + difference * difference / expected
+        }
+    }
+
+    @Test("without a skew each name is chosen as often as any other")
+    func uniform() {
+        let shares = [Double](repeating: 0.01, count: 100)
+        // 99 degrees of freedom: above 150 once in a thousand seeds.
+        #expect(deviation(frequencies(among: 100, .uniform), expected: shares) < 150)
+    }
+
+    @Test("the k-th name is chosen as often as one in k to the exponent", arguments: [0.3, 0.99, 1, 1.1, 2, 3.5])
+    func zipf(exponent: Double) {
+        let weights = (1...100).map { rank in rank.power(-exponent) }
+        let whole = weights.reduce(0, +)
+        let shares = weights.map { $0 / whole }
+        #expect(deviation(frequencies(among: 100, .zipf(exponent: exponent)), expected: shares) < 150)
+    }
+
+    @Test("of ten million names all are in range, and the first half is chosen more often", arguments: [0.5, 1.1])
+    func many(exponent: Double) {
+        let choice = NameChoice(among: NameChoice.mostNames, skew: .zipf(exponent: exponent))
+        var random = SeededRandom(seed: 7)
+        let names = (0..<10_000).map { _ in choice.next(using: &random) }
+        #expect(names.allSatisfy { (0..<NameChoice.mostNames).contains($0) })
+        #expect(names.contains { $0 > 1_000_000 })
+        #expect(names.count { $0 < NameChoice.mostNames / 2 } > 6500)
+    }
+
+    @Test("a single name is always chosen", arguments: [NameSkew.uniform, .zipf(exponent: 1.1)])
+    func single(skew: NameSkew) {
+        let choice = NameChoice(among: 1, skew: skew)
+        var random = SeededRandom(seed: 7)
+        let names = (0..<100).map { _ in choice.next(using: &random) }
+        #expect(names.allSatisfy { $0 == 0 })
+    }
+
+    @Test("a seed decides which names are chosen")
+    func seeded() {
+        func names(seed: UInt64) -> [Int] {
+            let choice = NameChoice(among: 1000, skew: .zipf(exponent: 1.1))
+            var random = SeededRandom(seed: seed)
+            return (0..<100).map { _ in choice.next(using: &random) }
+        }
+        #expect(names(seed: 3) == names(seed: 3))
+        #expect(names(seed: 3) != names(seed: 4))
+    }
+}

@@ -1,0 +1,61 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockTesting
+import NIOConcurrencyHelpers
+import NIOPosix
+
+@testable import InterlockLoad
+
+/// What came of a run against one scripted sidecar.
+struct RecordedRun {
+    var outcome: LoadOutcome
+    var events: [HistoryEvent]
+    var check: CheckReport
+    /// What the sidecar received.
+    var commands: [ReceivedCommand]
+    var connectionCount: Int
+
+    var endings: [OperationEnding] {
+        events.compactMap { if case .ended(_, let ending) = $0.what { ending } else { nil } }
+    }
+
+    var operations: [InterlockLoad.Operation] {
+        events.compactMap { if case .invoked(_, _, let operation) = $0.what { operation } else { nil } }
+    }
+
+    /// - Parameters:
+    ///   - change: what is special about the plan; a run of locks in a closed loop takes 100 ms otherwise.
+    ///   - during: what else happens, from when the run begins.
+    static func of(
+        _ sidecar: ScriptedSidecar, answersLogin: Bool = true, change: (inout LoadPlan) -> Void = { _ in },
+        during: @escaping @Sendable (LoadRun, MisbehavingRedis) async throws -> Void = { _, _ in }
+    ) async throws -> RecordedRun {
+        try await MisbehavingRedis.withServer(answersLogin: answersLogin) {
+            sidecar.answer($0)
+        } _: { server in
+            let services = StandardServices().load
+            var plan = LoadPlan(
+                workload: .lock, sidecars: [SidecarEndpoint(number: 0, door: server.configuration)], services: services)
+            plan.pacing = .closedLoop
+            plan.clients = 3
+            plan.names = 1000
+            plan.duration = .milliseconds(100)
+            plan.hold = .zero...(.zero)
+            change(&plan)
+            let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+            let events = NIOLockedValueBox<[HistoryEvent]>([])
+            let rules = HistoryRules(services: services.rules, sidecars: 1, patience: 60_000, recovery: 5000)
+            let recorder = HistoryRecorder(
+                eventLoop: eventLoop, rules: rules, sinks: [{ event in events.withLockedValue { $0.append(event) } }])
+            let run = try LoadRun(plan: plan, eventLoop: eventLoop, recorder: recorder)
+            async let other: Void = during(run, server)
+            let outcome = try await run.run()
+            try await other
+            let check = await recorder.finish()
+            return RecordedRun(
+                outcome: outcome, events: events.withLockedValue { $0 }, check: check?.report ?? CheckReport(),
+                commands: server.commands, connectionCount: server.connectionCount)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import InterlockTesting
+import NIOConcurrencyHelpers
+
+/// As much of a sidecar as a run talks to: grants every lock, and does what a test says about some commands.
+final class ScriptedSidecar: Sendable {
+    private let fence = NIOLockedValueBox(Int64(1000))
+    private let validFor: Int
+    private let events: [String]
+    private let exception: @Sendable (ReceivedCommand) -> ScriptedAnswer?
+
+    /// - Parameters:
+    ///   - validFor: of every lease, in ms.
+    ///   - events: what it tells whoever subscribes.
+    ///   - exception: `nil`: the command is answered as usual.
+    init(
+        validFor: Int = 10_000, events: [String] = [],
+        exception: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer? = { _ in nil }
+    ) {
+        self.validFor = validFor
+        self.events = events
+        self.exception = exception
+    }
+
+    func answer(_ command: ReceivedCommand) -> ScriptedAnswer {
+        if let answer = exception(command) { return answer }
+        switch command.text[0] {
+        case "SUBSCRIBE":
+            let channel = Self.bulk(command.text[1])
+            let messages = events.map { "*3\r\n\(Self.bulk("message"))\(channel)\(Self.bulk($0))" }
+            return .text("*3\r\n\(Self.bulk("subscribe"))\(channel):1\r\n" + messages.joined())
+        case "PING": return .text("+PONG\r\n")
+        case "CLIENT": return .text(":1\r\n")
+        case "INFO": return .text(Self.bulk("redis_commands:5\r\nprocess_id:0\r\n"))
+        case "LOCK.ACQUIRE":
+            let fence = fence.withLockedValue { fence in
+                fence += 1
+                return fence
+            }
+            return .text("*3\r\n\(Self.bulk("label/token"))" + ":\(fence)\r\n:\(validFor)\r\n")
+        case "LOCK.RENEW": return .text(":\(validFor)\r\n")
+        case "LOCK.RELEASE": return .text(":1\r\n")
+        default: return .text("-ERR unknown command\r\n")
+        }
+    }
+
+    private static func bulk(_ text: String) -> String { "$\(text.utf8.count)\r\n\(text)\r\n" }
+}

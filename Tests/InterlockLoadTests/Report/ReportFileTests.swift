@@ -1,0 +1,46 @@
+import FoundationEssentials
+import InterlockLoad
+import Testing
+
+@Suite("Report files")
+struct ReportFileTests {
+    private func withFolder(_ body: (String) throws -> Void) throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "interlock-report-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try body(folder.path)
+    }
+
+    @Test("what was there is replaced, and nothing else is left behind")
+    func replaces() throws {
+        try withFolder { folder in
+            let file = ReportFile(path: folder + "/report.json")
+            try file.write("a long first text")
+            try file.write("second")
+            let text = try String(contentsOfFile: file.path, encoding: .utf8)
+            let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+            #expect(text == "second")
+            #expect(names == ["report.json"])
+        }
+    }
+
+    @Test("a device is written to, not replaced by a file")
+    func device() throws {
+        try ReportFile(path: "/dev/null").write("text")
+        let kind = try FileManager.default.attributesOfItem(atPath: "/dev/null")[.type] as? FileAttributeType
+        #expect(kind == .typeCharacterSpecial)
+    }
+
+    @Test("an error names the file and says what to do")
+    func missingFolder() throws {
+        try withFolder { folder in
+            let error = #expect(throws: ReportFileError.self) { try ReportFile(path: folder + "/none/report.html").write("text") }
+            #expect(error?.description.contains(folder + "/none/report.html\": its folder does not exist; name a file") == true)
+        }
+    }
+
+    @Test("a folder and no name at all are no files", arguments: ["/tmp", ""])
+    func noFile(path: String) {
+        #expect(throws: ReportFileError.self) { try ReportFile(path: path).write("text") }
+    }
+}

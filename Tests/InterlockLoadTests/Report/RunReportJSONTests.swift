@@ -1,0 +1,35 @@
+import FoundationEssentials
+import InterlockCore
+import InterlockLoad
+import Testing
+
+@Suite("JSON report")
+struct RunReportJSONTests {
+    @Test("names tell units")
+    func names() throws {
+        let json = try RunReport.sample().json
+        for name in [
+            "\"started_at_ms\":1795000000000", "\"duration_s\":10", "\"p999_us\":9000", "\"latency_us\":400", "\"cores\":0.42",
+            "\"resident_peak_bytes\":41943040", "\"recovered_after_s\":0.25", "\"stale_writes_refused\":3",
+            "\"redis_commands_per_operation\":2.02", "\"refused\":{\"busy\":20,\"held\":1500}",
+        ] {
+            #expect(json.contains(name), "\(name)")
+        }
+    }
+
+    @Test("it is one line, and reads back as what it was")
+    func roundTrip() throws {
+        let json = try RunReport.sample().json
+        #expect(!json.contains("\n"))
+        let again = try JSONDecoder().decode(RunReport.self, from: Data(json.utf8)).json
+        #expect(again == json)
+    }
+
+    @Test("an odd figure does not cost the report")
+    func oddNumbers() throws {
+        var report = RunReport.sample()
+        report.processes[0].coreShare = .nan
+        let json = try report.json
+        #expect(json.contains("\"cores\":\"nan\""))
+    }
+}

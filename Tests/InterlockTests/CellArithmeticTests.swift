@@ -1,0 +1,36 @@
+import InterlockCore
+import InterlockTesting
+import Testing
+
+@testable import Interlock
+
+@Suite("The arithmetic of smooth limits in scripts")
+struct CellArithmeticTests {
+    /// Fills limits of many shapes to the brim, and a unit more, and counts those that are not found so.
+    private static let sweep = """
+        local wrong = 0
+        for limit = 1, 30 do
+          for _, window in ipairs({1000, 777000, 1000000, 60000000}) do
+            for capacity = 1, 20 do
+              local rest = window - math.floor(window / limit) * limit
+              for units = capacity, capacity + 1 do
+                local carried = math.floor(units * rest / limit)
+                local value = string.format(
+                  '%.0f:%.0f', 1e15 + units * math.floor(window / limit) + carried, units * rest - carried * limit)
+                if open_cells(limit, window, value, 1e15).taken(capacity) ~= units then wrong = wrong + 1 end
+              end
+            end
+          end
+        end
+        return wrong
+        """
+
+    @Test("a limit that is just full is full, and has not one call too many, however its quotient is rounded")
+    func brim() async throws {
+        try await Fleet.run { fleet in
+            let source = String(decoding: PackageResources.counters_lua, as: UTF8.self) + Self.sweep
+            let wrong = try await fleet.cli("EVAL", source, "0")
+            #expect(wrong.integer == 0)
+        }
+    }
+}
