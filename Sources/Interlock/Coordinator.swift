@@ -39,9 +39,9 @@ public actor Coordinator: Service {
     }
 
     /// How often everything that other sidecars may change is read again, in case a message was lost.
-    static let rereadMilliseconds: Int64 = 5000
+    package static let rereadMilliseconds: Int64 = 5000
     /// Over how long a fleet whose Redis is back spreads what it has to ask.
-    private static let returnMilliseconds: Int64 = 500
+    package static let returnMilliseconds: Int64 = 500
 
     /// A coordinator on `eventLoop`. It does nothing before `run` or `start`.
     public init(

@@ -68,17 +68,16 @@ public struct BenchRun: Sendable {
             return try await drive(plan, faults: nil, on: loop, tell, progress)
         }
         var random = SeededRandom(seed: plan.seed)
+        let isTroubled = plan.workload == .mixed
         let phases = BadPhases(length: plan.duration, random: random.split())
-        let upstream = try await BenchUpstream.start(on: group.next(), phases: plan.workload == .mixed ? phases : nil, seed: random.next())
+        let upstream = try await BenchUpstream.start(on: group.next(), phases: isTroubled ? phases : nil, seed: random.next())
         let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
         let settings = FleetSettings(
             program: fleet.program, sidecars: fleet.sidecars,
             configuration: FleetConfiguration(services: services.services, sidecars: fleet.sidecars).yaml, faults: fleet.faults)
         var plan = plan
         plan.services = services.load
-        if plan.workload == .permit || plan.workload == .mixed {
-            plan.badPhases = services.badPhases(length: plan.duration, random: random.split())
-        }
+        if isTroubled { plan.badPhases = services.badPhases(length: plan.duration, random: random.split()) }
         plan.trustsWallClock = !fleet.faults.contains(.clock)
         tell("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
         let prepared = plan
@@ -104,9 +103,20 @@ public struct BenchRun: Sendable {
             recovery: Self.recovery.wholeMilliseconds)
         let log = try historyPath.map { try HistoryLog(path: $0, rules: rules, eventLoop: loop) }
         let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
-        let load = try LoadRun(plan: plan, eventLoop: loop, recorder: recorder)
-        async let breaking = breakThings(faults, load, recorder, tell)
-        let outcome = try await load.run(progress: progress)
+        var patient = plan
+        // An answer that comes too late is a violation; one that never comes must not hold its client up for ever.
+        patient.patience += .seconds(5)
+        let load = try LoadRun(plan: patient, eventLoop: loop, recorder: recorder)
+        let (beginnings, begun) = AsyncStream.makeStream(of: Void.self)
+        async let breaking = breakThings(faults, after: beginnings, load, recorder, tell)
+        let outcome: LoadOutcome
+        do {
+            outcome = try await load.run(progress: progress) { begun.yield() }
+        } catch {
+            begun.finish()
+            throw error
+        }
+        begun.finish()
         let broken = await breaking
         let check = await recorder.finish()
         try await log?.close()
@@ -117,14 +127,21 @@ public struct BenchRun: Sendable {
     }
 
     private func breakThings(
-        _ faults: (fleet: OwnFleet, plan: FaultPlan)?, _ load: LoadRun, _ recorder: HistoryRecorder,
-        _ tell: @escaping @Sendable (String) -> Void
+        _ faults: (fleet: OwnFleet, plan: FaultPlan)?, after beginnings: AsyncStream<Void>, _ load: LoadRun,
+        _ recorder: HistoryRecorder, _ tell: @escaping @Sendable (String) -> Void
     ) async -> FaultRig.Outcome {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
         let rig = FaultRig(
             fleet: faults.fleet, plan: faults.plan, vanish: { _ = await load.vanish(count: $0) }, log: tell,
-            note: { _ = await recorder.recordFromOutside($0) })
-        return await rig.run()
+            note: { what in
+                await recorder.recordFromOutside(what)
+                // One that was started again is another process.
+                if case .faultEnded = what, let process = await faults.fleet.redisProcessID {
+                    await load.follow("redis", process: process)
+                }
+            })
+        for await _ in beginnings { return await rig.run() }
+        return FaultRig.Outcome()
     }
 
     private func settings(of plan: LoadPlan) -> [RunReport.Setting] {

@@ -26,6 +26,20 @@ struct GiveBackTests {
         }
     }
 
+    @Test("a smooth limit takes back only the part that has not come back by itself meanwhile")
+    func smoothInPart() async throws {
+        try await Fleet.run { fleet in
+            let clock = try await fleet.cli("TIME").array ?? []
+            let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
+            try await fleet.cli("SET", "counter", "\(now + 60_000_000)")
+            let source = String(decoding: GiveBackScript.source.source, as: UTF8.self)
+            // A call's own time is 20 s: of the two calls' 40, some 30 are still to come.
+            try await fleet.cli("EVAL", source, "1", "counter", "2", "2", "\(now + 30_000_000)", "3", "60000")
+            let left = try await fleet.cli("GET", "counter").text.flatMap { Int64($0) } ?? 0
+            #expect((now + 30_000_000...now + 50_000_000).contains(left))
+        }
+    }
+
     @Test("of a sliding limit no more is given back than was taken at that moment, and what comes with it still is")
     func slidingTwice() async throws {
         try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in

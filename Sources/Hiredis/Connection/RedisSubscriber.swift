@@ -16,6 +16,9 @@ public final class RedisSubscriber {
     /// The channel on which the server tells which keys that another connection tracks were changed.
     public static let invalidations = "__redis__:invalidate"
 
+    /// How often the peer is asked for a sign of life unless another interval is given.
+    public static let defaultCheckInterval = Duration.seconds(5)
+
     private let hearsInvalidations: Bool
     /// What the server calls the connection.
     private var clientID: Int64?
@@ -42,7 +45,7 @@ public final class RedisSubscriber {
         hearsInvalidations: Bool = false,
         eventLoop: any EventLoop,
         logger: Logger,
-        checkInterval: Duration = .seconds(5)
+        checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         precondition(!channels.isEmpty, "a subscriber has channels")
         self.channels = channels

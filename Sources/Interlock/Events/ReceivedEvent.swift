@@ -17,10 +17,12 @@ struct ReceivedEvent: Sendable {
 
     /// `nil` when the message is of another version, lacks what its type has, or is no event at all.
     init?(_ payload: [UInt8]) {
-        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 == 0x0A || $0 == 0x0D }),
+        // JSON's decoder would also take UTF-16, and what is passed on would be another text than what was read.
+        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
+            let json = String(validating: payload, as: UTF8.self),
             let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))
         else { return nil }
-        message = EventMessage(type: reading.type, json: String(decoding: payload, as: UTF8.self))
+        message = EventMessage(type: reading.type, json: json)
         database = reading.database
         event = reading.event
     }

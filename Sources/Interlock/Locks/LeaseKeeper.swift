@@ -79,8 +79,6 @@ final class LeaseKeeper {
     static let capacity = 100_000
     /// A lease is watched when it is held so long: short ones cost nothing.
     private static let watchAfterMilliseconds: Int64 = LockQueue.lookMilliseconds
-    /// Extensions that are due within so many milliseconds of each other leave together.
-    private static let batchMilliseconds: Int64 = 20
 
     private let runtime: CoordinatorRuntime
     private let watch: KeyWatch
@@ -249,7 +247,7 @@ final class LeaseKeeper {
         case .wait(let until):
             instant = until
             // Rounded down: those that come soon after one another leave in one write.
-            let batch = Self.batchMilliseconds * 1_000_000
+            let batch = HeldLease.batchMilliseconds * 1_000_000
             if entry.lease.isExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
@@ -267,7 +265,7 @@ final class LeaseKeeper {
         case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
         case .wait:
             // What is due within a batch's time is done with it.
-            let soon = now.advanced(byMilliseconds: Self.batchMilliseconds)
+            let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
         if !entry.isWatched, watch.isUp { check(entry) }

@@ -12,7 +12,7 @@ final class GuardedService {
     let metrics: ServiceMetrics
     // Unchecked, as is `callers`: touched on one event loop, and neither calls anything back while it changes.
     @exclusivity(unchecked) var limiter: ServiceLimiter
-    /// Counts while Redis is away; `nil` while it is not.
+    /// Counts while Redis is away, and is kept until what was granted then counts no more.
     var localCounters: LocalCounters?
     @exclusivity(unchecked) var callers = Slab<Caller>()
     /// It is on the list of those to be flushed at the end of this tick.

@@ -112,7 +112,7 @@ final class RateLimitCoordinator {
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             switch result {
             case .success(let verdict):
-                service.localCounters = nil
+                if let counters = service.localCounters, counters.mayBeForgotten(at: now) { service.localCounters = nil }
                 settle(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)

@@ -70,9 +70,7 @@ local function open_cells(limit, window, value, time)
     return math.max(0, whole - less - time + (parts > fewer and 1 or 0))
   end
 
-  -- Keeps it with `more` units taken, or given back when they are negative.
-  function cells.write(key, more)
-    local whole, parts = after(more)
+  local function keep(key, whole, parts)
     local left = whole - time + (parts > 0 and 1 or 0)
     if left <= 0 then
       redis.call('DEL', key)
@@ -80,6 +78,16 @@ local function open_cells(limit, window, value, time)
     end
     local text = parts > 0 and string.format('%.0f:%.0f', whole, parts) or string.format('%.0f', whole)
     redis.call('SET', key, text, 'PX', math.ceil(left / 1000))
+  end
+
+  -- Keeps it with `more` units taken.
+  function cells.write(key, more) keep(key, after(more)) end
+
+  -- Takes `units` back that come back by themselves in `left` microseconds: what has come back already is not credited again.
+  function cells.give_back(key, units, left)
+    local whole, parts = after(-units)
+    if whole < tat - left or (whole == tat - left and parts < part) then whole, parts = tat - left, part end
+    keep(key, whole, parts)
   end
 
   return cells

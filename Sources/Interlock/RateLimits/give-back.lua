@@ -3,7 +3,7 @@
 -- KEYS  the counters
 -- ARGV  of each: algorithm (0 fixed, 1 sliding, 2 gcra), how much, since when, limit, window in ms; since when is the end of
 --       the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log, or the microsecond until which
---       a gcra limit has not got it back by itself
+--       a gcra limit has not got all of it back by itself
 -- Reply how many counters took it back; a window that has ended since has nothing to take back
 --
 -- Guarantees that no window but the one it was taken from is credited, and that nothing is credited that was not taken.
@@ -29,7 +29,7 @@ for k = 1, #KEYS do
     local value = redis.call('GET', KEYS[k])
     local cells = value and open_cells(limit, window * 1000, value, time)
     if cells and time < since then
-      cells.write(KEYS[k], -amount)
+      cells.give_back(KEYS[k], amount, since - time)
       is_returned = true
     end
   end

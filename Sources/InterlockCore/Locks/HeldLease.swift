@@ -2,6 +2,8 @@
 public struct HeldLease: Sendable {
     /// After a failed extension the next one follows this soon, or sooner for short leases.
     public static let longestRetryMilliseconds: Int64 = 500
+    /// Extensions that are due within so many milliseconds of each other leave together.
+    public static let batchMilliseconds: Int64 = 20
 
     public enum Step: Equatable, Sendable {
         /// Extend the lease to so many milliseconds.

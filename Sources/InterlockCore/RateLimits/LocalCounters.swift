@@ -10,11 +10,17 @@ public struct LocalCounters: Sendable {
 
     private var shares: [CounterID: LocalShare] = [:]
     private let sidecars: Int
+    /// Until when something that was taken may still count.
+    private var countsUntil = Instant(nanoseconds: .min)
 
     /// - Parameter sidecars: among how many the limits are divided.
     public init(sidecars: Int) {
         self.sidecars = sidecars
     }
+
+    /// Whether nothing that was granted counts any more. Until then they are kept although Redis is back: it may go again, and
+    /// nobody gets a share twice in a window.
+    public func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
 
     public mutating func judge(_ batch: LimitBatch, now: Instant) -> LimitVerdict {
         let definitions = batch.counters.map { batch.definitions[$0.definition] }
@@ -71,5 +77,7 @@ public struct LocalCounters: Sendable {
         guard cost > 0 else { return }
         room -= cost
         shares[id]?.take(cost, now: now)
+        let memory = shares[id]?.memoryMilliseconds(now: now) ?? 0
+        countsUntil = max(countsUntil, now.advanced(byMilliseconds: memory))
     }
 }

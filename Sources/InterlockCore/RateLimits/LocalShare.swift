@@ -85,6 +85,14 @@ public struct LocalShare: Sendable {
         }
     }
 
+    /// For how many milliseconds at most what is taken now goes on to count.
+    func memoryMilliseconds(now: Instant) -> Int64 {
+        switch state {
+        case .fixed, .sliding: period + 1
+        case .cells(let bucket): bucket.wait(until: 0, now: now.microseconds) / 1000 + 1
+        }
+    }
+
     private mutating func roll(now: Instant) {
         switch state {
         case .fixed(let startedAt, _):

@@ -28,7 +28,7 @@ internal import InterlockCore
 /// | `end` | events: how many there were |
 ///
 /// `at` and `until` are nanoseconds, all other times milliseconds.
-struct HistoryLine: Codable {
+struct HistoryLine: Decodable {
     var at: Int64
     var what: String
     var client: Int?
@@ -56,6 +56,12 @@ struct HistoryLine: Codable {
     var retry: Int64?
     var fault: Int?
     var events: Int?
+
+    enum CodingKeys: String, CodingKey {
+        case at, what, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
+            reset
+        case permit, ok, status, state, generation, until, reason, retry, fault, events
+    }
 
     init(at instant: Instant, what: String) {
         at = instant.nanoseconds

@@ -24,7 +24,7 @@ public struct HistoryRules: Hashable, Sendable, Codable {
 public struct ServiceRules: Hashable, Sendable, Codable {
     public var name: String
     public var limits: [LimitRule]
-    /// What a sidecar does without Redis; see `LimitRule.allowanceWithoutRedis`.
+    /// What a sidecar does without Redis; see `LimitRule.boundsWithoutRedis`.
     public var whenRedisIsDown: OutagePolicyName
     /// Trial permits of the fleet; `nil`: it has no breaker that a report can trip.
     public var halfOpenPermits: Int?

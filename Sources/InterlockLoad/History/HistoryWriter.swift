@@ -11,7 +11,6 @@ public struct HistoryWriter: Sendable {
 
     public let path: String
     private let file: OpenFile
-    private let encoder: JSONEncoder
     private var buffer: [UInt8] = []
     private var events = 0
     private var last = Instant(nanoseconds: 0)
@@ -26,11 +25,16 @@ public struct HistoryWriter: Sendable {
             throw HistoryFileError(
                 path: path, "cannot be created: \(error.reason); name a file in a folder that can be written to")
         }
-        encoder = JSONEncoder()
+        buffer.reserveCapacity(Self.bufferSize + 1024)
+        let encoder = JSONEncoder()
         // The same history is the same file.
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        buffer.reserveCapacity(Self.bufferSize + 1024)
-        try append(HistoryFileHeader(history: HistoryFileHeader.version, rules: rules))
+        do {
+            buffer += try encoder.encode(HistoryFileHeader(history: HistoryFileHeader.version, rules: rules))
+        } catch {
+            throw HistoryFileError(path: path, line: 1, "the rules cannot be written as JSON: \(error)")
+        }
+        try endLine()
     }
 
     /// The next event.
@@ -38,7 +42,8 @@ public struct HistoryWriter: Sendable {
     public mutating func write(_ event: HistoryEvent) throws(HistoryFileError) {
         events += 1
         last = event.at
-        try append(HistoryLine(event))
+        HistoryLine(event).write(into: &buffer)
+        try endLine()
     }
 
     /// That was all.
@@ -46,16 +51,12 @@ public struct HistoryWriter: Sendable {
     public mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
         var line = HistoryLine(at: end ?? last, what: HistoryFileHeader.end)
         line.events = events
-        try append(line)
+        line.write(into: &buffer)
+        try endLine()
         try flush()
     }
 
-    private mutating func append(_ line: some Encodable) throws(HistoryFileError) {
-        do {
-            buffer.append(contentsOf: try encoder.encode(line))
-        } catch {
-            throw HistoryFileError(path: path, line: events + 1, "an event cannot be written as JSON: \(error)")
-        }
+    private mutating func endLine() throws(HistoryFileError) {
         buffer.append(UInt8(ascii: "\n"))
         if buffer.count >= Self.bufferSize { try flush() }
     }

@@ -42,8 +42,7 @@ extension HTMLReport {
 
     private var percentiles: LinePlot {
         LinePlot(
-            title: "Latency by percentile",
-            summary: "So much of all operations of a kind took no longer than that.",
+            title: "Latency by percentile", summary: "Such a share of the operations of a kind took no longer than that.",
             x: PlotLabel("share of the operations", unit: .percentile, scale: .logarithmic),
             y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
             lines: report.operations.enumerated().compactMap { index, operation in
@@ -80,7 +79,9 @@ extension HTMLReport {
         let titles = services.isEmpty ? [("Limits", [])] : services.map { ("Limit of \($0.key)", $0.value) }
         return titles.map { title, windows in
             BarPlot(
-                title: title, summary: "What was granted in each window, against the limit.",
+                title: title,
+                summary:
+                    "What was granted in each window, by when the answers came. What breaks a promise stands under violations.",
                 y: PlotLabel("granted in a window", unit: .number), barName: "granted", boundName: "limit",
                 bars: windows.map { .init(began: $0.began, height: Double($0.granted), bound: Double($0.limit)) },
                 bands: bands, span: span)

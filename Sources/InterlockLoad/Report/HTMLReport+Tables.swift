@@ -52,7 +52,7 @@ extension HTMLReport {
         }
         return """
             \(HTMLPage.table("processes", ["process", "cores", "memory at most", "memory at the end"], Array(rows)))
-            <p>Commands that Redis received: \(report.redisUse).</p>
+            <p>Commands to Redis: \(report.redisUse).</p>
             """
     }
 

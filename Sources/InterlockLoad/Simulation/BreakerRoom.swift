@@ -67,11 +67,13 @@ final class BreakerRoom: SidecarRoom {
     func received(_ message: ModelRedis.Message) {
         guard message.channel == sidecar.keys.events, let (index, snapshot, redisTime) = news.read(message.text) else { return }
         let desk = desks[index]
-        // Who watches the sidecar's events hears of it although it knows of it already, or does not act on it.
-        if snapshot.generation >= desk.breaker.snapshot.generation { tell(snapshot, redisTime: redisTime, of: desk) }
         // The message of a change has been overtaken when there is more to know of its generation.
-        guard snapshot.generation > desk.breaker.snapshot.generation else { return }
-        apply(snapshot, redisTime: redisTime, to: desk)
+        if snapshot.generation > desk.breaker.snapshot.generation {
+            apply(snapshot, redisTime: redisTime, to: desk)
+        } else if snapshot.generation == desk.breaker.snapshot.generation {
+            // Who watches the sidecar's events hears of it all the same; the sidecar acts as before.
+            news.seen(by: sidecar, desk.service, snapshot, until: desk.breaker.openUntil)
+        }
     }
 
     func run(
@@ -110,11 +112,15 @@ final class BreakerRoom: SidecarRoom {
         planReopening(of: desk)
     }
 
-    /// What it acts on from now on; an open time by its own clock, which it counts from when it heard of it at the earliest.
+    /// What it acts on from now on.
     private func tell(_ snapshot: BreakerSnapshot, redisTime: Int64, of desk: Desk) {
-        let left = snapshot.untilMilliseconds - redisTime
-        let hasEnd = snapshot.state == .open && snapshot.untilMilliseconds > 0
-        let until = hasEnd ? sidecar.server.instant(ofMilliseconds: redisTime).advanced(byMilliseconds: left) : nil
+        var until: Instant?
+        if snapshot.state == .open, snapshot.untilMilliseconds > 0 {
+            // It counts the open time by its own clock, from when it hears of it.
+            let left = snapshot.untilMilliseconds - redisTime
+            let began = sidecar.server.instant(ofMilliseconds: redisTime)
+            until = began?.advanced(byMilliseconds: left) ?? desk.breaker.openUntil
+        }
         news.seen(by: sidecar, desk.service, snapshot, until: until)
     }
 

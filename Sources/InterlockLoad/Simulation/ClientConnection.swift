@@ -6,16 +6,18 @@ final class ClientConnection {
     struct Closed: Error {}
 
     private let world: SimulatedWorld
-    private let sidecar: SimulatedSidecar
+    private unowned let sidecar: SimulatedSidecar
     private unowned let host: SidecarHost
     private var lastAtSidecar = Instant(nanoseconds: .min)
     private var isOpenAtClient = true
     private var isOpenAtSidecar = true
+    /// The sidecar is gone while the client asks nothing.
+    var onClosed: (() -> Void)?
     /// Who waits for an answer.
     private var fail: (() -> Void)?
     /// Gives up the call under way, on the sidecar.
     private var giveUp: (() -> Void)?
-    /// The sidecar does something at the end of the connection: of what is linked to it.
+    /// What the sidecar does when the client has gone: of what is linked to the connection.
     var onEnd: (() -> Void)?
 
     /// The client has no answer yet.
@@ -57,6 +59,7 @@ final class ClientConnection {
         guard isOpenAtClient else { return }
         isOpenAtClient = false
         fail = nil
+        onClosed = nil
         toSidecar { [self] in
             host.forget(self)
             isOpenAtSidecar = false
@@ -75,8 +78,9 @@ final class ClientConnection {
         onEnd = nil
         toClient { [self] in
             isOpenAtClient = false
-            fail?()
+            fail?() ?? onClosed?()
             fail = nil
+            onClosed = nil
         }
     }
 
@@ -88,7 +92,8 @@ final class ClientConnection {
         }
     }
 
-    private func toClient(_ receive: @escaping () -> Void) {
+    /// Carries something to the client: an answer, or what it is told unasked.
+    func toClient(_ receive: @escaping () -> Void) {
         let delay = world.draw(5 * SimulatedWorld.microsecond...50 * SimulatedWorld.microsecond)
         world.schedule(after: delay) { [self] in
             if isOpenAtClient { receive() }

@@ -16,7 +16,7 @@ final class LimitRoom: SidecarRoom {
     private final class Desk {
         let service: SimulatedService
         var limiter: ServiceLimiter
-        /// Counts while Redis is away; `nil` while it is not.
+        /// Counts while Redis is away, and is kept until what was granted then counts no more.
         var localCounters: LocalCounters?
         var callers: [Int: Caller] = [:]
         var lastID = 0
@@ -118,7 +118,7 @@ final class LimitRoom: SidecarRoom {
         sidecar.redis.send({ $0.take(batch, of: name, keys: keys) }) { [self] result in
             switch result {
             case .success(let verdict):
-                desk.localCounters = nil
+                if let counters = desk.localCounters, counters.mayBeForgotten(at: now) { desk.localCounters = nil }
                 settle(batch, verdict, sentAt: sentAt, at: desk)
             case .failure:
                 decideAlone(batch, at: desk)

@@ -2,7 +2,7 @@ internal import InterlockCore
 
 /// A client of locks: thinks, takes a lock, does something under it, and begins again. Some behave badly.
 final class LockClient {
-    private struct Held {
+    struct Held {
         var lock: SimulatedLock
         var mode: LockMode
         var lease: LeaseID
@@ -12,17 +12,23 @@ final class LockClient {
         /// Until when the client believes in it.
         var deadline: Instant
         var renewals: Int
+        /// The sidecar extends it for as long as the connection lives.
+        var isLinked: Bool
     }
 
-    private let number: Int
-    private unowned let crowd: LockCrowd
+    let number: Int
+    unowned let crowd: LockCrowd
     private let fleet: SimulatedFleet
-    private let world: SimulatedWorld
-    private var connection: ClientConnection?
-    private var sidecar = 0
+    let world: SimulatedWorld
+    private(set) var connection: ClientConnection?
+    private(set) var sidecar = 0
     /// Counts wishes: what was planned for an earlier one is over.
-    private var round = 0
+    private(set) var round = 0
     private(set) var isIdle = false
+    /// The lease that the sidecar extends for it.
+    var linked: Held?
+    /// It is being extended: in the history that is a renewal.
+    var isBeingExtended = false
 
     init(number: Int, crowd: LockCrowd, fleet: SimulatedFleet) {
         self.number = number
@@ -35,6 +41,8 @@ final class LockClient {
 
     /// Pauses before the next wish.
     func think(atLeast milliseconds: Int64 = 0) {
+        endExtension()
+        linked = nil
         hangUp()
         round += 1
         guard !crowd.isStopping else {
@@ -82,12 +90,19 @@ final class LockClient {
     private func acquire(_ lock: SimulatedLock, mode: LockMode, ttl: Int64, wait: Int64, owner: String?, retries: Int) {
         guard connect() else { return think(atLeast: 50) }
         let invokedAt = world.now
+        let isLinked = world.happens(habits.links)
         world.record(
             .invoked(
                 client: number, sidecar: sidecar, .acquire(lock: lock.number, mode: LeaseMode(mode), ttl: ttl, wait: wait)))
-        connection?.ask { sidecar, answer -> (() -> Void)? in
+        connection?.ask { [unowned self, connection] sidecar, answer -> (() -> Void)? in
             guard let room = sidecar.room(LockRoom.self) else { return nil }
-            let id = room.acquire(lock, mode: mode, ttl: ttl, wait: wait, owner: owner, answer: answer)
+            let id = room.acquire(lock, mode: mode, ttl: ttl, wait: wait, owner: owner) { [unowned self] wishAnswer in
+                let isDelivered = answer(wishAnswer)
+                if isLinked, isDelivered, case .granted(let grant) = wishAnswer, let connection {
+                    link(lock, grant, ttl: ttl, isOwners: owner != nil, in: room, over: connection)
+                }
+                return isDelivered
+            }
             return { room.cancel(id) }
         } completion: { [unowned self] (result: Result<LockWish.Answer, ClientConnection.Closed>) in
             switch result {
@@ -98,7 +113,7 @@ final class LockClient {
                     Held(
                         lock: lock, mode: mode, lease: lease, token: grant.token, fence: grant.fence, ttl: ttl,
                         deadline: invokedAt.advanced(byMilliseconds: grant.validFor),
-                        renewals: world.happens(habits.renews) ? 1 + world.pick(5) : 0))
+                        renewals: world.happens(habits.renews) ? 1 + world.pick(5) : 0, isLinked: isLinked))
             case .success(.held):
                 end(.refused(.held))
                 think()
@@ -131,7 +146,7 @@ final class LockClient {
 
     private var isAsking: Bool { connection?.isAsking ?? false }
 
-    private func end(_ ending: OperationEnding) {
+    func end(_ ending: OperationEnding) {
         world.record(.ended(client: number, ending))
     }
 
@@ -139,6 +154,7 @@ final class LockClient {
 
     private func hold(_ held: Held) {
         round += 1
+        if held.isLinked { return holdLinked(held) }
         if world.happens(habits.forgets) { return think() }
         if held.renewals > 0 {
             world.schedule(after: world.draw(0...max(1, held.ttl / 2)) * SimulatedWorld.millisecond) { [unowned self] in
@@ -156,14 +172,15 @@ final class LockClient {
             }
             return
         }
-        world.schedule(after: world.draw(0...max(1, min(habits.hold, remaining)) * SimulatedWorld.millisecond)) { [unowned self] in
+        world.schedule(after: world.draw(0...max(1, min(habits.hold, remaining)) * SimulatedWorld.millisecond)) {
+            [unowned self] in
             write(held)
             release(held)
         }
     }
 
     /// Writes what an exclusive lock guards.
-    private func write(_ held: Held) {
+    func write(_ held: Held) {
         guard held.mode == .exclusive else { return }
         let isAccepted = crowd.write(lock: held.lock.number, fence: held.fence)
         world.record(
@@ -207,7 +224,7 @@ final class LockClient {
         }
     }
 
-    private func release(_ held: Held) {
+    func release(_ held: Held) {
         guard reconnect() else { return think(atLeast: 50) }
         world.record(.invoked(client: number, sidecar: sidecar, .release(lock: held.lock.number, lease: held.lease)))
         connection?.ask { sidecar, answer -> (() -> Void)? in

@@ -26,6 +26,8 @@ final class LockCrowd: SimulatedCrowd {
         var forgets: Double
         var overstays: Double
         var renews: Double
+        /// Has its lease extended by the sidecar for as long as it lives.
+        var links: Double
         /// Chooses its token, and asks again when it has no answer.
         var choosesToken: Double
         /// Releases through another sidecar than it acquired by.
@@ -61,6 +63,7 @@ final class LockCrowd: SimulatedCrowd {
             thinking: world.draw(0...200), ttl: shortest...shortest * world.draw(1...10), wait: 1...world.draw(50...20_000),
             hold: world.draw(0...shortest), waits: world.random.unit(), vanishes: world.random.unit() * 0.05,
             forgets: world.random.unit() * 0.1, overstays: world.random.unit() * 0.1, renews: world.random.unit() * 0.4,
+            links: world.random.unit() * 0.3,
             choosesToken: world.happens(0.3) ? world.random.unit() * 0.5 : 0, wanders: world.random.unit() * 0.3)
     }
 

@@ -16,30 +16,33 @@ extension LockRoom {
 
     func renew(_ lock: SimulatedLock, token: String, ttl: Int64, answer: @escaping (RenewAnswer) -> Bool) {
         let sentAt = now
-        sidecar.redis.send({ $0.renew(lock.keys, token: token, ttl: ttl) }) { [self] result in
-            guard case .success(.perhapsInGroup) = result else {
-                return renewed(result, ttl: ttl, sentAt: sentAt, answer)
-            }
-            sidecar.redis.send({ $0.renewShare(lock.keys, token: token, ttl: ttl) ? .holds : .lost }) { [self] result in
-                renewed(result, ttl: ttl, sentAt: sentAt, answer)
+        let answered: (Result<TokenStanding, LostAnswer>) -> Void = { [self] result in
+            switch result {
+            case .success(.holds):
+                let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)
+                guard valid > 0 else {
+                    _ = answer(.lost)
+                    return
+                }
+                keeper.moved(lock, token: token, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+                _ = answer(.renewed(validFor: valid))
+            case .success(.lost), .success(.perhapsInGroup): _ = answer(.lost)
+            case .failure: _ = answer(.failed)
             }
         }
-    }
-
-    private func renewed(
-        _ result: Result<TokenStanding, LostAnswer>, ttl: Int64, sentAt: Instant, _ answer: (RenewAnswer) -> Bool
-    ) {
-        switch result {
-        case .success(.holds):
-            let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)
-            _ = answer(valid > 0 ? .renewed(validFor: valid) : .lost)
-        case .success(.lost), .success(.perhapsInGroup): _ = answer(.lost)
-        case .failure: _ = answer(.failed)
+        sidecar.redis.run(.renew, { $0.renew(lock.keys, token: token, ttl: ttl) }) { [self] result in
+            guard case .success(.perhapsInGroup) = result else { return answered(result) }
+            sidecar.redis.run(
+                .shareRenew, { $0.renewShare(lock.keys, token: token, ttl: ttl) ? .holds : .lost }, completion: answered)
         }
     }
 
     func release(_ lock: SimulatedLock, token: String, answer: @escaping (ReleaseAnswer) -> Bool) {
-        passOn(lock, token: token) { result in
+        // Whatever comes of the release: from here on nobody extends the lease.
+        keeper.released(lock, token: token)
+        passOn(lock, token: token) { [self] result in
+            // A client may release in the same breath as it acquires: then the lease is followed only after that began.
+            if case .success(true) = result { keeper.released(lock, token: token) }
             switch result {
             case .success(let isReleased): _ = answer(isReleased ? .released : .lost)
             case .failure: _ = answer(.failed)
@@ -59,13 +62,16 @@ extension LockRoom {
                 token: succession.wish.token, ttl: succession.wish.ttl, goesOn: succession.decision.goesOn,
                 ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
         }
-        sidecar.redis.send({ [successor] in $0.release(lock.keys, token: token, sidecar: id, successor: successor) }) {
-            [self] result in
+        let script: (inout ModelRedis) -> ReleaseReply = { [successor] in
+            $0.release(lock.keys, token: token, sidecar: id, successor: successor)
+        }
+        sidecar.redis.run(.release, script) { [self] result in
             // The next holder first: others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.refused(.perhapsInGroup)):
-                sidecar.redis.send({ $0.releaseShare(lock.keys, token: token, sidecar: id) }, completion: done)
+                sidecar.redis.run(
+                    .shareRelease, { $0.releaseShare(lock.keys, token: token, sidecar: id) }, completion: done)
             case .success(.refused): done(.success(false))
             case .success(.passedOn): done(.success(true))
             case .success(.freed), .success(.freedForOthers):
@@ -143,5 +149,6 @@ extension LockRoom {
             }
         }
         lookAgain()
+        keeper.redisIsUp()
     }
 }

@@ -5,8 +5,6 @@ internal import InterlockCore
 final class LockRoom: SidecarRoom {
     /// As `LockSettings` has it.
     static let maximumWait = LockSettings().maximumWait.wholeMilliseconds
-    /// As `LockCoordinator` has it.
-    private static let leftoverCapacity = 10_000
 
     unowned let sidecar: SimulatedSidecar
     let locks: [SimulatedLock]
@@ -16,6 +14,7 @@ final class LockRoom: SidecarRoom {
     private var trying: [LockQueue.WaiterID: LockWish] = [:]
     private var lastID: LockQueue.WaiterID = 0
     private let numbers: [String: Int]
+    private(set) lazy var keeper = SimulatedLeaseKeeper(room: self)
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone.
     var leftovers: [(lock: SimulatedLock, token: String, until: Instant)] = []
 
@@ -64,7 +63,7 @@ final class LockRoom: SidecarRoom {
     private func attemptOnce(_ wish: LockWish, onlyOwner: Bool, orWaits: Bool = false) {
         let sentAt = now
         if orWaits { trying[wish.id] = wish }
-        sidecar.redis.send(script(for: wish, onlyOwner: onlyOwner)) { [self] result in
+        run(wish, onlyOwner: onlyOwner) { [self] result in
             if orWaits { trying[wish.id] = nil }
             switch result {
             case .success(.granted(let fence, let group)), .success(.extended(let fence, let group)):
@@ -81,21 +80,25 @@ final class LockRoom: SidecarRoom {
         }
     }
 
-    private func script(
-        for wish: LockWish, onlyOwner: Bool = false, ticket: LockTicket? = nil
-    ) -> (inout ModelRedis) -> AcquireReply {
+    private func run(
+        _ wish: LockWish, onlyOwner: Bool = false, ticket: LockTicket? = nil,
+        completion: @escaping (Result<AcquireReply, LostAnswer>) -> Void
+    ) {
         let (keys, token, ttl) = (wish.lock.keys, wish.token, wish.ttl)
         let places: Int64
         switch wish.mode {
         case .exclusive:
-            return { $0.acquire(keys, token: token, ttl: ttl, onlyOwner: onlyOwner, ticket: ticket) }
+            return sidecar.redis.run(
+                .acquire, { $0.acquire(keys, token: token, ttl: ttl, onlyOwner: onlyOwner, ticket: ticket) },
+                completion: completion)
         case .shared: places = 0
         case .permits(let count): places = Int64(count)
         }
         let group = OwnerToken.make(label: wish.mode.groupLabel ?? "", random: world.drawPair())
-        return {
-            $0.share(keys, token: token, ttl: ttl, onlyOwner: onlyOwner, ticket: ticket, places: places, group: group)
-        }
+        sidecar.redis.run(
+            .share,
+            { $0.share(keys, token: token, ttl: ttl, onlyOwner: onlyOwner, ticket: ticket, places: places, group: group) },
+            completion: completion)
     }
 
     // MARK: Handing out
@@ -110,6 +113,8 @@ final class LockRoom: SidecarRoom {
         let grant = LeaseGrant(
             token: wish.token, fence: fence, validFor: valid,
             deadline: LeaseValidity.deadline(ttl: wish.ttl, sentAt: sentAt), group: group)
+        // It may be followed already, for an earlier call of the same owner.
+        if wish.isOwners { keeper.moved(wish.lock, token: wish.token, to: grant.deadline) }
         if !wish.answer(.granted(grant)) { giveBack(wish) }
     }
 
@@ -208,7 +213,7 @@ final class LockRoom: SidecarRoom {
 
     private func withdraw(_ ticket: String, of lock: SimulatedLock) {
         let id = sidecar.id
-        sidecar.redis.send({ $0.leave(lock.keys, ticket: ticket, sidecar: id) }, completion: { _ in })
+        sidecar.redis.run(.leave, { $0.leave(lock.keys, ticket: ticket, sidecar: id) }, completion: { _ in })
     }
 
     private func look(at queue: LocalLockQueue) {
@@ -229,7 +234,7 @@ final class LockRoom: SidecarRoom {
         cancelTimer(of: queue)
         let sentAt = now
         let ticket = queue.ticket(hasOthers: queue.decisions.beginAttempt(), now: sentAt)
-        sidecar.redis.send(script(for: wish, ticket: ticket)) { [self] result in
+        run(wish, ticket: ticket) { [self] result in
             attempted(wish, in: queue, result, sentAt: sentAt)
         }
     }
@@ -284,7 +289,6 @@ final class LockRoom: SidecarRoom {
     }
 
     func remember(_ lock: SimulatedLock, token: String, until: Instant) {
-        guard leftovers.count < Self.leftoverCapacity else { return }
         leftovers.append((lock, token, until))
     }
 
@@ -328,9 +332,11 @@ final class LockRoom: SidecarRoom {
             for queue in queues {
                 if let queue { perform(queue.decisions.changed(now: now), on: queue) }
             }
-            return
+            return keeper.changed(nil)
         }
-        guard let number = numbers[key], let queue = queues[number] else { return }
+        guard let number = numbers[key] else { return }
+        keeper.changed(number)
+        guard let queue = queues[number] else { return }
         perform(queue.decisions.changed(now: now), on: queue)
     }
 

@@ -62,8 +62,14 @@ extension ModelRedis {
         }
 
         /// What is kept with `more` units taken, and for how many ms; `nil`: nothing.
-        func text(more: Int64) -> (String, ttl: Int64)? {
-            let then = after(more)
+        func text(more: Int64) -> (String, ttl: Int64)? { text(at: after(more)) }
+
+        /// What is kept when `units` are taken back that come back by themselves in `left` microseconds.
+        func text(givingBack units: Int64, left: Int64) -> (String, ttl: Int64)? {
+            text(at: max(after(-units), Time(whole: arrival.whole - left, part: arrival.part)))
+        }
+
+        private func text(at then: Time) -> (String, ttl: Int64)? {
             let left = then.whole - time + (then.part > 0 ? 1 : 0)
             guard left > 0 else { return nil }
             return (then.part > 0 ? "\(then.whole):\(then.part)" : "\(then.whole)", ttl: (left + 999) / 1000)

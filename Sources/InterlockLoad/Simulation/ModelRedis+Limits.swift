@@ -130,7 +130,7 @@ extension ModelRedis {
             write(log, taken: taken, at: counter.key)
             return (log.reset(more: taken) + 999) / 1000
         case .cells(let cells):
-            if taken > 0 { write(cells, more: taken, at: counter.key) }
+            if taken > 0 { write(cells.text(more: taken), at: counter.key) }
             return (cells.wait(more: taken, until: 0) + 999) / 1000
         }
     }
@@ -148,8 +148,8 @@ extension ModelRedis {
         }
     }
 
-    private mutating func write(_ cells: ArrivalTime, more: Int64, at key: String) {
-        guard let (text, ttl) = cells.text(more: more) else { return delete(key) }
+    private mutating func write(_ arrival: (String, ttl: Int64)?, at key: String) {
+        guard let (text, ttl) = arrival else { return delete(key) }
         set(key, text, px: ttl)
     }
 
@@ -178,7 +178,7 @@ extension ModelRedis {
         case .gcra:
             guard let value = get(share.key), microseconds < share.since else { return false }
             let cells = ArrivalTime(value, limit: share.limit.limit, window: window * 1000, time: microseconds)
-            write(cells, more: -share.cost, at: share.key)
+            write(cells.text(givingBack: share.cost, left: share.since - microseconds), at: share.key)
             return true
         }
     }

@@ -32,30 +32,36 @@ final class SimulatedKeyWatch {
 
     /// How long a key still lasts in milliseconds, as `PTTL` has it. It is watched from then on.
     func remaining(of key: String, completion: @escaping (Result<Int64, LostAnswer>) -> Void) {
-        read(key, { $0.pttl(key) }, completion: completion)
+        link.sendOnConnection(reading(key) { $0.pttl(key) }, completion: completion)
     }
 
     /// What a key holds. It is watched from then on.
     func value(of key: String, completion: @escaping (Result<String?, LostAnswer>) -> Void) {
-        read(key, { $0.get(key) }, completion: completion)
+        link.sendOnConnection(reading(key) { $0.get(key) }, completion: completion)
     }
 
-    /// Runs a command that reads `key`, which is watched from then on.
-    func read<Reply>(
-        _ key: String, _ command: @escaping (inout ModelRedis) -> Reply,
+    /// Runs a script that reads `key` last: it is watched from then on.
+    func run<Reply>(
+        _ script: ModelScript, reading key: String, _ command: @escaping (inout ModelRedis) -> Reply,
         completion: @escaping (Result<Reply, LostAnswer>) -> Void
     ) {
-        link.sendOnConnection(
-            { [unowned self] connection in
-                let listener = tracking?.reads === connection ? tracking?.listener : nil
-                let reply = server.execute(sparing: listener) { model in
-                    // Lapsed keys are dropped by whoever finds them.
-                    model.dropIfLapsed(key)
-                    return command(&model)
-                }
-                server.watch(key, for: listener)
-                return reply
-            }, completion: completion)
+        link.runOnConnection(script, reading(key, command), completion: completion)
+    }
+
+    /// A command as Redis runs it that reads `key`.
+    private func reading<Reply>(
+        _ key: String, _ command: @escaping (inout ModelRedis) -> Reply
+    ) -> (SimulatedConnection) -> Reply {
+        { [unowned self] connection in
+            let listener = tracking?.reads === connection ? tracking?.listener : nil
+            let reply = server.execute(sparing: listener) { model in
+                // Lapsed keys are dropped by whoever finds them.
+                model.dropIfLapsed(key)
+                return command(&model)
+            }
+            server.watch(key, for: listener)
+            return reply
+        }
     }
 
     private func track() {

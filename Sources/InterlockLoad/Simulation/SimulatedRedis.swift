@@ -13,6 +13,7 @@ final class SimulatedRedis {
     private(set) var isUp = true
     /// How much its wall clock is set beside the true time, in microseconds.
     private var clockOffset: Int64 = 0
+    private var hasJumped = false
     /// By how much its clock is faster than the sidecars': they allow for 1 %.
     private let clockRate: Double
     private let worldBegan: Instant
@@ -22,6 +23,7 @@ final class SimulatedRedis {
     /// Who is told of a key's next change.
     private var trackers: [String: [SimulatedConnection]] = [:]
     private var isExpiryPlanned = false
+    private var scripts: Set<ModelScript> = []
 
     init(world: SimulatedWorld, mutant: Mutant?, clockRate: Double) {
         self.world = world
@@ -42,6 +44,9 @@ final class SimulatedRedis {
         return reply
     }
 
+    /// Whether a script need not be sent with its source; afterwards it need not. A process that began anew knows none.
+    func knows(_ script: ModelScript) -> Bool { !scripts.insert(script).inserted }
+
     /// Runs a read whose connection has the keys it reads watched for `listener`.
     func watch(_ key: String, for listener: SimulatedConnection?) {
         guard let listener else { return }
@@ -56,8 +61,9 @@ final class SimulatedRedis {
         model.microseconds = Self.epoch + clockOffset + (elapsed + drift) / 1000
     }
 
-    /// When its wall clock shows so many milliseconds of Unix time, if nobody sets it until then.
-    func instant(ofMilliseconds time: Int64) -> Instant {
+    /// When its wall clock shows so many milliseconds of Unix time; `nil`: it was ever set, and who knows when that was.
+    func instant(ofMilliseconds time: Int64) -> Instant? {
+        guard !hasJumped else { return nil }
         let shown = Double(time * 1000 - Self.epoch - clockOffset)
         return worldBegan.advanced(byMicroseconds: Int64((shown / (1 + clockRate)).rounded(.down)))
     }
@@ -130,6 +136,7 @@ final class SimulatedRedis {
         // What has lapsed does not come back when the clock is set back.
         dropLapsed()
         model.dropLapsed()
+        hasJumped = true
         clockOffset += milliseconds * 1000
     }
 
@@ -146,6 +153,7 @@ final class SimulatedRedis {
         connections = []
         subscribers = [:]
         trackers = [:]
+        scripts = []
         model.restart()
         for connection in standing {
             connection.onLostAtServer = nil

@@ -39,6 +39,8 @@ final class SimulatedRedisLink {
     private let server: SimulatedRedis
     private let path: NetworkPath
     private let node: SimulatedWorld.NodeID
+    /// Of its sidecar.
+    private let life: UInt32
     private var state = State.pausing
     private var attempts = 0
     private var backoff = Backoff(range: configuration.reconnectDelay)
@@ -56,6 +58,7 @@ final class SimulatedRedisLink {
         self.server = server
         self.path = path
         self.node = node
+        life = world.crashes(of: node)
         lastRead = world.now
     }
 
@@ -74,6 +77,30 @@ final class SimulatedRedisLink {
         _ command: @escaping (inout ModelRedis) -> Reply, completion: @escaping (Result<Reply, LostAnswer>) -> Void
     ) {
         sendOnConnection({ [server] _ in server.execute(command) }, completion: completion)
+    }
+
+    /// Runs a script: by its digest, and once more with its source when the server does not know it.
+    func run<Reply>(
+        _ script: ModelScript, _ command: @escaping (inout ModelRedis) -> Reply,
+        completion: @escaping (Result<Reply, LostAnswer>) -> Void
+    ) {
+        runOnConnection(script, { [server] _ in server.execute(command) }, completion: completion)
+    }
+
+    /// The same for a script that concerns the connection itself.
+    func runOnConnection<Reply>(
+        _ script: ModelScript, _ command: @escaping (SimulatedConnection) -> Reply,
+        completion: @escaping (Result<Reply, LostAnswer>) -> Void
+    ) {
+        sendOnConnection { [server] connection in
+            server.knows(script) ? command(connection) : nil
+        } completion: { [unowned self] (result: Result<Reply?, LostAnswer>) in
+            switch result {
+            case .success(let reply?): completion(.success(reply))
+            case .success(nil): sendOnConnection(command, completion: completion)
+            case .failure(let error): completion(.failure(error))
+            }
+        }
     }
 
     /// The same for what concerns the connection itself. `command` runs on Redis' side.
@@ -152,6 +179,8 @@ final class SimulatedRedisLink {
         ) { [unowned self] in attemptFailed() }
         // To Redis, and with the login's reply back again.
         world.schedule(at: path.arrival(), on: server.node) { [self] in
+            // The sidecar that asked for it may be dead.
+            guard world.crashes(of: node) == life else { return }
             let connection = server.accept(from: node, over: path)
             world.schedule(at: path.arrival(), on: node) { [self] in
                 guard case .connecting(attempt) = state else {

@@ -7,6 +7,8 @@ internal import Interlock
 /// - `redis.send { model in … } completion: { result in … }` runs a command or script in Redis and brings its reply, or says
 ///   that it is lost. Of one connection commands arrive in order; the completion runs on the sidecar, exactly once, unless it
 ///   crashes before.
+/// - `redis.run(.acquire, …)` is the same for a script that a Redis which began anew must first be sent (`ModelScript`): then
+///   what was sent behind it comes before it.
 /// - `timer(at:)` is `Deadlines.schedule`; `now` is the sidecar's clock.
 /// - `watch` reads keys whose changes Redis tells (`SidecarRoom.keyChanged`).
 /// - What is published on `keys.events` and on `keys.wake(id)` comes to `SidecarRoom.received`, over a connection of its own.
@@ -14,10 +16,6 @@ internal import Interlock
 /// - A crash ends this object's life: a new one takes its place in its `SidecarHost`, and no event of the old one happens.
 /// - A room is found by its type: `sidecar.room(LockRoom.self)`. Clients call it inside `ClientConnection.ask`.
 final class SimulatedSidecar {
-    /// As `Coordinator` has it.
-    private static let rereadMilliseconds: Int64 = 5000
-    private static let returnMilliseconds: Int64 = 500
-
     let world: SimulatedWorld
     let server: SimulatedRedis
     let node: SimulatedWorld.NodeID
@@ -113,7 +111,7 @@ final class SimulatedSidecar {
     }
 
     private func planReread() {
-        let pause = Self.rereadMilliseconds * 9 / 10 + world.draw(0...Self.rereadMilliseconds / 10)
+        let pause = Coordinator.rereadMilliseconds * 9 / 10 + world.draw(0...Coordinator.rereadMilliseconds / 10)
         timer(at: now.advanced(byMilliseconds: pause)) { [unowned self] in
             reread()
             planReread()
@@ -135,7 +133,7 @@ final class SimulatedSidecar {
         guard hasLostRedis else { return reread() }
         lookAgain()
         if let reading { world.cancel(reading) }
-        let pause = world.draw(0...Self.returnMilliseconds)
+        let pause = world.draw(0...Coordinator.returnMilliseconds)
         reading = timer(at: now.advanced(byMilliseconds: pause)) { [unowned self] in
             guard redis.isUp else { return }
             for room in rooms { room.reread() }

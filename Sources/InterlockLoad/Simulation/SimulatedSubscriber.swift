@@ -1,9 +1,10 @@
+internal import Hiredis
 internal import InterlockCore
 
 /// A sidecar's connection for subscriptions: `RedisSubscriber` of Hiredis, as it behaves towards its users. What is published
 /// while it is down is lost.
 final class SimulatedSubscriber {
-    private static let checkInterval: Int64 = 5000
+    private static let checkInterval = RedisSubscriber.defaultCheckInterval.wholeMilliseconds
 
     private let world: SimulatedWorld
     private let server: SimulatedRedis
@@ -49,7 +50,9 @@ final class SimulatedSubscriber {
             case .changed(let key): onChanged?(key)
             }
         }
-        link.sendOnConnection { [server, channels] in server.subscribe($0, to: channels) } completion: { [unowned self] in
+        link.sendOnConnection { [server, channels] in
+            server.subscribe($0, to: channels)
+        } completion: { [unowned self] in
             guard case .success = $0 else { return }
             onSubscribed?()
             onHearingChanges?(connection)

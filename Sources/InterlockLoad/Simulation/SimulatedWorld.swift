@@ -94,7 +94,9 @@ final class SimulatedWorld {
 
     /// Does `action` on `node` at `instant`, or now if that has been.
     @discardableResult
-    func schedule(at instant: Instant, on node: NodeID = outside, isTimer: Bool = false, _ action: @escaping () -> Void) -> EventID {
+    func schedule(at instant: Instant, on node: NodeID = outside, isTimer: Bool = false, _ action: @escaping () -> Void)
+        -> EventID
+    {
         lastSequence += 1
         let slot: Int
         if let free = freeSlots.popLast() {
@@ -168,6 +170,9 @@ final class SimulatedWorld {
     }
 
     func isPaused(_ node: NodeID) -> Bool { nodes[node.index].isPaused }
+
+    /// How often it has crashed: what began in an earlier life of its is over.
+    func crashes(of node: NodeID) -> UInt32 { nodes[node.index].incarnation }
 
     func pause(_ node: NodeID) {
         nodes[node.index].isPaused = true

@@ -10,6 +10,7 @@ import Foundation
 struct ConfigurationFile {
     let path: String
     private static let mostBytes = 1 << 20
+    private static let mostValues = 100_000
 
     /// Whether this user may read it.
     var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
@@ -35,6 +36,14 @@ struct ConfigurationFile {
     /// - Throws: what is wrong with it as YAML. Values are not looked at.
     func compose(_ yaml: String) throws(ConfigurationError) -> Node? {
         guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
+        var census = ValueCensus(most: Self.mostValues)
+        guard try root(of: ValueCensus.withoutAliases(yaml)).map({ census.count($0) }) ?? 0 <= Self.mostValues else {
+            throw refusal(nil, "expected at most \(Self.mostValues) values, counting what aliases repeat")
+        }
+        return try root(of: yaml)
+    }
+
+    private func root(of yaml: String) throws(ConfigurationError) -> Node? {
         do {
             // Without rules for tags, `yes` and `1e3` stay the text they are; the readers of values judge them.
             return try Parser(yaml: yaml, resolver: .basic, encoding: .utf8).singleRoot()
@@ -56,7 +65,7 @@ struct ConfigurationFile {
             let line = offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }
             return refusal(line, "not YAML: \(problem)")
         case .duplicatedKeysInMapping(let duplicates, let context):
-            let keys = duplicates.map { "\"\(ConfigurationValue.cut($0))\"" }.joined(separator: ", ")
+            let keys = duplicates.map { "\"\(ConfigurationValue.cut(ValueCensus.original($0)))\"" }.joined(separator: ", ")
             return refusal(context.mark.line, "expected every key once, got \(keys) again further down in the same mapping")
         default:
             return refusal(nil, "not YAML")

@@ -7,10 +7,6 @@ final class ConfigurationFindings {
     private(set) var warnings: [String] = []
     /// Where a setting that later rules look at was given, by its path.
     var places: [String: ConfigurationProblem.Place] = [:]
-    private var valuesVisited = 0
-
-    /// Aliases let a small file stand for very many values.
-    private static let mostValues = 100_000
 
     init(fileName: String) {
         self.fileName = fileName
@@ -39,14 +35,5 @@ final class ConfigurationFindings {
     /// O(n) in problems.
     func hasProblem(under path: String) -> Bool {
         problems.contains { $0.path == path || $0.path?.hasPrefix(path + ".") == true }
-    }
-
-    /// Whether `count` more values may be looked at; says so once when there are too many.
-    func mayVisit(_ count: Int) -> Bool {
-        guard valuesVisited <= Self.mostValues else { return false }
-        valuesVisited += count
-        guard valuesVisited > Self.mostValues else { return true }
-        refuse(at: wholeFile, path: nil, "expected at most \(Self.mostValues) values, counting what aliases repeat")
-        return false
     }
 }

@@ -19,7 +19,6 @@ final class ConfigurationSection {
             value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"))
             return nil
         }
-        guard value.findings.mayVisit(mapping.count) else { return nil }
         entries = mapping.compactMap { key, node in
             guard case .scalar(let scalar) = key, !scalar.string.isEmpty else {
                 value.child(key, "").refuse("expected a word as key")

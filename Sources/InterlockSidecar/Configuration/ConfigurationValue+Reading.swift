@@ -16,7 +16,6 @@ extension ConfigurationValue {
             refuse(expected: ConfigurationExpectation("a list"))
             return []
         }
-        guard findings.mayVisit(sequence.count) else { return [] }
         return sequence.enumerated().map { index, node in
             let item = child(node, "[\(index)]")
             return isConcealed ? item.concealed() : item

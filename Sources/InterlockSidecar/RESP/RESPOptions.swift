@@ -75,7 +75,7 @@ package struct RESPOptions {
     func has(_ option: Option) -> Bool { places.contains { $0.option == option } }
 
     package func text(_ option: Option) -> String? {
-        places.first { $0.option == option }.map { request.text($0.values.lowerBound) }
+        places.first { $0.option == option }?.values.first.map(request.text)
     }
 
     /// The names of a list.
@@ -107,8 +107,8 @@ package struct RESPOptions {
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
-        guard let place = places.first(where: { $0.option == option }) else { return nil }
-        return try Self.integer(request, place.values.lowerBound, what: option.rawValue, in: range)
+        guard let place = places.first(where: { $0.option == option })?.values.first else { return nil }
+        return try Self.integer(request, place, what: option.rawValue, in: range)
     }
 
     static func integer(

@@ -52,7 +52,7 @@ struct BenchLimit: AsyncParsableCommand {
 /// `interlock bench permit`.
 struct BenchPermit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "permit", abstract: "Guarded calls: a permit, a call, its report. Calls fail now and then, so that breakers trip.")
+        commandName: "permit", abstract: "Guarded calls: a permit, a call, its report.")
 
     @OptionGroup var load: LoadOptions
 

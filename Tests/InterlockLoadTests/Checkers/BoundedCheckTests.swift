@@ -46,13 +46,11 @@ struct BoundedCheckTests {
                     ServiceRules(name: "catalog", limits: limits, whenRedisIsDown: .local),
                     ServiceRules(name: "search", limits: [], halfOpenPermits: 3, permitLifetime: 5),
                 ], sidecars: 1, patience: 1000, recovery: 1000))
-        run(&check, cycles: 1..<10_000)
-        let early = Footprint(of: check)
-        run(&check, cycles: 10_000..<90_000)
-        let late = Footprint(of: check)
+        run(&check, cycles: 1..<90_000)
         #expect(check.report.violationCount == 0, "\(check.report.violations.first?.description ?? "")")
         #expect(check.report.lockCycles == 89_999)
-        #expect(late.elements < 2 * early.elements)
+        // The grants of ten seconds, twice, and subjects that are idle for no more than two windows: some 22,000.
+        #expect(Footprint(of: check).elements < 30_000)
     }
 }
 

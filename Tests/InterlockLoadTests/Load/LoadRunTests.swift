@@ -40,7 +40,7 @@ struct LoadRunTests {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" && command.connection < 5 ? .close : nil
         }
-        let run = try await RecordedRun.of(sidecar) { $0.duration = .milliseconds(500) }
+        let run = try await RecordedRun.of(sidecar, change: Self.longRun, during: Self.stopAfterRelease)
         #expect(run.endings.contains(.unknown(reason: "answer-lost")))
         #expect(run.endings.contains(.done(.released)))
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
@@ -60,11 +60,13 @@ struct LoadRunTests {
     @Test("what is not answered in time is unknown, and its connection is given up")
     func timeouts() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
-        let run = try await RecordedRun.of(sidecar) { plan in
-            plan.wait = .zero
-            plan.patience = .milliseconds(50)
-            plan.duration = .milliseconds(500)
-        }
+        let run = try await RecordedRun.of(
+            sidecar,
+            change: { plan in
+                Self.longRun(&plan)
+                plan.wait = .zero
+                plan.patience = .seconds(1)
+            }, during: Self.stopAfterRelease)
         #expect(run.endings.contains(.unknown(reason: "timed-out")))
         #expect(run.endings.contains(.done(.released)))
     }
@@ -87,15 +89,17 @@ struct LoadRunTests {
 
     @Test("latencies count from when an operation was due")
     func due() async throws {
-        // The first is answered when its connection is closed; all others wait for it.
+        // The first gets no answer, and all others wait until it is given up.
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 3 ? .silence : nil }
-        let run = try await RecordedRun.of(sidecar) { plan in
-            plan.pacing = .openLoop(rate: 200)
-            plan.clients = 1
-            plan.wait = .zero
-            plan.patience = .milliseconds(300)
-            plan.duration = .milliseconds(600)
-        }
+        let run = try await RecordedRun.of(
+            sidecar,
+            change: { plan in
+                Self.longRun(&plan)
+                plan.pacing = .openLoop(rate: 200)
+                plan.clients = 1
+                plan.wait = .zero
+                plan.patience = .milliseconds(500)
+            }, during: Self.stopAfterRelease)
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
         #expect(try #require(acquired.latency).max > 200_000)
     }
@@ -129,9 +133,7 @@ struct LoadRunTests {
     @Test("clients that are made to vanish close their connections in the middle of what they do")
     func vanish() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
-        let run = try await RecordedRun.of(sidecar) {
-            $0.duration = .milliseconds(500)
-        } during: { run, server in
+        let run = try await RecordedRun.of(sidecar, change: Self.longRun) { run, server in
             try await eventually("all clients wait") { server.commands.count { $0.text[0] == "LOCK.ACQUIRE" } >= 3 }
             let vanished = await run.vanish(count: 2)
             #expect(vanished == 2)
@@ -153,14 +155,19 @@ struct LoadRunTests {
 
     @Test("a run that is stopped ends early, with what it has measured")
     func stop() async throws {
-        let run = try await RecordedRun.of(ScriptedSidecar()) {
-            $0.duration = .seconds(600)
-        } during: { run, server in
-            try await eventually("something was done") { server.commands.contains { $0.text[0] == "LOCK.RELEASE" } }
-            await run.stop()
-        }
+        let run = try await RecordedRun.of(ScriptedSidecar(), change: Self.longRun, during: Self.stopAfterRelease)
         #expect(run.endings.contains(.done(.released)))
         #expect(run.outcome.duration < 300)
+    }
+
+    private static func longRun(_ plan: inout LoadPlan) {
+        plan.duration = .seconds(600)
+    }
+
+    @Sendable
+    private static func stopAfterRelease(_ run: LoadRun, _ server: MisbehavingRedis) async throws {
+        try await eventually("a lock was released") { server.commands.contains { $0.text[0] == "LOCK.RELEASE" } }
+        await run.stop()
     }
 
     @Test("a sidecar that lets nobody in is told of at once")

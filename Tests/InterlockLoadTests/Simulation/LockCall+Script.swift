@@ -5,32 +5,36 @@ import InterlockCore
 @testable import InterlockLoad
 
 extension LockCall {
-    /// The real script with this call's arguments, whose reply is what it is.
-    func script(_ keys: ModelLockKeys) -> any ScriptCommand<RedisReply> & Sendable {
+    /// What the real script answers.
+    func reply(of redis: SteeredRedis, _ keys: ModelLockKeys) async throws -> RedisReply {
         let keys = LockKeys(space: KeySpace(), name: keys.name)
-        return switch self {
+        switch self {
         case .acquire(let call):
-            Undecoded(
-                base: AcquireScript(
-                    keys: keys, token: call.token, ttl: call.ttl, mode: call.mode,
-                    candidate: call.onlyOwner ? .presentOwner : .anybody, ticket: call.ticket.map(AcquireScript.Ticket.init),
-                    group: call.group))
+            return try await redis.run(
+                Undecoded(
+                    base: AcquireScript(
+                        keys: keys, token: call.token, ttl: call.ttl, mode: call.mode,
+                        candidate: call.onlyOwner ? .presentOwner : .anybody, ticket: call.ticket.map(AcquireScript.Ticket.init),
+                        group: call.group)))
         case .renew(let token, let ttl, let isGroup, let isBySidecar):
-            Undecoded(base: RenewScript(keys: keys, token: token, ttl: ttl, isGroup: isGroup, isBySidecar: isBySidecar))
+            return try await redis.run(
+                Undecoded(base: RenewScript(keys: keys, token: token, ttl: ttl, isGroup: isGroup, isBySidecar: isBySidecar)))
         case .release(let token, let sidecar, let successor):
-            Undecoded(
-                base: ReleaseScript(
-                    keys: keys, token: token, sidecar: sidecar,
-                    successor: successor.map {
-                        ReleaseScript.Successor(
-                            token: $0.token, ttl: $0.ttl, goesOn: $0.goesOn, ticket: AcquireScript.Ticket($0.ticket))
-                    }))
+            return try await redis.run(
+                Undecoded(
+                    base: ReleaseScript(
+                        keys: keys, token: token, sidecar: sidecar,
+                        successor: successor.map {
+                            ReleaseScript.Successor(
+                                token: $0.token, ttl: $0.ttl, goesOn: $0.goesOn, ticket: AcquireScript.Ticket($0.ticket))
+                        })))
         case .releaseShare(let token, let sidecar):
-            Undecoded(base: ShareReleaseScript(keys: keys, token: token, sidecar: sidecar))
+            return try await redis.run(Undecoded(base: ShareReleaseScript(keys: keys, token: token, sidecar: sidecar)))
         case .leave(let ticket, let sidecar):
-            Undecoded(base: LeaveScript(keys: keys, ticket: ticket, sidecar: sidecar))
+            return try await redis.run(Undecoded(base: LeaveScript(keys: keys, ticket: ticket, sidecar: sidecar)))
         case .breakLock:
-            Undecoded(base: BreakScript(keys: keys, by: Self.breaker, origin: Self.breakersSidecar, database: 0))
+            return try await redis.run(
+                Undecoded(base: BreakScript(keys: keys, by: Self.breaker, origin: Self.breakersSidecar, database: 0)))
         }
     }
 }

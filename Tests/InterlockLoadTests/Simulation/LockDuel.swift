@@ -34,7 +34,7 @@ struct LockDuel {
             try redis.show(microseconds: model.microseconds)
             let lock = source.lock()
             let call = source.call(of: lock, in: model)
-            let real = try await redis.run(call.script(lock))
+            let real = try await call.reply(of: redis, lock)
             let modelled = call.reply(of: &model, lock)
             var all = real == modelled ? [] : ["\(real), and \(modelled)"]
             all += try await redis.differences(from: &model)

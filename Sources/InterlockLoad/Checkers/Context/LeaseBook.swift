@@ -27,13 +27,13 @@ struct LeaseBook: Sendable {
             return end(id, of: call.client)
         case .renew(_, let id, let ttl):
             // For less than is left it makes the lease shorter, whether or not the answer arrives.
-            guard let place = place(of: id, of: call.client), let lease = leases[call.client]?[place] else { return nil }
             let end = call.invoked.advanced(byMilliseconds: ttl - ttl / 100 - 2)
-            guard lease.until > end else { return nil }
-            leases[call.client]?[place].until = end
-            var shorter = lease
-            shorter.until = end
-            return .changed(shorter, beginsAnew: false)
+            let shorter = leases[call.client]?.change(id) { lease in
+                guard lease.until > end else { return false }
+                lease.until = end
+                return true
+            }
+            return shorter.map { .changed($0, beginsAnew: false) }
         case .acquire, .take, .permit, .report, .proxied:
             return nil
         }
@@ -44,9 +44,7 @@ struct LeaseBook: Sendable {
         case (.acquire(let lock, let mode, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
             // The same owner again: an extension keeps the fence.
-            if let place = place(of: id, of: call.client), leases[call.client]?[place].fence == fence {
-                return extend(place, of: call.client, until: until, at: instant)
-            }
+            if let news = extend(id, of: call.client, fence: fence, until: until, at: instant) { return news }
             grants += 1
             var lease = Lease(
                 id: id, lock: lock, client: call.client, mode: mode, fence: fence, order: grants,
@@ -55,11 +53,11 @@ struct LeaseBook: Sendable {
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
                 lease.certainlyAfter = grants - 1
             }
-            remember(lease, at: instant)
+            leases[lease.client, default: []].add(lease, remembering: Self.remembered, at: instant)
             return .granted(lease)
         case (.renew(_, let id, _), .done(.renewed(let validFor))):
-            guard let place = place(of: id, of: call.client) else { return nil }
-            return extend(place, of: call.client, until: call.invoked.advanced(byMilliseconds: validFor), at: instant)
+            return extend(
+                id, of: call.client, fence: nil, until: call.invoked.advanced(byMilliseconds: validFor), at: instant)
         case (.renew(_, let id, _), .refused(.lost)):
             return end(id, of: call.client)
         default:
@@ -67,30 +65,39 @@ struct LeaseBook: Sendable {
         }
     }
 
-    private func place(of id: LeaseID, of client: Int) -> Int? {
-        leases[client]?.lastIndex { $0.id == id }
-    }
-
-    private mutating func remember(_ lease: Lease, at instant: Instant) {
-        leases[lease.client, default: []].append(lease)
-        guard leases[lease.client]?.count ?? 0 > Self.remembered else { return }
-        if let oldest = leases[lease.client]?.firstIndex(where: { !$0.isBelieved(at: instant) }) {
-            leases[lease.client]?.remove(at: oldest)
+    /// - Parameter fence: `nil`: whatever it has.
+    private mutating func extend(
+        _ id: LeaseID, of client: Int, fence: Int64?, until: Instant, at instant: Instant
+    ) -> LeaseNews? {
+        var wasBelieved = false
+        let changed = leases[client]?.change(id) { lease in
+            guard fence == nil || fence == lease.fence else { return false }
+            wasBelieved = lease.isBelieved(at: instant)
+            lease.until = until
+            return true
         }
-    }
-
-    private mutating func extend(_ place: Int, of client: Int, until: Instant, at instant: Instant) -> LeaseNews? {
-        guard var lease = leases[client]?[place] else { return nil }
-        let wasBelieved = lease.isBelieved(at: instant)
-        lease.until = until
-        leases[client]?[place].until = until
-        return .changed(lease, beginsAnew: !wasBelieved && lease.isBelieved(at: instant))
+        return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }
     }
 
     private mutating func end(_ id: LeaseID, of client: Int) -> LeaseNews? {
-        guard let place = place(of: id, of: client), var lease = leases[client]?[place] else { return nil }
-        lease.until = .distantPast
-        leases[client]?[place].until = .distantPast
-        return .ended(lease)
+        let ended = leases[client]?.change(id) { lease in
+            lease.until = .distantPast
+            return true
+        }
+        return ended.map { .ended($0) }
+    }
+}
+
+extension [Lease] {
+    /// The lease as `body` leaves it; `nil`: there is none, or `body` says that it has not changed it.
+    fileprivate mutating func change(_ id: LeaseID, _ body: (inout Lease) -> Bool) -> Lease? {
+        guard let place = lastIndex(where: { $0.id == id }), body(&self[place]) else { return nil }
+        return self[place]
+    }
+
+    fileprivate mutating func add(_ lease: Lease, remembering count: Int, at instant: Instant) {
+        append(lease)
+        guard self.count > count, let oldest = firstIndex(where: { !$0.isBelieved(at: instant) }) else { return }
+        remove(at: oldest)
     }
 }

@@ -45,7 +45,7 @@ struct FencedWriteChecker: HistoryChecker {
     private mutating func accepted(
         _ lease: Lease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        guard let known = locks[lock] else {
+        guard var known = locks[lock] else {
             locks[lock] = Accepted(certainlyAfter: lease.certainlyAfter, by: lease.id, highest: lease)
             return
         }
@@ -58,11 +58,9 @@ struct FencedWriteChecker: HistoryChecker {
                     one of lease \(known.by), which was granted later
                     """))
         }
-        if lease.certainlyAfter > known.certainlyAfter {
-            locks[lock]?.certainlyAfter = lease.certainlyAfter
-            locks[lock]?.by = lease.id
-        }
-        if lease.fence >= known.highest.fence { locks[lock]?.highest = lease }
+        if lease.certainlyAfter > known.certainlyAfter { (known.certainlyAfter, known.by) = (lease.certainlyAfter, lease.id) }
+        if lease.fence >= known.highest.fence { known.highest = lease }
+        locks[lock] = known
     }
 
     /// Whether the resource had no reason to refuse it: the lease is valid, and what has written before was granted before.

@@ -15,9 +15,6 @@ internal import InterlockCore
 struct RisingFenceChecker: HistoryChecker {
     static let promise = Promise.risingFences
 
-    /// So many of a lock's last fences are compared with a new one.
-    private static let remembered = 8
-
     private struct Fence: Sendable {
         var number: Int64
         var lease: LeaseID
@@ -26,8 +23,23 @@ struct RisingFenceChecker: HistoryChecker {
     }
 
     private struct Fences: Sendable {
+        /// So many of the last ones are compared with a new one.
+        private static let remembered = 8
+
         var highest: Fence
         var last: [Fence]
+
+        mutating func add(_ fence: Fence) {
+            if last.count == Self.remembered { last.removeFirst() }
+            last.append(fence)
+        }
+
+        mutating func addIfHigher(_ fence: Fence) -> Bool {
+            guard fence.number > highest.number else { return false }
+            highest = fence
+            add(fence)
+            return true
+        }
     }
 
     /// What was the highest fence of a lock when a client asked for it.
@@ -64,11 +76,12 @@ struct RisingFenceChecker: HistoryChecker {
         _ lease: Lease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         let new = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
+        // Nearly all: with one look.
+        guard locks[lease.lock]?.addIfHigher(new) != true else { return }
         guard let known = locks[lease.lock] else {
             locks[lease.lock] = Fences(highest: new, last: [new])
             return
         }
-        guard new.number <= known.highest.number else { return remember(new, of: lease.lock, isHighest: true) }
         guard !faults.fencesMayFall(since: known.highest.invoked) else {
             locks[lease.lock] = Fences(highest: new, last: [new])
             return
@@ -92,13 +105,7 @@ struct RisingFenceChecker: HistoryChecker {
                     \(floor.lease), which was granted before, \(floor.number)
                     """))
         }
-        remember(new, of: lease.lock, isHighest: false)
-    }
-
-    private mutating func remember(_ fence: Fence, of lock: Int, isHighest: Bool) {
-        if isHighest { locks[lock]?.highest = fence }
-        if locks[lock]?.last.count == Self.remembered { locks[lock]?.last.removeFirst() }
-        locks[lock]?.last.append(fence)
+        locks[lease.lock]?.add(new)
     }
 }
 

@@ -8,6 +8,7 @@ struct BreakerNotice: Decodable {
     private var stands: String
     private var untilMilliseconds: Int64?
     var generation: Int64
+    private var atMilliseconds: Int64?
     private var forced: String?
     private var forcedUntilMilliseconds: Int64?
 
@@ -15,6 +16,7 @@ struct BreakerNotice: Decodable {
         case type, service, generation, forced
         case stands = "state"
         case untilMilliseconds = "until_ms"
+        case atMilliseconds = "at_ms"
         case forcedUntilMilliseconds = "forced_until_ms"
     }
 
@@ -39,5 +41,11 @@ struct BreakerNotice: Decodable {
     var until: Int64? {
         let until = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
         return until == 0 ? nil : until
+    }
+
+    /// For how many milliseconds of Redis' clock it stands from the moment of the event; `nil`: it does not end by itself.
+    var lasts: Int64? {
+        guard let until, let atMilliseconds else { return nil }
+        return max(0, until &- atMilliseconds)
     }
 }

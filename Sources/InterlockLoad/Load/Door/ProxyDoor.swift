@@ -1,5 +1,6 @@
 internal import AsyncHTTPClient
 internal import FoundationEssentials
+internal import Glibc
 internal import Hiredis
 internal import Logging
 internal import NIOCore
@@ -84,7 +85,9 @@ final class ProxyDoor {
     }
 
     private static func ending(_ error: any Error) -> OperationEnding {
-        if error is NIOConnectionError { return .failed(code: OperationEnding.notConnected) }
+        if error is NIOConnectionError || (error as? IOError)?.errnoCode == ECONNREFUSED {
+            return .failed(code: OperationEnding.notConnected)
+        }
         switch error as? HTTPClientError {
         case .deadlineExceeded, .readTimeout: return .unknown(reason: OperationEnding.timedOut)
         case .connectTimeout, .getConnectionFromPoolTimeout: return .failed(code: OperationEnding.notConnected)

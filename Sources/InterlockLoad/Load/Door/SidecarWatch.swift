@@ -14,6 +14,10 @@ final class SidecarWatch {
         var process: Int32
     }
 
+    /// How long an event may have been on its way, in ms: where Redis' clock is not this machine's, nothing else says when it
+    /// was sent.
+    private static let longestOnItsWay: Int64 = 300
+
     let sidecar: Int
     private let recorder: HistoryRecorder
     private let services: [String: Int]
@@ -67,7 +71,11 @@ final class SidecarWatch {
         guard let notice = BreakerNotice(json: payload), let service = services[notice.service], let state = notice.state else {
             return
         }
-        let until = notice.until.flatMap { trustsWallClock ? Self.instant(ofEpochMilliseconds: $0, recorder.now()) : nil }
+        let now = recorder.now()
+        let until =
+            trustsWallClock
+            ? notice.until.map { Self.instant(ofEpochMilliseconds: $0, now) }
+            : notice.lasts.map { now.advanced(byMilliseconds: $0 - Self.longestOnItsWay) }
         recorder.record(
             .breakerSeen(sidecar: sidecar, service: service, state: state, generation: notice.generation, until: until))
     }

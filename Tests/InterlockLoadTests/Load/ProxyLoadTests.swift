@@ -1,0 +1,49 @@
+import NIOPosix
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Load through the proxy")
+struct ProxyLoadTests {
+    /// A run against an upstream that stands for the HTTP door: whatever is asked for, it answers.
+    private func run(_ phases: BadPhases?) async throws -> RecordedRun {
+        let upstream = try await BenchUpstream.start(on: MultiThreadedEventLoopGroup.singleton, phases: phases)
+        let port = try #require(Int(upstream.url.split(separator: ":").last ?? ""))
+        let run = try await RecordedRun.of(ScriptedSidecar()) { plan in
+            plan.workload = .proxy
+            plan.services = StandardServices(upstream: upstream.url).load
+            plan.sidecars[0].http = SidecarEndpoint.HTTPAddress(host: "127.0.0.1", port: port)
+        }
+        try await upstream.close()
+        return run
+    }
+
+    @Test("what the upstream answers has passed")
+    func passes() async throws {
+        let run = try await run(nil)
+        #expect(run.endings.count > 0)
+        #expect(run.endings.allSatisfy { $0 == .done(.passed(status: 200)) })
+        #expect(run.operations.allSatisfy { $0 == .proxied(service: 6) })
+    }
+
+    @Test("an upstream in a bad phase answers with errors, which pass too")
+    func badPhase() async throws {
+        let always = BadPhases(
+            good: .zero...(.zero), bad: .seconds(3600)...(.seconds(3600)), failures: 1, length: .seconds(7200),
+            random: SeededRandom(seed: 1))
+        let run = try await run(always)
+        #expect(run.endings.contains(.done(.passed(status: 503))))
+    }
+
+    @Test("an HTTP door that nobody listens at is not connected")
+    func nobody() async throws {
+        let run = try await RecordedRun.of(ScriptedSidecar()) { plan in
+            plan.workload = .proxy
+            plan.services = StandardServices(upstream: "http://127.0.0.1:1").load
+            plan.sidecars[0].http = SidecarEndpoint.HTTPAddress(host: "127.0.0.1", port: 1)
+            plan.patience = .milliseconds(500)
+        }
+        #expect(run.endings.count > 0)
+        #expect(run.endings.allSatisfy { $0 == .failed(code: "not-connected") || $0 == .unknown(reason: "timed-out") })
+    }
+}
