@@ -69,7 +69,7 @@ bench: setup build ## Measure beside Redis, other libraries, etcd and Envoy; pri
 soak: setup build ## Half an hour of load and faults on four sidecars, then a judgement. ARGS='--duration 1h --seed 7' changes it.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
 
-mutants: setup ## Break the product's rules one at a time; the checkers must notice each. About a minute for each of them.
+mutants: setup build ## Break the rules of the scripts one at a time; the checkers must notice each. Twenty seconds for each of them.
 	python3 Mutants/run.py $(ARGS)
 
 docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link between the documents leads somewhere.

@@ -1,8 +1,17 @@
 """Rules of the product, broken on purpose: whoever checks a run must notice each of them.
 
-A mutant replaces text that stands exactly once in a file of the source tree. `promise` is what the checkers must report, and
-`bench` the run that must report it.
+A mutant replaces text that stands exactly once in a script. Any one of `promises` is what the checkers must report broken, and
+`bench` is the run that must show it.
 """
+
+#: Clients that meet each other often, and that forget, overstay and vanish.
+CROWD = ("mixed", "--names", "60", "--ttl", "1s", "--wait", "2s", "--rate", "1500", "--clients", "160")
+#: A few semaphores and locks of readers and writers, held for long.
+HOLDERS = ("mixed", "--mix", "lock=100", "--names", "10", "--ttl", "1s", "--hold", "0..40ms", "--rate", "300", "--clients", "100")
+#: Far more calls than the limits allow.
+RUSH = ("limit", "--rate", "4000", "--clients", "100")
+#: Calls that last, to services that fail now and then.
+CALLS = ("mixed", "--mix", "permit=100", "--hold", "0..60ms", "--rate", "2000", "--clients", "300")
 
 from dataclasses import dataclass
 
@@ -19,7 +28,7 @@ class Mutant:
     new: str
     #: Any one of these is what is broken, in the words of the report.
     promises: tuple
-    bench: tuple = ("mixed",)
+    bench: tuple = CROWD
 
 
 MUTANTS = [
@@ -40,13 +49,14 @@ MUTANTS = [
         "  local fence = time[1] * 1000000 + time[2]\n", "  local fence = 1\n  if time then return fence end\n",
         ("rising-fences",)),
     Mutant(
-        "validity-from-the-answer", "Sources/InterlockCore/Locks/LeaseValidity.swift",
-        "sentAt.advanced(byMilliseconds: ttl - drift(ofTTL: ttl))", "sentAt.advanced(byMilliseconds: ttl + ttl / 2)",
+        "half-leases", f"{LOCKS}/acquire.lua",
+        "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
+        "redis.call('SET', KEYS[1], token, 'NX', 'PX', math.ceil(ttl / 2)) then",
         ("exclusion",)),
     Mutant(
         "one-more-place", f"{LOCKS}/groups.lua",
         "redis.call('ZCARD', KEYS[4]) - 1 < places", "redis.call('ZCARD', KEYS[4]) - 2 < places",
-        ("exclusion",)),
+        ("exclusion",), HOLDERS),
     Mutant(
         "writers-pass-readers", f"{LOCKS}/acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
@@ -60,26 +70,21 @@ MUTANTS = [
         "counter-without-expiry", f"{LIMITS}/take.lua",
         "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', reset)",
         "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', 1000 * reset)",
-        ("limits-refill",)),
+        ("limits-refill",), RUSH),
     Mutant(
         "one-more-call", f"{LIMITS}/take.lua",
         "  capacity[k] = batch[d + 1]\n", "  capacity[k] = batch[d + 1] + 1\n",
-        ("limits",)),
+        ("limits",), RUSH),
     Mutant(
         "lost-counts", f"{LIMITS}/take.lua",
         "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)", "call('SET', KEYS[k], '1', 'KEEPTTL')",
-        ("limits",)),
+        ("limits",), RUSH),
     Mutant(
         "trip-without-generation", f"{BREAKERS}/breaker.lua",
         "  generation = math.max(generation + 1, time[1] * 1000000 + time[2])\n", "  generation = math.max(generation, 1)\n",
-        ("open-breakers", "trials")),
+        ("open-breakers", "trials"), CALLS),
     Mutant(
         "trials-without-bound", f"{BREAKERS}/breaker.lua",
         "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n", "",
-        ("trials",)),
-    Mutant(
-        "open-breaker-lets-pass", "Sources/InterlockCore/Breakers/Breaker.swift",
-        "            return .refuse(retryAfter: openUntil.millisecondsRoundedUp(since: now))\n        case .halfOpen:",
-        "            return .allow\n        case .halfOpen:",
-        ("open-breakers",)),
+        ("trials",), CALLS),
 ]

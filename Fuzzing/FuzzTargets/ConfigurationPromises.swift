@@ -22,11 +22,15 @@ enum ConfigurationPromises {
     }
 
     private static func checkFile(_ yaml: String) throws(FuzzFinding) {
-        let result = load(yaml)
-        try expect(load(yaml) == result, "read again, the file is another configuration")
-        switch result {
-        case .success(let configuration): try checkUse(of: configuration)
-        case .failure(let error):
+        switch (load(yaml), load(yaml)) {
+        case (.success(let configuration), let again):
+            try expect(again == .success(configuration), "read again, the file is another configuration: \(again)")
+            try checkUse(of: configuration)
+        case (.failure(let error), .success): throw FuzzFinding("read again, the file is accepted: \(error)")
+        case (.failure(let error), .failure(let again)):
+            // Of keys that are there twice and are lists, Yams picks any one's line.
+            try expect(
+                again.problems.map(\.message) == error.problems.map(\.message), "read again, the file has other mistakes: \(again)")
             try expect(!error.problems.isEmpty, "the file is refused without a reason")
             let lines = 1 + yaml.unicodeScalars.count { ["\n", "\r", "\u{85}", "\u{2028}", "\u{2029}"].contains($0) }
             for problem in error.problems { try checkProblem(problem, lines: lines) }

@@ -1,3 +1,4 @@
+internal import Glibc
 internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
@@ -119,11 +120,11 @@ public struct BenchRun: Sendable {
         begun.finish()
         let broken = await breaking
         let check = await recorder.finish()
-        try await log?.close()
+        try await log?.close(at: check?.end)
         return outcome.report(
             title: plan.workload.rawValue, seed: plan.seed, settings: settings(of: plan),
             faults: broken.reports(recoveries: check?.recoveries ?? [:]),
-            check: (check?.report ?? CheckReport()).adding(broken.violations))
+            check: (check?.report ?? CheckReport()).adding(broken.violations).counted(from: outcome.start))
     }
 
     private func breakThings(
@@ -144,6 +145,15 @@ public struct BenchRun: Sendable {
         return FaultRig.Outcome()
     }
 
+    private static var machine: String {
+        var name = utsname()
+        guard uname(&name) == 0 else { return "unknown" }
+        func text<Field>(_ field: Field) -> String {
+            withUnsafeBytes(of: field) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        }
+        return "\(text(name.sysname)) \(text(name.release)), \(text(name.machine)), \(System.coreCount) cores"
+    }
+
     private func settings(of plan: LoadPlan) -> [RunReport.Setting] {
         var settings: [RunReport.Setting] = []
         func add(_ name: String, _ value: String) { settings.append(RunReport.Setting(name: name, value: value)) }
@@ -157,6 +167,7 @@ public struct BenchRun: Sendable {
             add("names", "\(Figure.count(plan.names)), \(plan.skew)")
             add("lease", "\(plan.ttl.wholeMilliseconds) ms, waiting at most \(plan.wait.wholeMilliseconds) ms")
         }
+        add("machine", Self.machine)
         if let fleet, fleet.extraServices > 0 { add("services", Figure.count(fleet.extraServices)) }
         if let fleet, !fleet.faults.isEmpty {
             add("faults", fleet.faults.map(\.rawValue).sorted().joined(separator: ","))

@@ -13,13 +13,10 @@ extension BreakerCoordinator {
         case failed(RedisError)
     }
 
-    /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
-    private static let trialRetryMilliseconds: Int64 = 100
-
     /// Asks for one of the fleet's trial permits; for no more at once than there are, however many calls come.
     func askForTrial(_ service: GuardedService, id: PermitID, completion: @escaping (TrialAnswer) -> Void) {
         guard service.trialsAskedFor < service.definition.breaker.halfOpenPermits else {
-            return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+            return completion(.refused(retryAfter: Breaker.trialRetryMilliseconds))
         }
         service.trialsAskedFor += 1
         let operation = BreakerOperation.trial(
@@ -33,10 +30,10 @@ extension BreakerCoordinator {
                 let state = service.breaker.snapshot.state
                 guard !reply.isDone else { return completion(.allowed(state == .halfOpen ? id : nil)) }
                 if state == .halfOpen {
-                    service.breaker.trialsAreTaken(now: now, forMilliseconds: Self.trialRetryMilliseconds)
+                    service.breaker.trialsAreTaken(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
                 }
                 guard case .refuse(let retryAfter) = service.breaker.admission(now: now) else {
-                    return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+                    return completion(.refused(retryAfter: Breaker.trialRetryMilliseconds))
                 }
                 completion(.refused(retryAfter: retryAfter))
             case .failure(let error):

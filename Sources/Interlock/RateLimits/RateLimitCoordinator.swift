@@ -5,9 +5,6 @@ internal import NIOCore
 
 /// Limits: sends what the limiters batch, and hands out what they decide. Confined to the coordinator's event loop.
 final class RateLimitCoordinator {
-    /// For how long what this sidecar refused by its own share is remembered, in milliseconds.
-    private static let localMilliseconds: Int64 = 1000
-
     private let runtime: CoordinatorRuntime
     /// How many sidecars may be at the same limits: who waits shares with them, and while Redis is away each has its part.
     var sidecars: () -> Int = { 1 }
@@ -242,8 +239,7 @@ final class RateLimitCoordinator {
             var counters = service.localCounters ?? LocalCounters(sidecars: sidecars())
             let verdict = counters.judge(batch, now: now)
             service.localCounters = counters
-            // Redis may be back at any moment, and have room.
-            let holdsUntil = now.advanced(byMilliseconds: Self.localMilliseconds)
+            let holdsUntil = now.advanced(byMilliseconds: LocalCounters.refusalMilliseconds)
             settle(service, batch, verdict, sentAt: now, now: now, holdsUntil: holdsUntil)
         }
     }

@@ -32,6 +32,8 @@ public struct Breaker: Sendable {
 
     /// How long a refusal by a forced state without an end is said to last.
     public static let forcedRetryMilliseconds: Int64 = 1000
+    /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
+    public static let trialRetryMilliseconds: Int64 = 100
     /// How often sums are sent at most.
     public static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 

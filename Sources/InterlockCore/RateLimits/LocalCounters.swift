@@ -5,6 +5,8 @@ public struct LocalCounters: Sendable {
         var subject: ExactText?
     }
 
+    /// For how long what was refused by these is relied on, in milliseconds: Redis may be back at any moment, and have room.
+    public static let refusalMilliseconds: Int64 = 1000
     /// The most counters of subjects that are kept; further subjects are refused until Redis is back.
     public static let capacity = 4096
 

@@ -33,6 +33,8 @@ public struct HistoryCheck: Sendable {
     private var limitDecisions = 0
     private var violations: [Violation] = []
     private var found: [Violation] = []
+    /// When the history was over, once it is.
+    public private(set) var end: Instant?
     /// How many violations there were so far.
     public private(set) var violationCount = 0
 
@@ -95,6 +97,7 @@ public struct HistoryCheck: Sendable {
     /// The history is over at `end`: judges what has no end. Nothing is observed afterwards.
     public mutating func finish(at end: Instant) {
         now = max(now, end)
+        self.end = now
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
         risingFences.finish(open: open, at: now, faults: faults, into: &found)
         exclusion.finish(open: open, at: now, faults: faults, into: &found)

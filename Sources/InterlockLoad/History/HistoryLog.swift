@@ -1,3 +1,4 @@
+internal import InterlockCore
 internal import NIOCore
 
 /// Writes a history down while it is made, on the event loop on which it is recorded.
@@ -27,11 +28,12 @@ final class HistoryLog: Sendable {
         }
     }
 
+    /// - Parameter end: when the history was over.
     /// - Throws: why the file is not whole.
-    func close() async throws {
+    func close(at end: Instant?) async throws {
         try await eventLoop.submit { [self] in
             if let failure = state.value.failure { throw failure }
-            try state.value.writer?.close()
+            try state.value.writer?.close(at: end)
             state.value.writer = nil
         }.get()
     }

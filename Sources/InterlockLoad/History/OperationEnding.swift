@@ -10,6 +10,9 @@ public enum OperationEnding: Hashable, Sendable, Codable {
     case failed(code: String)
     /// No answer: it may have been carried out, or may yet be. Never counted as failed.
     case unknown(reason: String)
+
+    /// The reason of an operation whose client went away itself: that says nothing of its sidecar.
+    public static let vanished = "vanished"
 }
 
 /// What was answered to an operation that was carried out.

@@ -43,7 +43,7 @@ struct HTMLPage {
             <figure>
             <h3>\(plot.frame.title)</h3>
             <p>\(plot.frame.summary)</p>
-            <div class="scroll" tabindex="0" role="region" aria-label="\(plot.frame.title)">\(plot.svg(.page(id: id)))</div>
+            <div class="scroll" tabindex="0" role="region" aria-label="\(plot.frame.title)">\(plot.svg(id: id))</div>
             \(table)
             </figure>
 

@@ -13,13 +13,10 @@ extension BreakerRoom {
         case failed
     }
 
-    /// As `BreakerCoordinator` has it.
-    private static let trialRetryMilliseconds: Int64 = 100
-
     /// Asks for one of the fleet's trial permits; for no more at once than there are, however many calls come.
     func askForTrial(_ desk: Desk, id: String, completion: @escaping (TrialAnswer) -> Void) {
         guard desk.trialsAskedFor < desk.settings.halfOpenPermits else {
-            return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+            return completion(.refused(retryAfter: Breaker.trialRetryMilliseconds))
         }
         desk.trialsAskedFor += 1
         let operation = BreakerOperation.trial(
@@ -32,10 +29,10 @@ extension BreakerRoom {
                 let state = desk.breaker.snapshot.state
                 guard !reply.isDone else { return completion(.allowed(state == .halfOpen ? id : nil)) }
                 if state == .halfOpen {
-                    desk.breaker.trialsAreTaken(now: now, forMilliseconds: Self.trialRetryMilliseconds)
+                    desk.breaker.trialsAreTaken(now: now, forMilliseconds: Breaker.trialRetryMilliseconds)
                 }
                 guard case .refuse(let retryAfter) = desk.breaker.admission(now: now) else {
-                    return completion(.refused(retryAfter: Self.trialRetryMilliseconds))
+                    return completion(.refused(retryAfter: Breaker.trialRetryMilliseconds))
                 }
                 completion(.refused(retryAfter: retryAfter))
             case .failure:

@@ -32,8 +32,6 @@ final class LimitRoom: SidecarRoom {
 
     static let unavailable = "UNAVAILABLE"
     static let invalid = "INVALID"
-    /// As `RateLimitCoordinator` has it.
-    private static let localMilliseconds: Int64 = 1000
     /// So long at most until the end of a tick, in which calls gather.
     private static let longestTick = 30 * SimulatedWorld.microsecond
 
@@ -171,8 +169,7 @@ final class LimitRoom: SidecarRoom {
             var counters = desk.localCounters ?? LocalCounters(sidecars: sidecars())
             let verdict = counters.judge(batch, now: now)
             desk.localCounters = counters
-            // Redis may be back at any moment, and have room.
-            let holdsUntil = now.advanced(byMilliseconds: Self.localMilliseconds)
+            let holdsUntil = now.advanced(byMilliseconds: LocalCounters.refusalMilliseconds)
             settle(batch, verdict, sentAt: now, holdsUntil: holdsUntil, at: desk)
         }
     }

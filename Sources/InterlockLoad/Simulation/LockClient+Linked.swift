@@ -36,7 +36,7 @@ extension LockClient {
     func endExtension() {
         guard isBeingExtended else { return }
         isBeingExtended = false
-        end(.unknown(reason: "not told"))
+        end(.unknown(reason: OperationEnding.vanished))
     }
 
     private func linkedLeaseIsLost(_ token: String) {
@@ -60,7 +60,7 @@ extension LockClient {
     /// Goes without a word: the sidecar releases what was linked to the connection.
     private func leave(_ held: Held) {
         world.record(.invoked(client: number, sidecar: sidecar, .release(lock: held.lock.number, lease: held.lease)))
-        end(.unknown(reason: "gone"))
+        end(.unknown(reason: OperationEnding.vanished))
         think()
     }
 

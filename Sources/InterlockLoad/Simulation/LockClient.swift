@@ -129,7 +129,7 @@ final class LockClient {
         let round = round
         world.schedule(after: world.draw(0...max(1, wait) * SimulatedWorld.millisecond)) { [unowned self] in
             guard self.round == round, isAsking else { return }
-            end(.unknown(reason: "vanished"))
+            end(.unknown(reason: OperationEnding.vanished))
             think()
         }
     }

@@ -66,7 +66,7 @@ class ServiceCaller {
         let round = round
         world.schedule(after: world.draw(0...max(1, milliseconds) * SimulatedWorld.millisecond)) { [unowned self] in
             guard self.round == round, connection?.isAsking ?? false else { return }
-            end(.unknown(reason: "vanished"))
+            end(.unknown(reason: OperationEnding.vanished))
             hangUp()
             think(pause)
         }

@@ -11,10 +11,13 @@ final class Upstream {
     private(set) var phase = Phase.well
     /// The longest phase, in ms.
     private let longest: Int64
+    /// The longest call while it is well, in ms.
+    private let longestCall: Int64
 
     init(world: SimulatedWorld) {
         self.world = world
         longest = world.draw(200...6000)
+        longestCall = world.happens(0.6) ? world.draw(1...40) : world.draw(40...2000)
     }
 
     func start() {
@@ -32,8 +35,8 @@ final class Upstream {
             case .failing: world.happens(0.7)
             case .busy, .down: true
             }
-        var report = OutcomeReport(outcome: isFailure ? .error : .ok, latencyMilliseconds: world.draw(0...40))
-        if phase == .slow { report.latencyMilliseconds = world.draw(60...200) }
+        var report = OutcomeReport(outcome: isFailure ? .error : .ok, latencyMilliseconds: world.draw(0...longestCall))
+        if phase == .slow { report.latencyMilliseconds = world.draw(longestCall...3 * longestCall + 100) }
         if world.happens(0.03) { report.outcome = .ignore }
         if phase == .busy, world.happens(0.3) {
             report.status = 503

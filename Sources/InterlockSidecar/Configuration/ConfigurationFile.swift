@@ -36,17 +36,22 @@ struct ConfigurationFile {
     /// - Throws: what is wrong with it as YAML. Values are not looked at.
     func compose(_ yaml: String) throws(ConfigurationError) -> Node? {
         guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
-        var census = ValueCensus(most: Self.mostValues)
-        guard try root(of: ValueCensus.withoutAliases(yaml)).map({ census.count($0) }) ?? 0 <= Self.mostValues else {
+        let count = try withRoot(of: ValueCensus.withoutAliases(yaml)) { root in
+            var census = ValueCensus(most: Self.mostValues)
+            return root.map { census.count($0) } ?? 0
+        }
+        guard count <= Self.mostValues else {
             throw refusal(nil, "expected at most \(Self.mostValues) values, counting what aliases repeat")
         }
-        return try root(of: yaml)
+        return try withRoot(of: yaml) { $0 }
     }
 
-    private func root(of yaml: String) throws(ConfigurationError) -> Node? {
+    private func withRoot<Result>(of yaml: String, _ read: (Node?) -> Result) throws(ConfigurationError) -> Result {
         do {
             // Without rules for tags, `yes` and `1e3` stay the text they are; the readers of values judge them.
-            return try Parser(yaml: yaml, resolver: .basic, encoding: .utf8).singleRoot()
+            let parser = try Parser(yaml: yaml, resolver: .basic, encoding: .utf8)
+            // The nodes' anchors are the parser's, and go with it.
+            return try withExtendedLifetime(parser) { read(try $0.singleRoot()) }
         } catch let error as YamlError {
             throw refusal(error)
         } catch {
@@ -65,7 +70,7 @@ struct ConfigurationFile {
             let line = offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }
             return refusal(line, "not YAML: \(problem)")
         case .duplicatedKeysInMapping(let duplicates, let context):
-            let keys = duplicates.map { "\"\(ConfigurationValue.cut(ValueCensus.original($0)))\"" }.joined(separator: ", ")
+            let keys = Set(duplicates).sorted().map { "\"\(ConfigurationValue.cut(ValueCensus.original($0)))\"" }.joined(separator: ", ")
             return refusal(context.mark.line, "expected every key once, got \(keys) again further down in the same mapping")
         default:
             return refusal(nil, "not YAML")

@@ -21,15 +21,7 @@ struct BenchCheck: AsyncParsableCommand {
     func run() async throws {
         let report: CheckReport
         do {
-            var history = try HistoryReader(path: file)
-            var check = HistoryCheck(rules: history.rules)
-            var end: HistoryEvent?
-            while let event = try history.next() {
-                check.observe(event)
-                end = event
-            }
-            if let end { check.finish(at: end.at) }
-            report = check.report
+            report = try HistoryCheck(replaying: file).report
         } catch {
             throw Failure("\(error)", exitCode: .refused)
         }

@@ -205,6 +205,15 @@ struct LimitTests {
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
+    @Test("a sidecar that was killed has its share again")
+    func shareOfNewProcess() {
+        var history = history(Self.sliding, 9, every: 20, whenRedisIsDown: .local)
+        history.fault(.redisPause, from: -10, to: nil)
+        history.fault(.kill, sidecar: 0, from: 200, to: 250)
+        for number in 0..<2 { history.take(asked: 300 + Double(number), answered: 310) }
+        #expect(history.broken.isEmpty)
+    }
+
     @Test("a service that denies without Redis has no such allowance")
     func deny() {
         var history = history(Self.sliding, 6, every: 20, whenRedisIsDown: .deny)

@@ -49,7 +49,9 @@ struct RecoveryTests {
 
     @Test(
         "what says nothing of Redis is no sign of either",
-        arguments: [OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID")])
+        arguments: [
+            OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID"), .unknown(reason: OperationEnding.vanished),
+        ])
     func saysNothing(ending: OperationEnding) {
         var history = MadeHistory()
         history.fault(.redisPause, from: 0, to: 1000)

@@ -8,7 +8,7 @@ internal import InterlockCore
 /// While a fault may keep a sidecar from Redis, and for the recovery time after it, a grant may be that sidecar's own. Of a
 /// service that says `allow` such grants are not judged; one that says `local` may grant the fleet's shares besides, see
 /// `LimitRule.boundsWithoutRedis`; one that says `deny` grants nothing by itself. Each fault that may forget counts allows one
-/// limit more. `fleet_size` has to be the number of sidecars, and a proxy that resends must not count as one call.
+/// limit more, and a sidecar that was killed and starts again has its share again. `fleet_size` has to be the number of sidecars, and a proxy that resends must not count as one call.
 ///
 /// Bounded by services and, for each limit that counts by subject, by those who were granted something within its last two
 /// windows.
@@ -53,16 +53,31 @@ struct LimitChecker: HistoryChecker {
             guard let demand = call.demand else { return }
             granted(demand, call, success, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, let kind, _) where kind.mayForgetCounts:
-            for service in services.indices {
-                for rule in services[service].common.indices { services[service].common[rule]?.mayHaveBeenForgotten(at: step.at) }
-                for subject in services[service].subjects.keys {
-                    for rule in services[service].common.indices {
-                        services[service].subjects[subject]?[rule]?.mayHaveBeenForgotten(at: step.at)
-                    }
-                }
-            }
+            forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
+        case .faultEnded(_, .kill, _):
+            forEachCounter { $0.sharesBeginAnew() }
         case .invoked, .ended, .wrote, .breakerSeen, .faultBegan, .faultEnded:
             return
+        }
+    }
+
+    private mutating func forEachCounter(_ body: (inout LimitCounter) -> Void) {
+        func change(_ counters: inout [LimitCounter?]) {
+            for rule in counters.indices {
+                guard var counter = counters[rule] else { continue }
+                counters[rule] = nil
+                body(&counter)
+                counters[rule] = counter
+            }
+        }
+        for service in services.indices {
+            change(&services[service].common)
+            for subject in services[service].subjects.keys {
+                if var counters = services[service].subjects.updateValue([], forKey: subject) {
+                    change(&counters)
+                    services[service].subjects[subject] = counters
+                }
+            }
         }
     }
 

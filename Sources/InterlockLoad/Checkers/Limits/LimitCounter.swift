@@ -60,6 +60,11 @@ struct LimitCounter: Sendable {
         windows.removeAll()
     }
 
+    /// A sidecar has started anew, and knows nothing of what it granted without Redis.
+    mutating func sharesBeginAnew() {
+        logWithShares?.removeAll()
+    }
+
     private mutating func addToWindow(_ grant: Grant, faults: FaultLog) -> String? {
         guard let resetAfter = grant.resetAfter, !faults.touches(.lostCounts, since: grant.invoked) else { return nil }
         let granted = windows.add(

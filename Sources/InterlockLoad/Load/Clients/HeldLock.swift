@@ -7,7 +7,7 @@ struct HeldLock: Sendable {
         case release
         /// It is never released, and lapses.
         case forget
-        /// Its client goes on after it is over, and writes.
+        /// Its client goes on after it is over, writes, and tries to renew.
         case overstay
         /// Its client closes the connection.
         case vanish
@@ -26,8 +26,8 @@ struct HeldLock: Sendable {
     let token: String
     let fence: Int64
     let grantedAt: Instant
-    let end: End
-    let endsAt: Instant
+    var end: End
+    var endsAt: Instant
     /// The client believes that it holds the lock until then, and no longer: what it asked for then is valid for so long,
     /// and nobody who asks can know when it was granted meanwhile.
     var believedUntil: Instant

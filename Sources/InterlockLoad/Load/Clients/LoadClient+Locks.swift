@@ -89,11 +89,21 @@ extension LoadClient {
         case .overstay:
             over(held, at: held.believedUntil)
             if held.mode == .exclusive { _ = write(held) }
-            becomeFree()
+            wakeUp(held, due: due, now: now)
         case .vanish:
             over(held, at: held.believedUntil)
             vanish()
         }
+    }
+
+    /// As a program does that has slept: it tries to go on with the lease that it had.
+    private func wakeUp(_ held: HeldLock, due: Instant, now: Instant) {
+        self.held?.end = .release
+        self.held?.endsAt = now
+        self.held?.writesAt = nil
+        ask(
+            .renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds),
+            .renew(lock: engine.name(ofLock: held.lock), token: held.token, ttl: engine.ttlMilliseconds), due: due)
     }
 
     private func release(_ held: HeldLock, due: Instant, now: Instant) {

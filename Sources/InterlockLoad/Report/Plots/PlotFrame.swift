@@ -61,10 +61,8 @@ struct PlotFrame: Hashable, Sendable {
         }
     }
 
-    func height(_ place: PlotPlace) -> Double { headroom(place) + top + areaHeight + 44 }
+    var height: Double { top + areaHeight + 44 }
 
-    /// What the title takes where nothing else says it.
-    func headroom(_ place: PlotPlace) -> Double { place == .alone ? 30 : 0 }
 
     /// On which the label of the y axis stands.
     private var labelLine: Double { 16 + Double(legendRows.count) * 18 }

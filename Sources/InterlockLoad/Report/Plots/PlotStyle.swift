@@ -1,10 +1,7 @@
 /// The style sheet of all plots. A drawing names classes only, so that the same one is light and dark.
 enum PlotStyle {
-    /// For a page: light, or dark where the reader prefers that.
+    /// Light, or dark where the reader prefers that.
     static let page: Markup = "\(shapes)\(colours(light))@media (prefers-color-scheme: dark){\(colours(dark))}"
-
-    /// For a file of its own, on white.
-    static let alone: Markup = "\(shapes)\(colours(light)).plot .paper{fill:#fff}"
 
     private struct Palette {
         let text: String
@@ -27,7 +24,7 @@ enum PlotStyle {
 
     private static let shapes: Markup = """
         .plot text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}\
-        .plot .title{font-size:15px;font-weight:600}.plot .label{font-size:11px}.plot .bandname{font-size:10px}\
+        .plot .label{font-size:11px}.plot .bandname{font-size:10px}\
         .plot .empty{font-size:14px;text-anchor:middle}\
         .plot .line{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.plot .dashed{stroke-dasharray:5 4}\
         .plot .axis,.plot .grid{fill:none;stroke-width:1}.plot .band{fill-opacity:.22}
