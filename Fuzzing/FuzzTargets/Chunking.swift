@@ -1,5 +1,5 @@
 /// How the bytes of a stream come in: sockets give them in pieces of any size.
-enum Chunking: CaseIterable {
+enum Chunking {
     case whole
     case bytewise
     /// In pieces whose sizes follow from the bytes themselves.

@@ -30,7 +30,8 @@ enum ConfigurationPromises {
         case (.failure(let error), .failure(let again)):
             // Of keys that are there twice and are lists, Yams picks any one's line.
             try expect(
-                again.problems.map(\.message) == error.problems.map(\.message), "read again, the file has other mistakes: \(again)")
+                again.problems.map(\.message) == error.problems.map(\.message),
+                "read again, it has other mistakes: \(again)")
             try expect(!error.problems.isEmpty, "the file is refused without a reason")
             let lines = 1 + yaml.unicodeScalars.count { ["\n", "\r", "\u{85}", "\u{2028}", "\u{2029}"].contains($0) }
             for problem in error.problems { try checkProblem(problem, lines: lines) }

@@ -10,7 +10,9 @@ enum RequestPromises {
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let reading = try RequestReading(Chunking.whole.chunks(of: input))
-        for chunking in Chunking.allCases.dropFirst() {
+        // A line is looked through again with every byte: that costs the square of its length.
+        let chunkings: [Chunking] = input.count <= 512 ? [.bytewise, .scattered] : [.scattered]
+        for chunking in chunkings {
             let other = try RequestReading(chunking.chunks(of: input))
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }

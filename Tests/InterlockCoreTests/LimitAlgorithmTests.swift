@@ -120,6 +120,18 @@ struct LimitAlgorithmTests {
         }
     }
 
+    @Test(
+        "what was granted without Redis is not forgotten before it counts no more",
+        arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm])
+    func memory(algorithm: LimitAlgorithm) {
+        let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
+        var counters = LocalCounters(sidecars: 1)
+        #expect(counters.mayBeForgotten(at: start))
+        #expect(judge(definition, cost: 4, &counters, start).runs[0].granted == 1)
+        #expect(!counters.mayBeForgotten(at: start.advanced(byMilliseconds: 999)))
+        #expect(counters.mayBeForgotten(at: start.advanced(byMilliseconds: 1002)))
+    }
+
     private func judge(
         _ definition: LimitDefinition, cost: Int64, _ counters: inout LocalCounters, _ now: Instant
     ) -> LimitVerdict {

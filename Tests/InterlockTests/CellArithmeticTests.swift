@@ -1,3 +1,4 @@
+import Hiredis
 import InterlockCore
 import InterlockTesting
 import Testing

@@ -87,6 +87,27 @@ struct OutageTests {
         }
     }
 
+    @Test("a sidecar's own share is granted once in a window, however often Redis comes and goes")
+    func shareOfAFlappingRedis() async throws {
+        let limit = LimitDefinition(name: "1h", limit: 3, window: .seconds(3600))
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            var grantedAlone = 0
+            for _ in 0..<2 {
+                await fleet.server.kill()
+                try await eventually(within: .seconds(20), "Redis is gone") { await !sidecar.status.isRedisUp }
+                for _ in 0..<5 where try await sidecar.take(service: "catalog").isTaken { grantedAlone += 1 }
+                try await fleet.server.restart(keepingData: false)
+                try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
+                // What was refused alone is relied on for a second; then Redis is asked.
+                try await eventually(within: .seconds(20), "Redis grants") {
+                    try await sidecar.take(service: "catalog").isTaken
+                }
+            }
+            #expect(grantedAlone == 3)
+        }
+    }
+
     @Test("a paused Redis is answered as unavailable within the timeout, and what was asked leaves no lock behind")
     func pausedRedis() async throws {
         try await Fleet.run { fleet in

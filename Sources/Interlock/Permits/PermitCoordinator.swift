@@ -181,6 +181,8 @@ final class PermitCoordinator {
             fail(wish, .unconfigured(service.name))
             return false
         }
+        // Of a half-open time that is over: its trials ended with it.
+        if wish.generation != service.breaker.snapshot.generation { wish.trial = nil }
         if wish.trial == nil {
             switch service.breaker.admission(now: now) {
             case .refuse(let retryAfter):

@@ -33,7 +33,7 @@ struct JobChoice: Sendable {
             }
         let whole = weights.reduce(0) { $0 + $1.1 }
         var until = 0.0
-        return weights.map { kind, weight in
+        return weights.filter { $0.1 > 0 }.map { kind, weight in
             until += weight / whole
             return (kind, until)
         }

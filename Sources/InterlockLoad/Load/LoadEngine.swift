@@ -151,7 +151,7 @@ final class LoadEngine {
     private func counted(_ counts: SidecarWatch.Counts, by sidecar: Int) {
         redisCommands.counted(counts.redisCommands, sidecar: sidecar, process: counts.process)
         // One on another machine, or in another container, has a number that means another process here, or none.
-        guard ProcessMeter.commandName(of: counts.process) == "interlock" else { return }
+        guard ProcessMeter.programName(of: counts.process) == "interlock" else { return }
         processes.follow("sidecar \(sidecar)", process: counts.process)
     }
 

@@ -76,9 +76,14 @@ struct ProcessMeter: Sendable {
         return Int(fields[1]).map { $0 * pageSize }
     }
 
-    /// The command's name of a process, as the kernel has it: at most 15 bytes.
-    static func commandName(of process: Int32) -> String? {
-        read("/proc/\(process)/comm").map { String($0.prefix { $0 != "\n" }) }
+    /// The name of the program that a process executes; `nil`: there is no such process, or it is somebody else's.
+    static func programName(of process: Int32) -> String? {
+        var bytes = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/\(process)/exe", &bytes, bytes.count)
+        guard count > 0 else { return nil }
+        let path = String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // Of a file that was replaced since, the kernel says so behind its name.
+        return path.split(separator: "/").last?.split(separator: " ").first.map(String.init)
     }
 
     /// A file of `/proc`, which never blocks.

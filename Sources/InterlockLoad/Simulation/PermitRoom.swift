@@ -190,6 +190,8 @@ final class PermitRoom: SidecarRoom {
     /// caller, or is kept for it.
     private func enter(_ wish: Wish, shares: () -> [TakenShare]) -> Bool {
         let breaker = wish.desk.breaker
+        // Of a half-open time that is over: its trials ended with it.
+        if wish.generation != breaker.snapshot.generation { wish.trial = nil }
         if wish.trial == nil {
             switch breaker.admission(now: now) {
             case .refuse(let retryAfter):

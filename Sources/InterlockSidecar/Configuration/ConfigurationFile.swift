@@ -70,7 +70,7 @@ struct ConfigurationFile {
             let line = offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }
             return refusal(line, "not YAML: \(problem)")
         case .duplicatedKeysInMapping(let duplicates, let context):
-            let keys = Set(duplicates).sorted().map { "\"\(ConfigurationValue.cut(ValueCensus.original($0)))\"" }.joined(separator: ", ")
+            let keys = Set(duplicates.map(ValueCensus.original)).sorted().map(ConfigurationValue.quoted).joined(separator: ", ")
             return refusal(context.mark.line, "expected every key once, got \(keys) again further down in the same mapping")
         default:
             return refusal(nil, "not YAML")

@@ -4,7 +4,7 @@ internal import InterlockCore
 ///
 /// Counted are permits that were given in the state half-open and are not reported yet, nor as old as permits get. A failure
 /// that is reported opens the breaker again, and so does other news: then those that are under way are another generation's
-/// and count no more, also when the news come within half a second after the finding.
+/// and count no more; where sidecars were cut off from Redis also when the news come within half a second after the finding.
 ///
 /// Not counted are permits that a sidecar may have given while Redis was away, of a service that does not say `deny`: it
 /// cannot count trials then. All are forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens has no
@@ -47,7 +47,7 @@ struct TrialChecker: HistoryChecker {
                 services[service].trials.removeAll(keepingCapacity: true)
             }
         case .ended(let call, .done(.permitted(let permit, state: .halfOpen)), _):
-            given(permit, call, at: step.at, faults: faults)
+            given(permit, call, at: step.at, faults: faults, into: &violations)
         case .breakerSeen(_, let service, _, let generation, _):
             guard generation > services[service].generation else { return }
             services[service].generation = generation
@@ -65,7 +65,9 @@ struct TrialChecker: HistoryChecker {
         doubtful.settle(at: end, into: &violations)
     }
 
-    private mutating func given(_ permit: PermitNumber, _ call: Call, at instant: Instant, faults: FaultLog) {
+    private mutating func given(
+        _ permit: PermitNumber, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
         guard let number = call.demand?.service, let most = services[number].rules.halfOpenPermits else { return }
         let rules = services[number].rules
         guard !faults.touches(.lostCounts, since: call.invoked) else { return }
@@ -80,12 +82,15 @@ struct TrialChecker: HistoryChecker {
         guard count > most else { return }
         // Those that are too many are told once.
         services[number].trials.removeFirst()
+        let violation = Violation(
+            Self.promise, at: instant,
+            "\(rules.name): \(count) trial permits are under way, \(permit) of client \(call.client) the last; it has \(most)")
+        // From one half-open state to the next takes the whole open time: only where news get lost can they be late by that.
+        guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
+            return violations.append(violation)
+        }
         doubtful.append(
             DoubtfulFindings.Finding(
-                service: number, generation: services[number].generation, until: nil,
-                violation: Violation(
-                    Self.promise, at: instant,
-                    "\(rules.name): \(count) trial permits are under way, \(permit) of client \(call.client) the last; it has \(most)"
-                )))
+                service: number, generation: services[number].generation, until: nil, violation: violation))
     }
 }

@@ -4,7 +4,7 @@ public struct FleetConfiguration: Sendable {
     /// How many sidecars there will be.
     public var sidecars: Int
     /// The most connections of clients at one sidecar.
-    public var maximumConnections = 20_000
+    public var maximumConnections = 15_000
 
     public init(services: [FleetService], sidecars: Int) {
         self.services = services

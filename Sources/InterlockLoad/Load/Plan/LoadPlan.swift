@@ -78,8 +78,11 @@ public struct LoadPlan: Sendable {
         case .mixed:
             let all = [shares.lock, shares.limit, shares.permit, shares.proxy]
             try require(
-                shares.lock > 0 && all.allSatisfy { $0 >= 0 && $0.isFinite },
-                "the shares of a mixed run are not negative, and that of locks is above 0")
+                all.allSatisfy { $0 >= 0 && $0.isFinite }, "the shares of a mixed run are not negative")
+            let isPossible =
+                shares.lock > 0 || shares.limit > 0 && !services.takes.isEmpty
+                || shares.permit > 0 && !services.permits.isEmpty || shares.proxy > 0 && !services.proxied.isEmpty
+            try require(isPossible, "a mixed run needs a share above 0 of something that its services can be asked for")
         case .limit: try require(!services.takes.isEmpty, "a run of limits needs a service that has some")
         case .permit: try require(!services.permits.isEmpty, "a run of permits needs a service to ask for")
         case .proxy: try require(!services.proxied.isEmpty, "a run of the proxy needs a service that has a url")
