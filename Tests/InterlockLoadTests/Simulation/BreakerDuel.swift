@@ -34,7 +34,7 @@ struct BreakerDuel {
     /// What the first difference is, with all that is needed to have it again; `nil`: there is none.
     mutating func fight(rounds: Int) async throws -> String? {
         _ = try await redis.send("FLUSHALL")
-        _ = try await recorder.take(0)
+        _ = try await recorder.take()
         var told: [ModelRedis.Message] = []
         for round in 0..<rounds {
             model.microseconds += step()
@@ -47,7 +47,7 @@ struct BreakerDuel {
             all += try await redis.differences(from: &model)
             told += model.takePublished()
             if round == rounds - 1 {
-                let heard = try await recorder.take(told.count)
+                let heard = try await recorder.take()
                 if heard != told { all.append("published: \(heard), and \(told)") }
             }
             guard all.isEmpty else {

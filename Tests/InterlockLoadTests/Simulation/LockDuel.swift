@@ -40,7 +40,7 @@ struct LockDuel {
             all += try await redis.differences(from: &model)
             // The model notes what nobody hears as well.
             let told = model.takePublished().filter { model.subscribers[$0.channel] != nil }
-            let heard = try await recorder.take(told.count).map(Self.inWordsOfTheModel)
+            let heard = try await recorder.take().map(Self.inWordsOfTheModel)
             if heard != told { all.append("published: \(heard), and \(told)") }
             guard all.isEmpty else {
                 return "seed \(seed), round \(round), at \(model.microseconds) µs, script and model of \(call): "

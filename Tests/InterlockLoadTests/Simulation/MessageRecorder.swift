@@ -9,36 +9,65 @@ import NIOPosix
 
 /// What a real Redis publishes.
 actor MessageRecorder {
+    /// What is heard on it comes after all that was published before.
+    private static let mark = "mark"
+
+    private struct State {
+        var isListening = false
+        var messages: [ModelRedis.Message] = []
+        /// The mark was heard, and nobody waited for it yet.
+        var isMarked = false
+        var waiting: CheckedContinuation<Void, Never>?
+    }
+
     private nonisolated let eventLoop: any EventLoop
     private let subscriber: RedisSubscriber
-    private let isListening = NIOLockedValueBox(false)
-    private let heard = NIOLockedValueBox<[ModelRedis.Message]>([])
+    private let client: RedisClient
+    private let state = NIOLockedValueBox(State())
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
-    init(_ configuration: RedisConfiguration, channels: [String]) {
+    /// - Parameter client: with which all is done that may publish something.
+    init(_ configuration: RedisConfiguration, channels: [String], client: RedisClient) {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        self.client = client
         subscriber = RedisSubscriber(
-            configuration: configuration, channels: channels, eventLoop: eventLoop, logger: Logger(label: "test"))
+            configuration: configuration, channels: channels + [Self.mark], eventLoop: eventLoop, logger: Logger(label: "test"))
     }
 
     /// Returns when all that is published will be heard.
     func start() async throws {
-        subscriber.onSubscribed = { [isListening] in isListening.withLockedValue { $0 = true } }
-        subscriber.onMessage = { [heard] channel, payload in
-            let message = ModelRedis.Message(channel: channel, text: String(decoding: payload, as: UTF8.self))
-            heard.withLockedValue { $0.append(message) }
+        subscriber.onSubscribed = { [state] in state.withLockedValue { $0.isListening = true } }
+        subscriber.onMessage = { [state] channel, payload in
+            guard channel == Self.mark else {
+                let message = ModelRedis.Message(channel: channel, text: String(decoding: payload, as: UTF8.self))
+                return state.withLockedValue { $0.messages.append(message) }
+            }
+            let waiting = state.withLockedValue { state in
+                defer { state.waiting = nil }
+                state.isMarked = state.waiting == nil
+                return state.waiting
+            }
+            waiting?.resume()
         }
         subscriber.start()
-        try await eventually("Redis is listened to") { isListening.withLockedValue { $0 } }
+        try await eventually("Redis is listened to") { state.withLockedValue { $0.isListening } }
     }
 
-    /// The messages since it was last asked; waits until there are so many.
-    func take(_ count: Int) async throws -> [ModelRedis.Message] {
-        try await eventually("\(count) messages are heard") { heard.withLockedValue { $0.count } >= count }
-        return heard.withLockedValue { messages in
-            defer { messages = [] }
-            return messages
+    /// All that was published since this was last asked.
+    func take() async throws -> [ModelRedis.Message] {
+        _ = try await client.send(AnyCommand(["PUBLISH", Self.mark, ""]))
+        await withCheckedContinuation { continuation in
+            let isMarked = state.withLockedValue { state in
+                defer { state.isMarked = false }
+                if !state.isMarked { state.waiting = continuation }
+                return state.isMarked
+            }
+            if isMarked { continuation.resume() }
+        }
+        return state.withLockedValue { state in
+            defer { state.messages = [] }
+            return state.messages
         }
     }
 

@@ -55,7 +55,7 @@ struct SteeredRedis {
     func listening<Result>(
         to channels: [String], _ body: (MessageRecorder) async throws -> Result
     ) async throws -> Result {
-        let recorder = MessageRecorder(server.configuration, channels: channels)
+        let recorder = MessageRecorder(server.configuration, channels: channels, client: client)
         let outcome: Swift.Result<Result, any Error>
         do {
             try await recorder.start()
