@@ -186,7 +186,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                "interlock", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks,
+                nioPosix,
                 logging, subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
             ],

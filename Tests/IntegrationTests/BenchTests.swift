@@ -10,7 +10,8 @@ struct BenchTests {
     @Test("a minute of everything at once, with every kind of fault: no promise is broken")
     func mixedMinute() async throws {
         let process = try await InterlockProcess.start([
-            "bench", "mixed", "--fleet", "3", "--duration", "60s", "--rate", "400", "--clients", "96", "--names", "300", "--faults",
+            "bench", "mixed", "--fleet", "3", "--duration", "60s", "--rate", "400", "--clients", "96", "--names", "300",
+            "--faults",
             "all", "--seed", "20261121",
         ])
         let status = try await process.end(within: .seconds(180))

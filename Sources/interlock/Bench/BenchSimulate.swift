@@ -59,7 +59,8 @@ struct BenchSimulate: AsyncParsableCommand {
             guard sums.bad.count < Self.mostBadSeeds else { break }
             if ContinuousClock.now > next {
                 next += .seconds(2)
-                Terminal.tell("bench: \(number + 1) of \(seeds) seeds, \(Figure.count(sums.steps)) steps, \(sums.violations) violations")
+                Terminal.tell(
+                    "bench: \(number + 1) of \(seeds) seeds, \(Figure.count(sums.steps)) steps, \(sums.violations) violations")
             }
         }
         try Terminal.show(sums, asJSON: output.json)

@@ -31,7 +31,9 @@ struct HoldArgument: ExpressibleByArgument, Sendable {
         self.range = range
     }
 
-    var defaultValueDescription: String { "\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))" }
+    var defaultValueDescription: String {
+        "\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))"
+    }
 }
 
 /// `all`, `none`, or kinds of faults with commas between them: `kill,pause`.

@@ -30,7 +30,8 @@ final class ProgressLine: Sendable {
         let rate = progress.last.map { "\(Figure.count($0.done + $0.refused))/s" } ?? "-"
         let latency = progress.last?.p99.map { Figure.latency(microseconds: $0) } ?? "-"
         var parts = [
-            "\(Int(progress.seconds.rounded())) s", "\(Figure.count(progress.done)) done", "\(Figure.count(progress.refused)) refused",
+            "\(Int(progress.seconds.rounded())) s", "\(Figure.count(progress.done)) done",
+            "\(Figure.count(progress.refused)) refused",
             "\(Figure.count(progress.failed + progress.unknown)) failed or unknown", rate, "p99 \(latency)",
             "\(Figure.count(progress.violations)) violations",
         ]

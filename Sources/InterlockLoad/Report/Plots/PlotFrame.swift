@@ -63,7 +63,6 @@ struct PlotFrame: Hashable, Sendable {
 
     var height: Double { top + areaHeight + 44 }
 
-
     /// On which the label of the y axis stands.
     private var labelLine: Double { 16 + Double(legendRows.count) * 18 }
 
