@@ -55,20 +55,26 @@ public struct SteeredClock: Sendable {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
+    /// How often `faketime` is asked: it fails when one that was killed had its process id, and has left a semaphore behind.
+    private static let attempts = 5
+
     /// What `faketime` itself preloads: only it knows where its library lies.
     private static func library() async throws -> String {
         let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
-        do {
-            let result = try await Subprocess.run(
-                .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12))
-            guard let path = result.standardOutput.split(separator: "\n").first else {
-                throw SteeredClockError(reason: "faketime preloads nothing")
+        var said = ""
+        for _ in 0..<attempts {
+            do {
+                let result = try await Subprocess.run(
+                    .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12),
+                    error: .string(limit: 1 << 12))
+                if let path = result.standardOutput.split(separator: "\n").first { return String(path) }
+                said = result.standardError
+            } catch {
+                throw SteeredClockError(
+                    reason: "there is no faketime to move a clock with; `make setup` installs it: \(error)")
             }
-            return String(path)
-        } catch {
-            throw SteeredClockError(
-                reason: "there is no faketime to move a clock with; `make setup` installs it: \(error)")
         }
+        throw SteeredClockError(reason: "faketime preloads nothing: \(said)")
     }
 }
 

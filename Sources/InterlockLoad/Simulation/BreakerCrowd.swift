@@ -63,8 +63,16 @@ final class BreakerCrowd: SimulatedCrowd {
                 reporters: world.happens(0.25) ? 2 : 1,
                 openFor: .milliseconds(shortest) ... .milliseconds(world.draw(1...6) * shortest),
                 halfOpenPermits: 1 + world.pick(4)),
-            probe: nil, whenRedisIsDown: OutagePolicy.allCases[world.pick(OutagePolicy.allCases.count)],
+            probe: world.happens(0.4) ? probe(in: world) : nil,
+            whenRedisIsDown: OutagePolicy.allCases[world.pick(OutagePolicy.allCases.count)],
             permitLifetime: .milliseconds(world.draw(200...4000)))
+    }
+
+    private static func probe(in world: SimulatedWorld) -> ProbeSettings {
+        ProbeSettings(
+            target: .http("/status"), interval: .milliseconds(world.draw(50...1000)), timeout: .milliseconds(50),
+            unhealthyAfter: 1 + world.pick(2), healthyAfter: 1 + world.pick(2), isFollowedByTrial: world.happens(0.5),
+            origin: world.happens(0.5) ? .one : .all)
     }
 
     var services: [ServiceRules] { simulated.map(\.rules) }
@@ -75,8 +83,10 @@ final class BreakerCrowd: SimulatedCrowd {
     func number(of service: SimulatedService) -> Int { firstNumber + service.index }
 
     func furnish(_ sidecar: SimulatedSidecar) {
-        sidecar.add(
-            PermitRoom(sidecar: sidecar, services: simulated, news: news) { [unowned self] in sidecarCount })
+        let room = PermitRoom(
+            sidecar: sidecar, services: simulated, news: news, sidecars: { [unowned self] in sidecarCount },
+            isWell: { [unowned self] in upstreams[$0.index].phase != .down })
+        sidecar.add(room)
     }
 
     func start(in fleet: SimulatedFleet) {

@@ -169,30 +169,4 @@ final class BreakerRoom: SidecarRoom {
         desk.isTripUnderWay = true
         run(.close(.limit, expect: desk.breaker.snapshot.generation), at: desk) { _ in desk.isTripUnderWay = false }
     }
-
-    // MARK: Outages
-
-    /// What the outage monitor has found out. While Redis is away an outage opens the breaker for this sidecar alone.
-    func outage(_ service: SimulatedService, _ finding: OutageFinding, told: @escaping () -> Void) {
-        let desk = desks[service.index]
-        guard let probe = service.definition.probe else { return }
-        let quorum = probe.origin == .all ? sidecars() / 2 + 1 : nil
-        let lapse = probe.outageLapse.wholeMilliseconds
-        let operation: BreakerOperation
-        switch finding {
-        case .down(let reason):
-            operation = .down(reason: reason, lapse: lapse, quorum: quorum)
-        case .up:
-            operation = .up(
-                expect: desk.breaker.snapshot.generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: quorum)
-        }
-        run(operation, at: desk) { [self] result in
-            switch (finding, result) {
-            case (.up, _): desk.breaker.recoverAlone(from: .outage)
-            case (.down, .failure): desk.breaker.tripAlone(.outage, forMilliseconds: lapse, now: now)
-            case (.down, .success): break
-            }
-            told()
-        }
-    }
 }

@@ -54,14 +54,17 @@ final class PermitRoom: SidecarRoom {
     private let limits: LimitRoom
     private var permits: [String: Permit] = [:]
 
+    /// - Parameter isWell: what a probe of a service would find now.
     init(
-        sidecar: SimulatedSidecar, services: [SimulatedService], news: BreakerNews, sidecars: @escaping () -> Int
+        sidecar: SimulatedSidecar, services: [SimulatedService], news: BreakerNews, sidecars: @escaping () -> Int,
+        isWell: @escaping (SimulatedService) -> Bool
     ) {
         self.sidecar = sidecar
         breakers = BreakerRoom(sidecar: sidecar, services: services, news: news, sidecars: sidecars)
         limits = LimitRoom(sidecar: sidecar, services: services, sidecars: sidecars)
         limits.onLimited = { [unowned self] in breakers.limitReached($0) }
         limits.onTaken = { [unowned self] in breakers.limitHasRoom($0) }
+        breakers.startProbes(isWell)
     }
 
     private var world: SimulatedWorld { sidecar.world }

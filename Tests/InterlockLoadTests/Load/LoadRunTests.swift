@@ -115,12 +115,13 @@ struct LoadRunTests {
     @Test("who overstays writes with a fence that may be stale, and then tries to renew")
     func overstays() async throws {
         // Long enough that no answer takes so long.
-        let run = try await RecordedRun.of(ScriptedSidecar(validFor: 1000)) { plan in
+        let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
+        let run = try await RecordedRun.of(sidecar) { plan in
             plan.conduct = ClientConduct(overstays: 1)
             plan.ttl = .milliseconds(20)
             plan.names = 1
         }
-        #expect(run.operations.prefix(2).map(\.kind) == [.acquire, .renew])
+        #expect(run.operations.contains { $0.kind == .renew } && !run.operations.contains { $0.kind == .release })
         #expect(run.events.contains { if case .wrote(_, _, _, _, isAccepted: false) = $0.what { true } else { false } })
     }
 
