@@ -120,4 +120,15 @@ struct RisingFenceTests {
         history.grant(4, to: 4, fence: 5, asked: 300, answered: 302, valid: 50)
         #expect(history.broken == [.risingFences])
     }
+
+    @Test("who asked before Redis was wiped and its clock set back, and is answered after another reader, is excused too")
+    func askedBeforeWipeAndClock() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
+        history.fault(.redisWipe, from: 10, to: 20)
+        history.fault(.clock, from: 30, to: 40)
+        history.grant(2, to: 2, fence: 6, asked: 50, answered: 60, mode: .shared)
+        history.grant(3, to: 3, fence: 5, asked: 5, answered: 61, mode: .shared)
+        #expect(history.broken.isEmpty)
+    }
 }

@@ -95,7 +95,7 @@ struct RisingFenceChecker: HistoryChecker {
                     "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), as lease \(equal.lease)"
                 ))
         } else if let floor = isAfterAll ? known.highest : floors[lease.client]?.fence, new.number <= floor.number,
-            floor.lease != new.lease
+            floor.lease != new.lease, !faults.fencesMayFall(since: floor.invoked)
         {
             violations.append(
                 Violation(
