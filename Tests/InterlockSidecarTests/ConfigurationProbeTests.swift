@@ -125,7 +125,7 @@ struct ConfigurationProbeTests {
         let name = String(repeating: "a", count: 239)
         #expect(
             refusals(of: "services: { \(name): { probe: { tcp: 'a:1' } } }") == [
-                "file.yaml:1: services.\(name.prefix(64))….probe: expected a service whose name has at most 238 bytes"
+                "file.yaml:1: services.\(name.prefix(80))….probe: expected a service whose name has at most 238 bytes"
             ])
         #expect(refusals(of: "services: { \(name): { probe: { tcp: 'a:1', from: all } } }").isEmpty)
     }
