@@ -68,6 +68,22 @@ struct PermitTests {
         }
     }
 
+    @Test("a trial that lapsed while it waited at the limit is asked for anew before the call is made")
+    func lapsedTrial() async throws {
+        let limit = LimitDefinition(name: "4s", limit: 1, window: .seconds(4))
+        let breaker = BreakerSettings(consecutiveFailures: 1, openFor: .milliseconds(100) ... .milliseconds(100))
+        let service = Self.service(limits: [limit], lifetime: .seconds(2), breaker: breaker)
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await fleet.report(sidecar, .error)
+            try await fleet.expect(.halfOpen)
+            let permit = try await Self.permit(sidecar, wait: 20_000)
+            // The trial permits lapse with their key.
+            let score = try await fleet.cli("ZSCORE", "interlock:breaker:{catalog}:trials", permit.description)
+            #expect(score != .null)
+        }
+    }
+
     // MARK: Places
 
     @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")

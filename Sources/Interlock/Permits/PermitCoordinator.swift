@@ -100,6 +100,7 @@ final class PermitCoordinator {
     private func askForTrial(_ wish: PermitWish) {
         wish.stage = .trial
         let service = wish.service
+        let lapse = runtime.time.now().advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds)
         breakers.askForTrial(service, id: PermitID(runtime.entropy.drawPair())) { [self] answer in
             let now = runtime.time.now()
             let generation = service.breaker.snapshot.generation
@@ -110,6 +111,7 @@ final class PermitCoordinator {
             switch answer {
             case .allowed(let trial):
                 wish.trial = trial
+                wish.trialUntil = lapse
                 wish.generation = generation
                 if wish.isTaken { _ = enter(wish, now: now) { wish.shares } } else { askLimits(wish, now: now) }
             case .refused(let retryAfter):
@@ -181,8 +183,12 @@ final class PermitCoordinator {
             fail(wish, .unconfigured(service.name))
             return false
         }
-        // Of a half-open time that is over: its trials ended with it.
-        if wish.generation != service.breaker.snapshot.generation { wish.trial = nil }
+        if wish.trial != nil, wish.generation != service.breaker.snapshot.generation || wish.trialUntil <= now {
+            // The half-open time that it is of is over, or the trial's own: while it waited others may have been given.
+            breakers.returnTrial(wish.trial, service, generation: wish.generation)
+            wish.trial = nil
+            wish.generation = 0
+        }
         if wish.trial == nil {
             switch service.breaker.admission(now: now) {
             case .refuse(let retryAfter):

@@ -29,6 +29,8 @@ final class PermitWish {
     var generation: Int64
     /// The fleet's trial permit that it holds.
     var trial: PermitID?
+    /// Until when the fleet keeps that for it.
+    var trialUntil = Instant.distantFuture
     /// What it has taken from the limits and keeps while it waits for something else.
     var shares: [TakenShare] = []
     /// The limits have granted it.

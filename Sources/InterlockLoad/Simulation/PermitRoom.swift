@@ -37,6 +37,8 @@ final class PermitRoom: SidecarRoom {
         /// Of the breaker that agreed.
         var generation: Int64
         var trial: String?
+        /// Until when the fleet keeps that for it.
+        var trialUntil = Instant.distantFuture
         /// What it has taken from the limits and keeps while it asks for something else.
         var shares: [TakenShare] = []
         var isTaken = false
@@ -133,6 +135,7 @@ final class PermitRoom: SidecarRoom {
 
     private func askForTrial(_ wish: Wish) {
         let desk = wish.desk
+        let lapse = now.advanced(byMilliseconds: desk.service.definition.permitLifetime.wholeMilliseconds)
         breakers.askForTrial(desk, id: drawID()) { [self] answer in
             let generation = desk.breaker.snapshot.generation
             guard !wish.isOver else {
@@ -142,6 +145,7 @@ final class PermitRoom: SidecarRoom {
             switch answer {
             case .allowed(let trial):
                 wish.trial = trial
+                wish.trialUntil = lapse
                 wish.generation = generation
                 if wish.isTaken { _ = enter(wish) { wish.shares } } else { askLimits(wish) }
             case .refused(let retryAfter):
@@ -193,8 +197,12 @@ final class PermitRoom: SidecarRoom {
     /// caller, or is kept for it.
     private func enter(_ wish: Wish, shares: () -> [TakenShare]) -> Bool {
         let breaker = wish.desk.breaker
-        // Of a half-open time that is over: its trials ended with it.
-        if wish.generation != breaker.snapshot.generation { wish.trial = nil }
+        if wish.trial != nil, wish.generation != breaker.snapshot.generation || wish.trialUntil <= now {
+            // The half-open time that it is of is over, or the trial's own: while it waited others may have been given.
+            breakers.returnTrial(wish.trial, wish.desk, generation: wish.generation)
+            wish.trial = nil
+            wish.generation = 0
+        }
         if wish.trial == nil {
             switch breaker.admission(now: now) {
             case .refuse(let retryAfter):

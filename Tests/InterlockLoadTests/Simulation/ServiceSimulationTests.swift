@@ -18,11 +18,13 @@ struct ServiceSimulationTests {
     }
 
     /// What seeds have found, and was mended: shares that were granted anew after each flap of Redis, smooth limits that took
-    /// back what had come back by itself, and a trial that outlived its half-open time.
+    /// back what had come back by itself, and trials that outlived their half-open time or their own.
     @Test(
         "what seeds have found once stays mended",
         arguments: [
-            (23, [.limits]), (172, [.limits]), (280, [.limits]), (446, [.breakers]), (828, [.breakers]), (104, [.breakers]),
+            (23, [.limits]), (172, [.limits]), (280, [.limits]),
+            (1430, [.breakers]), (2117, [.breakers]),
+            (1360, [.breakers]), (2729, [.breakers]),
         ] as [(UInt64, [SimulatedParty])])
     func staysMended(seed: UInt64, parties: [SimulatedParty]) {
         let outcome = Simulation.run(seed: seed, steps: 20_000, parties: Set(parties))
