@@ -36,6 +36,12 @@ struct BenchSimulate: AsyncParsableCommand {
             valueName: "rule"))
     var mutant: MutantArgument?
 
+    @Option(
+        help: ArgumentHelp(
+            "Who takes part: \(SimulatedParty.allCases.map(\.rawValue).joined(separator: ", ")). Repeatable; otherwise all.",
+            valueName: "party"))
+    var party: [PartyArgument] = []
+
     @OptionGroup var output: OutputOptions
 
     func validate() throws {
@@ -47,10 +53,11 @@ struct BenchSimulate: AsyncParsableCommand {
 
     func run() async throws {
         let first = seed ?? firstSeed
+        let parties = party.isEmpty ? Set(SimulatedParty.allCases) : Set(party.map(\.party))
         var sums = SimulationReading(seeds: 0, steps: 0, operations: 0, grants: 0, faults: 0, violations: 0, bad: [], digest: nil)
         var next = ContinuousClock.now + .seconds(2)
         for number in 0..<UInt64(seed == nil ? seeds : 1) {
-            let outcome = Simulation.run(seed: first &+ number, steps: steps, mutant: mutant?.mutant)
+            let outcome = Simulation.run(seed: first &+ number, steps: steps, mutant: mutant?.mutant, parties: parties)
             sums.add(outcome)
             if seed != nil { sums.digest = String(outcome.digest, radix: 16) }
             for violation in outcome.check.violations.prefix(seed == nil ? 1 : 20) {
@@ -67,12 +74,23 @@ struct BenchSimulate: AsyncParsableCommand {
         guard let bad = sums.bad.first else { return }
         throw Failure(
             "\(sums.violations) violations; the first again: interlock bench simulate --seed \(bad) --steps \(steps)"
-                + (mutant.map { " --mutant \($0.mutant.rawValue)" } ?? ""),
+                + (mutant.map { " --mutant \($0.mutant.rawValue)" } ?? "")
+                + party.map { " --party \($0.party.rawValue)" }.joined(),
             exitCode: .refused)
     }
 
     /// What is as broken as that need not be looked for any longer.
     private static let mostBadSeeds = 20
+}
+
+/// A party by its name.
+struct PartyArgument: ExpressibleByArgument {
+    let party: SimulatedParty
+
+    init?(argument: String) {
+        guard let party = SimulatedParty(rawValue: argument) else { return nil }
+        self.party = party
+    }
 }
 
 /// A rule by its name.
