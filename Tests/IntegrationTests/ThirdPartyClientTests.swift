@@ -7,13 +7,19 @@ struct ThirdPartyClientTests {
     /// The clone that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
-    @Test("redis-py connects with RESP2 and RESP3, and its own locks and Interlock's exclude each other")
-    func redisPy() async throws {
+    @Test(
+        "redis-py connects with RESP2, RESP3 and what it speaks by default, and its own locks and Interlock's exclude each other",
+        arguments: ["5.2.1", "8.1.0"])
+    func redisPy(version: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let socket = try #require(sidecar.redisSocket)
+            // The elder one is the virtual environment's own; the newer stands in a folder that comes first.
             let result = try await run(
                 .path(FilePath("\(Self.root)/.venv/bin/python")),
-                arguments: ["\(Self.root)/Tests/IntegrationTests/Clients/redis_py.py", "\(sidecar.respPort)", socket],
+                arguments: [
+                    "\(Self.root)/Tests/IntegrationTests/Clients/redis_py.py", "\(sidecar.respPort)", socket, version,
+                ],
+                environment: .inherit.updating(["PYTHONPATH": "\(Self.root)/.venv/apart/redis==\(version)"]),
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
             #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
         }

@@ -14,7 +14,7 @@ struct RESPLockModeTests {
     @Test("a linked lease outlives its length while its client is connected")
     func extended() async throws {
         try await RESPTestDoor.with { door in
-            let holder = try await Self.anotherClient(of: door)
+            let holder = try await RESPTestDoor.anotherClient(of: door)
             let granted = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
             #expect(granted?.count == 3)
             let began = ContinuousClock.now
@@ -269,15 +269,6 @@ extension RESPLockModeTests {
             }
             return received
         }
-    }
-
-    private static func anotherClient(of door: RESPTestDoor) async throws -> RedisClient {
-        var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
-        address.connectTimeout = .seconds(20)
-        address.commandTimeout = .seconds(20)
-        let client = RedisClient(configuration: address)
-        try await client.connect()
-        return client
     }
 
     /// The answer of the Redis behind the door.

@@ -41,6 +41,16 @@ struct RESPTestDoor {
         try await RawConnection.exchange(port: port, bytes, enough: enough)
     }
 
+    /// A client on a connection of its own.
+    static func anotherClient(of door: RESPTestDoor) async throws -> RedisClient {
+        var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
+        address.connectTimeout = .seconds(20)
+        address.commandTimeout = .seconds(20)
+        let client = RedisClient(configuration: address)
+        try await client.connect()
+        return client
+    }
+
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil,
         _ body: (RESPTestDoor) async throws -> Void

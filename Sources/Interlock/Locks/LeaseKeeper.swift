@@ -50,12 +50,14 @@ final class LeaseKeeper {
 
         /// `nil`: this client does not follow it yet.
         func link(_ client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
-            if first?.client == client {
-                first?.isLinked = isLinked || first?.isLinked ?? false
-                return first?.id
+            if var follower = first, follower.client == client {
+                follower.isLinked = isLinked || follower.isLinked
+                // Written back whole: through `first?` the left side would be held open while the right side reads it.
+                first = follower
+                return follower.id
             }
             guard let index = others.firstIndex(where: { $0.client == client }) else { return nil }
-            others[index].isLinked = isLinked || others[index].isLinked
+            if isLinked { others[index].isLinked = true }
             return others[index].id
         }
 

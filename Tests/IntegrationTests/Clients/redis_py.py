@@ -1,22 +1,29 @@
-"""redis-py as a client of the RESP door: `python redis_py.py RESP_PORT REDIS_SOCKET`. Prints `fine` when all holds."""
+"""redis-py as a client of the RESP door: `python redis_py.py RESP_PORT REDIS_SOCKET VERSION`. Prints `fine` when all holds."""
 
 import sys
 
 import redis
 
-port, redis_socket = int(sys.argv[1]), sys.argv[2]
+port, redis_socket, version = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+assert redis.__version__ == version, f"{redis.__version__} was imported instead of {version}"
 
-for protocol in (2, 3):
-    client = redis.Redis(port=port, protocol=protocol, decode_responses=True, client_name="redis-py")
+# None: what this edition speaks unasked.
+for protocol in (2, 3, None):
+    spoken = {} if protocol is None else {"protocol": protocol}
+    client = redis.Redis(port=port, decode_responses=True, client_name="redis-py", **spoken)
     assert client.ping()
     name = f"orders-{protocol}"
     token, fence, valid = client.execute_command("LOCK.ACQUIRE", name, 30000, "LABEL", "redis-py")
     assert token.startswith("redis-py/") and fence > 0 and 0 < valid < 30000
     assert client.execute_command("LOCK.ACQUIRE", name, 30000) is None
     information = client.execute_command("LOCK.INFO", name)
-    if protocol == 2:
+    if isinstance(information, list):
         information = dict(zip(information[::2], information[1::2]))
     assert information["label"] == "redis-py" and information["fence"] == fence
+    # L20: the documented retry, on the same connection: the same owner has the same lease.
+    for options in ((), ("SHARED",), ("PERMITS", 2), ("LINKED",), ("WAIT", 100)):
+        retried = ("LOCK.ACQUIRE", f"retried-{protocol}-{'-'.join(map(str, options))}", 30000, "OWNER", "me", *options)
+        assert {client.execute_command(*retried)[0] for _ in range(3)} == {"me"}
     with client.pipeline(transaction=False) as pipeline:
         for _ in range(100):
             pipeline.execute_command("ECHO", "x")

@@ -223,10 +223,11 @@ final class QuorumLocks {
         let next = QuorumRetry.nextAttempt(
             after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1))
         guard let next else { return }
-        lines[ExactText(name)]?.timer = runtime.deadlines.schedule(at: next) { [unowned self] in
+        let timer = runtime.deadlines.schedule(at: next) { [unowned self] in
             guard let next = lines[ExactText(name)]?.decisions.timerFired() else { return }
             perform(next, on: name)
         }
+        lines[ExactText(name)]?.timer = timer
     }
 
     private func attempt(_ id: WaiterID, on name: String) {
