@@ -16,6 +16,8 @@ public actor Coordinator: Service {
     /// Tasks that prefer this executor run where the coordinator lives: their calls change no thread, which is most of
     /// what an uncontended lock costs a single caller. They must not block.
     public nonisolated let taskExecutor: any TaskExecutor
+    /// The clock that latencies are measured by.
+    nonisolated let clock: TimeSource
     /// Its ID in the fleet.
     public nonisolated let id: String
     /// The keys and channels of its fleet.
@@ -43,34 +45,39 @@ public actor Coordinator: Service {
     /// Over how long a fleet whose Redis is back spreads what it has to ask.
     package static let returnMilliseconds: Int64 = 500
 
-    /// A coordinator on `eventLoop`. It does nothing before `run` or `start`.
+    /// A coordinator on `eventLoop`, in the real world. It does nothing before `run` or `start`.
     public init(
         configuration: InterlockConfiguration,
         eventLoop: any EventLoop,
         time: TimeSource = .system,
         logger: Logger = Logger(label: "interlock")
     ) {
-        var entropy = SystemRandomNumberGenerator()
-        let id = String(OwnerToken.hexadecimal(entropy.next()).prefix(12))
-        self.id = id
-        self.eventLoop = eventLoop
-        taskExecutor = EventLoopTaskExecutor(eventLoop: eventLoop)
+        self.init(
+            configuration: configuration,
+            environment: CoordinatorEnvironment(eventLoop: eventLoop, clock: time, logger: logger))
+    }
+
+    /// A coordinator in `environment`. It does nothing before `run` or `start`.
+    public init(configuration: InterlockConfiguration, environment: CoordinatorEnvironment) {
+        eventLoop = environment.eventLoop
+        taskExecutor = EventLoopTaskExecutor(eventLoop: environment.eventLoop)
         self.configuration = configuration
-        let runtime = CoordinatorRuntime(
-            id: id, eventLoop: eventLoop, configuration: configuration, time: time, logger: logger)
+        let runtime = CoordinatorRuntime(configuration: configuration, environment: environment)
+        clock = environment.clock
+        id = runtime.id
         keys = runtime.keys
         func connection() -> RedisPipeline {
-            RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
+            RedisPipeline(configuration: configuration.redis, environment: environment.redis)
         }
-        watch = KeyWatch(pipeline: connection(), logger: logger)
+        watch = KeyWatch(pipeline: connection(), logger: environment.logger)
         lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
         subscriber = RedisSubscriber(
             configuration: configuration.redis,
-            channels: [runtime.keys.events, runtime.keys.wake(id)],
-            hearsInvalidations: true, eventLoop: eventLoop, logger: logger)
+            channels: [runtime.keys.events, runtime.keys.wake(runtime.id)],
+            hearsInvalidations: true, environment: environment.redis)
     }
 
     deinit {
@@ -91,7 +98,8 @@ public actor Coordinator: Service {
     }
 
     private var runtime: CoordinatorRuntime { calls.runtime }
-    private var guarded: [String: GuardedService] { calls.services }
+    /// In the order of their names: what is done for each is done in the same order everywhere.
+    private var guarded: [GuardedService] { calls.servicesInOrder }
 
     // MARK: Life
 
@@ -140,7 +148,7 @@ public actor Coordinator: Service {
     /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
     public func stop() async {
         drain()
-        calls.breakers.flushOutcomes(of: Array(guarded.values))
+        calls.breakers.flushOutcomes(of: guarded)
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
@@ -161,15 +169,15 @@ public actor Coordinator: Service {
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
         calls.locks.keeper.goDown()
         calls.quorum?.drain()
-        calls.permits.goDown(Array(guarded.values))
-        for service in guarded.values { calls.limits.failWaiting(service, .goingDown) }
+        calls.permits.goDown(guarded)
+        for service in guarded { calls.limits.failWaiting(service, .goingDown) }
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
     public func reload(services definitions: [ServiceDefinition]) {
         var next: [String: GuardedService] = [:]
         for definition in definitions {
-            if let known = guarded[definition.name] {
+            if let known = calls.services[definition.name] {
                 known.redefine(definition)
                 next[definition.name] = known
                 calls.breakers.redefined(known)
@@ -179,13 +187,13 @@ public actor Coordinator: Service {
                 calls.breakers.synchronise(service)
             }
         }
-        for (name, service) in guarded where next[name] == nil {
-            calls.limits.failWaiting(service, .unconfigured(name))
+        for service in guarded where next[service.name] == nil {
+            calls.limits.failWaiting(service, .unconfigured(service.name))
             calls.breakers.forget(service)
             calls.permits.removeAll(of: service)
         }
         calls.services = next
-        for service in guarded.values {
+        for service in guarded {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)
         }
@@ -222,7 +230,7 @@ public actor Coordinator: Service {
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.permitsUnderWay.record(calls.permits.underWay)
-        for service in guarded.values {
+        for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.placesInUse.record(service.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.bulkhead.waitingCount + service.paused.count)
@@ -240,7 +248,7 @@ public actor Coordinator: Service {
         calls.fleet.redisIsBack()
         calls.locks.redisIsBack()
         readInTurn()
-        for service in guarded.values { calls.limits.reconsider(service) }
+        for service in guarded { calls.limits.reconsider(service) }
         if isRedisUp { readinessIsDecided() }
     }
 
@@ -272,14 +280,15 @@ public actor Coordinator: Service {
 
     private func planReread() {
         // A little apart for each sidecar, so that a fleet does not ask in step.
-        let pause = Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10))
+        let pause =
+            Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10), using: &runtime.entropy)
         runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
             self?.assumeIsolated { $0.rereadAndPlan() }
         }
     }
 
     private func rereadAndPlan() {
-        calls.permits.dropLapsed(of: Array(guarded.values))
+        calls.permits.dropLapsed(of: guarded)
         calls.fleet.beat()
         reread()
         planReread()
@@ -293,8 +302,8 @@ public actor Coordinator: Service {
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        for service in guarded.values { calls.breakers.synchronise(service) }
-        calls.breakers.flushOutcomes(of: Array(guarded.values))
+        for service in guarded { calls.breakers.synchronise(service) }
+        calls.breakers.flushOutcomes(of: guarded)
     }
 
     /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.
@@ -302,7 +311,7 @@ public actor Coordinator: Service {
         guard hasLostRedis else { return reread() }
         calls.locks.wakeAll()
         reading?.cancel()
-        let pause = Int64.random(in: 0...Self.returnMilliseconds)
+        let pause = Int64.random(in: 0...Self.returnMilliseconds, using: &runtime.entropy)
         reading = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
             readBreakers()
         }
@@ -316,7 +325,7 @@ public actor Coordinator: Service {
         guard let received = ReceivedEvent(payload), received.database == runtime.database else { return }
         switch received.event?.payload {
         case .breaker(let event):
-            guard let service = guarded[event.service], let time = received.event?.atMilliseconds else { break }
+            guard let service = calls.services[event.service], let time = received.event?.atMilliseconds else { break }
             calls.breakers.heard(event.breaker, redisTime: time, of: service)
         case .lock(let event):
             switch event.kind {

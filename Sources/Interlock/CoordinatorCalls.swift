@@ -35,8 +35,13 @@ public final class CoordinatorCalls {
     private var joint: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
     var services: [String: GuardedService] = [:] {
-        didSet { servicesVersion += 1 }
+        didSet {
+            servicesVersion += 1
+            servicesInOrder = services.values.sorted { $0.name < $1.name }
+        }
     }
+    /// By name.
+    private(set) var servicesInOrder: [GuardedService] = []
     /// Rises when services come and go.
     public private(set) var servicesVersion = 0
     /// `locks.max_wait` in milliseconds: nobody waits longer, for a limit neither.
@@ -62,9 +67,9 @@ public final class CoordinatorCalls {
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
         permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
         fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
-        for definition in configuration.services {
-            services[definition.name] = GuardedService(definition: definition)
-        }
+        services = Dictionary(
+            configuration.services.map { ($0.name, GuardedService(definition: $0)) }, uniquingKeysWith: { $1 })
+        servicesInOrder = services.values.sorted { $0.name < $1.name }
     }
 
     /// Everything at a glance.
@@ -75,7 +80,7 @@ public final class CoordinatorCalls {
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, services: services.count,
-            servicesDiffering: services.values.filter { $0.foreignConfiguration != nil }.map(\.name).sorted(),
+            servicesDiffering: servicesInOrder.filter { $0.foreignConfiguration != nil }.map(\.name),
             permitsUnderWay: permits.underWay,
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
@@ -251,7 +256,7 @@ public final class CoordinatorCalls {
 
     /// All services' breakers, by name. No Redis.
     public func allBreakers() -> [BreakerStatus] {
-        services.values.map { breakers.status(of: $0) }.sorted { $0.service < $1.service }
+        servicesInOrder.map { breakers.status(of: $0) }
     }
 
     /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.

@@ -9,7 +9,8 @@ struct FlushTests {
     @Test("commands of one tick of the event loop leave in one write")
     func oneWrite() throws {
         let channel = EmbeddedChannel()
-        let handler = RedisChannelHandler(configuration: RedisConfiguration(address: .host("localhost", port: 6379)))
+        let handler = RedisChannelHandler(
+            configuration: RedisConfiguration(address: .host("localhost", port: 6379)), eventLoop: channel.eventLoop)
         try channel.pipeline.syncOperations.addHandler(handler)
         for tick in 0..<2 {
             for _ in 0..<3 { handler.send(AnyCommand(["TICK", "\(tick)"])) { _ in } }

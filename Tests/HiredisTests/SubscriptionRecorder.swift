@@ -22,7 +22,8 @@ actor SubscriptionRecorder {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         (stream, events) = AsyncStream.makeStream()
         subscriber = RedisSubscriber(
-            configuration: configuration, channels: channels, eventLoop: eventLoop, logger: Logger(label: "test"),
+            configuration: configuration, channels: channels,
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: Logger(label: "test")),
             checkInterval: checkInterval)
     }
 

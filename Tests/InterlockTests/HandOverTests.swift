@@ -324,8 +324,8 @@ private actor StoppedSidecar {
     init(_ configuration: RedisConfiguration, id: String) {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         subscriber = RedisSubscriber(
-            configuration: configuration, channels: ["interlock:wake:\(id)"], eventLoop: eventLoop,
-            logger: Logger(label: "test"))
+            configuration: configuration, channels: ["interlock:wake:\(id)"],
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: Logger(label: "test")))
     }
 
     func start() {

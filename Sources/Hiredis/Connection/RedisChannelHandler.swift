@@ -1,57 +1,53 @@
-internal import DequeModule
 internal import NIOCore
 
-/// One connection's life: encodes commands, matches replies to them in order, and fails what is left when it ends.
+/// Carries the bytes of a `RedisExchange` over a channel, and its timeouts by the channel's event loop. Commands that are
+/// sent within one tick of the loop leave in one write.
 ///
-/// Confined to its channel's event loop. Commands that are sent within one tick of the loop leave in one write.
+/// Confined to its channel's event loop.
 final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// A command that was sent and awaits its reply.
-    private struct Pending {
-        var sentAt: NIODeadline
-        var timeout: TimeAmount
-        /// `nil` once it has timed out: the reply is still to come and belongs to nobody.
-        var receive: ((Result<RedisReply, RedisError>) -> Void)?
-
-        var deadline: NIODeadline { sentAt + timeout }
-    }
-
-    private let maximumPending: Int
-    private let commandTimeout: TimeAmount
-    private let parser: ReplyParser
-    private var encoder = CommandEncoder()
-    private var outgoing = ByteBuffer()
-    private var isFlushScheduled = false
-    private var unflushed = 0
     /// A tick with more commands than this is written in parts, so that Redis works on the first while this side is still
     /// busy with the rest: on two cores that is worth a third of the throughput of small scripts.
     static let largestFlush = 16
-    private var pending = Deque<Pending>()
-    /// When the next look at the timeouts is due; no pending command is due earlier.
-    private var nextExpiry: (deadline: NIODeadline, task: Scheduled<Void>)?
-    private var context: ChannelHandlerContext?
-    private var lastRead = NIODeadline.now()
-    /// Why the connection is being closed, when this side decided to.
-    private var closeReason: RedisError?
 
-    /// How many commands were sent, scripts that went again with their source twice.
-    var commandsSent: Int64 = 0
+    private let eventLoop: any EventLoop
+    private let exchange: RedisExchange
+    private var context: ChannelHandlerContext?
+    private var isFlushScheduled = false
+    private var expiry: (deadline: NIODeadline, task: Scheduled<Void>)?
+
     /// Called once, after every pending command has failed.
     var onClose: ((RedisError) -> Void)?
-    /// Called with each reply that answers no command: what a subscription brings.
-    var onPush: ((RedisReply) -> Void)?
-    /// Called once per read with the time that the oldest answered command took.
-    var onRoundTrip: ((TimeAmount) -> Void)?
 
-    init(configuration: RedisConfiguration) {
-        maximumPending = configuration.maximumPending
-        commandTimeout = TimeAmount(configuration.commandTimeout)
-        parser = ReplyParser(limits: configuration.replyLimits)
+    init(configuration: RedisConfiguration, eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+        exchange = RedisExchange(configuration: configuration, now: eventLoop.now)
     }
 
-    var isOpen: Bool { context != nil && closeReason == nil }
+    var isOpen: Bool { context != nil && exchange.closeReason == nil }
+
+    /// How long ago the last bytes came.
+    var timeSinceLastRead: TimeAmount { exchange.timeSinceLastRead(now: eventLoop.now) }
+
+    /// See `RedisExchange.commandsSent`.
+    var commandsSent: Int64 {
+        get { exchange.commandsSent }
+        set { exchange.commandsSent = newValue }
+    }
+
+    /// See `RedisExchange.onPush`.
+    var onPush: ((RedisReply) -> Void)? {
+        get { exchange.onPush }
+        set { exchange.onPush = newValue }
+    }
+
+    /// See `RedisExchange.onRoundTrip`.
+    var onRoundTrip: ((TimeAmount) -> Void)? {
+        get { exchange.onRoundTrip }
+        set { exchange.onRoundTrip = newValue }
+    }
 
     /// Sends a command; `completion` is called exactly once, on the event loop, possibly at once.
     func send<Command: RedisCommand>(
@@ -59,9 +55,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard admit(completion) else { return }
-        command.encode(into: &encoder)
-        enqueue(timeout: timeout) { completion($0.decoded(by: command)) }
+        exchange.send(command, timeout: timeout, now: eventLoop.now, completion: completion)
+        afterSending()
     }
 
     /// Sends a script by its digest, and once more with its source when the server does not know it.
@@ -70,110 +65,66 @@ final class RedisChannelHandler: ChannelInboundHandler {
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard admit(completion) else { return }
-        command.encode(into: &encoder)
-        enqueue(timeout: timeout) { [weak self] result in
-            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
-                return completion(result.decoded(by: command))
-            }
-            guard self.admit(completion) else { return }
-            command.encodeWithSource(into: &self.encoder)
-            self.enqueue(timeout: timeout) { completion($0.decoded(by: command)) }
-        }
+        exchange.send(script: command, timeout: timeout, now: eventLoop.now, completion: completion)
+        afterSending()
     }
 
     /// Writes a command whose reply comes by `onPush`, as those of a subscription do.
     func sendWithoutReply(_ words: [String]) {
-        for word in words { encoder.append(word) }
-        encoder.format(into: &outgoing)
+        exchange.sendWithoutReply(words)
         scheduleFlush()
     }
 
     /// Ends the connection; everything pending fails with `answerLost`.
     func close(reason: RedisError) {
-        guard closeReason == nil else { return }
-        closeReason = reason
+        guard exchange.closeReason == nil else { return }
+        exchange.close(reason: reason)
         context?.close(promise: nil)
     }
 
-    /// When the last bytes came.
-    var timeSinceLastRead: TimeAmount { .now() - lastRead }
+    // MARK: Carrying
 
-    private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
-        guard isOpen else {
-            completion(.failure(RedisError(.notConnected, closeReason?.message ?? "Redis is not connected")))
-            return false
-        }
-        guard pending.count < maximumPending else {
-            completion(.failure(RedisError(.overloaded, "\(pending.count) commands already await replies from Redis")))
-            return false
-        }
-        return true
-    }
-
-    private func enqueue(timeout: TimeAmount?, receive: @escaping (Result<RedisReply, RedisError>) -> Void) {
-        encoder.format(into: &outgoing)
-        let command = Pending(sentAt: .now(), timeout: timeout ?? commandTimeout, receive: receive)
-        pending.append(command)
-        commandsSent += 1
-        unflushed += 1
-        if unflushed < Self.largestFlush { scheduleFlush() } else { flush() }
-        scheduleExpiry(at: command.deadline)
+    private func afterSending() {
+        if exchange.unsent >= Self.largestFlush { flush() } else { scheduleFlush() }
+        scheduleExpiry()
     }
 
     private func scheduleFlush() {
-        guard !isFlushScheduled, let context else { return }
+        guard !isFlushScheduled, exchange.outgoing.readableBytes > 0, let context else { return }
         isFlushScheduled = true
-        context.eventLoop.assumeIsolated().execute { [weak self] in self?.flush() }
+        context.eventLoop.assumeIsolated().execute { [weak self] in
+            self?.isFlushScheduled = false
+            self?.flush()
+        }
     }
 
     private func flush() {
-        isFlushScheduled = false
-        unflushed = 0
-        guard let context, outgoing.readableBytes > 0 else { return }
-        context.writeAndFlush(wrapOutboundOut(outgoing), promise: nil)
-        outgoing.clear()
+        guard let context, exchange.outgoing.readableBytes > 0 else { return }
+        context.writeAndFlush(wrapOutboundOut(exchange.outgoing), promise: nil)
+        exchange.clearOutgoing()
     }
-}
 
-// MARK: - Timeouts
-
-extension RedisChannelHandler {
     /// Plans a look at the timeouts unless an earlier one is planned: O(1), and for commands of one timeout no new timer.
-    private func scheduleExpiry(at deadline: NIODeadline) {
-        guard let context, nextExpiry.map({ deadline < $0.deadline }) ?? true else { return }
-        nextExpiry?.task.cancel()
+    private func scheduleExpiry() {
+        guard let deadline = exchange.nextExpiry, let context, expiry.map({ deadline < $0.deadline }) ?? true else { return }
+        expiry?.task.cancel()
         let task = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] () -> Void in
-            self?.expire()
+            guard let self else { return }
+            self.expiry = nil
+            self.exchange.expire(now: self.eventLoop.now)
+            self.afterExchange()
         }
-        nextExpiry = (deadline, task)
+        expiry = (deadline, task)
     }
 
-    /// O(n) in pending commands, once per timeout at most while all have the same.
-    private func expire() {
-        nextExpiry = nil
-        let now = NIODeadline.now()
-        var late: [(Result<RedisReply, RedisError>) -> Void] = []
-        var next: NIODeadline?
-        for index in pending.indices {
-            guard let receive = pending[index].receive else { continue }
-            guard pending[index].deadline <= now else {
-                next = min(next ?? pending[index].deadline, pending[index].deadline)
-                continue
-            }
-            pending[index].receive = nil
-            late.append(receive)
+    /// The exchange was told something: it may have more to send, another time to be looked at, or nothing more to say.
+    private func afterExchange() {
+        if exchange.closeReason != nil {
+            context?.close(promise: nil)
+        } else {
+            scheduleFlush()
+            scheduleExpiry()
         }
-        // Nothing at all for a timeout after a command was due: the peer is gone without saying so.
-        if let oldest = pending.first, oldest.receive == nil, oldest.sentAt + oldest.timeout + oldest.timeout <= now,
-            timeSinceLastRead > oldest.timeout
-        {
-            close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
-        }
-        for receive in late {
-            receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
-        }
-        if let next { scheduleExpiry(at: next) }
     }
 }
 
@@ -189,35 +140,9 @@ extension RedisChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let buffer = unwrapInboundIn(data)
-        lastRead = .now()
-        if let onRoundTrip, let oldest = pending.first { onRoundTrip(lastRead - oldest.sentAt) }
-        do {
-            try buffer.withUnsafeReadableBytes { bytes in
-                try parser.feed(bytes)
-            }
-            while let reply = try parser.next() {
-                deliver(reply)
-            }
-        } catch let error as RedisError {
-            close(reason: error)
-        } catch {
-            close(reason: RedisError(.protocolViolation, "\(error)"))
-        }
-    }
-
-    private func deliver(_ reply: RedisReply) {
-        guard let command = pending.popFirst() else {
-            guard let onPush else {
-                return close(reason: RedisError(.protocolViolation, "Redis sent a reply that no command asked for"))
-            }
-            return onPush(reply)
-        }
-        command.receive?(.success(reply))
-        if case .error(let error) = reply, error.code == .server(.readOnly) {
-            // A replica that was a primary before: the next connection may find the new primary.
-            close(reason: error)
-        }
+        let now = eventLoop.now
+        unwrapInboundIn(data).withUnsafeReadableBytes { exchange.receive($0, now: now) }
+        afterExchange()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -225,32 +150,11 @@ extension RedisChannelHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        let reason = closeReason ?? RedisError(.answerLost, "Redis closed the connection")
-        closeReason = reason
-        let lost = RedisError(.answerLost, "\(reason.message); the command may have been carried out")
-        nextExpiry?.task.cancel()
-        nextExpiry = nil
-        let failed = pending
-        pending.removeAll()
-        for command in failed { command.receive?(.failure(lost)) }
+        expiry?.task.cancel()
+        expiry = nil
+        let reason = exchange.connectionLost()
         onClose?(reason)
         onClose = nil
-        onPush = nil
         context.fireChannelInactive()
-    }
-}
-
-extension Result where Success == RedisReply, Failure == RedisError {
-    fileprivate func decoded<Command: RedisCommand>(by command: Command) -> Result<Command.Reply, RedisError> {
-        switch self {
-        case .failure(let error): return .failure(error)
-        case .success(.error(let error)) where !(command is AnyCommand): return .failure(error)
-        case .success(let reply):
-            do throws(RedisError) {
-                return .success(try command.decode(reply))
-            } catch {
-                return .failure(error)
-            }
-        }
     }
 }

@@ -1,7 +1,5 @@
-internal import NIOCore
-internal import NIOPosix
-internal import NIOSSL
 internal import Logging
+internal import NIOCore
 
 /// Keeps one connection to Redis up: connects, logs in, selects the database, and begins again with jittered exponential
 /// backoff when it is lost. Confined to its event loop.
@@ -15,9 +13,8 @@ final class RedisLink {
         case closed
     }
 
-    let eventLoop: any EventLoop
     private let configuration: RedisConfiguration
-    private let logger: Logger
+    private let environment: RedisEnvironment
     private var state = State.idle
     private var backoff: Backoff
     /// Completed once the last connection is gone after `close`.
@@ -28,12 +25,13 @@ final class RedisLink {
     /// The connection was lost, or an attempt failed; another follows unless the link was closed.
     var onDown: ((RedisError) -> Void)?
 
-    init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
+    init(configuration: RedisConfiguration, environment: RedisEnvironment) {
         self.configuration = configuration
-        self.eventLoop = eventLoop
-        self.logger = logger
+        self.environment = environment
         backoff = Backoff(range: configuration.reconnectDelay)
     }
+
+    var eventLoop: any EventLoop { environment.eventLoop }
 
     /// The connection, while it is up.
     var handler: RedisChannelHandler? {
@@ -77,31 +75,12 @@ final class RedisLink {
 
     private func connect() {
         state = .connecting
-        let deadline = NIODeadline.now() + TimeAmount(configuration.connectTimeout)
-        let handler = RedisChannelHandler(configuration: configuration)
-        let tls: NIOSSLContext?
-        do {
-            tls = try configuration.tls.map { try NIOSSLContext(configuration: $0) }
-        } catch {
-            return attemptFailed(RedisError(.connectionFailed, "the TLS settings for Redis cannot be used: \(error)"))
-        }
-        let serverName = configuration.serverName
-        let bootstrap = ClientBootstrap(group: eventLoop)
-            .connectTimeout(TimeAmount(configuration.connectTimeout))
-            .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard let tls else { return }
-                    try channel.pipeline.syncOperations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: serverName))
-                }
-            }
-        let connecting =
-            switch configuration.address {
-            case .host(let host, let port): bootstrap.connect(host: host, port: port)
-            case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
-            }
-        connecting.assumeIsolated().whenComplete { [self] result in
+        let deadline = eventLoop.now + TimeAmount(configuration.connectTimeout)
+        let handler = RedisChannelHandler(configuration: configuration, eventLoop: eventLoop)
+        environment.dialer.dial(configuration, on: eventLoop).assumeIsolated().whenComplete { [self] result in
             switch result {
             case .success(let channel): connected(channel, handler: handler, deadline: deadline)
+            case .failure(let error as RedisError): attemptFailed(error)
             case .failure(let error):
                 attemptFailed(
                     RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(error)"))
@@ -121,7 +100,7 @@ final class RedisLink {
             return
         }
         handler.onClose = { [self] in attemptFailed($0) }
-        login(handler, timeout: deadline - .now()) { [self] failure in
+        login(handler, timeout: deadline - eventLoop.now) { [self] failure in
             if let failure { return handler.close(reason: failure) }
             guard case .connecting = state else {
                 return handler.close(reason: RedisError(.notConnected, "this client was closed"))
@@ -166,8 +145,9 @@ final class RedisLink {
         case .idle, .up, .pausing:
             break
         }
-        let pause = backoff.next(random: .random(in: 0...1))
-        logger.debug(
+        var random = environment.random
+        let pause = backoff.next(random: .random(in: 0...1, using: &random))
+        environment.logger.debug(
             "The connection to Redis is down; it will be tried again",
             metadata: ["redis": "\(configuration.displayName)", "error": "\(error)", "pause": "\(pause)"])
         let attempt = eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(pause)) { [self] in
@@ -176,13 +156,5 @@ final class RedisLink {
         }
         state = .pausing(attempt)
         onDown?(error)
-    }
-}
-
-extension RedisConfiguration {
-    /// The name that TLS checks the certificate against: none for an address in digits.
-    fileprivate var serverName: String? {
-        guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }
-        return host
     }
 }

@@ -24,8 +24,12 @@ public final class RedisPipeline {
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
 
-    public init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
-        link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
+    public convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
+    }
+
+    public init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+        link = RedisLink(configuration: configuration, environment: environment)
         link.onUp = { [weak self] handler in
             guard let self else { return }
             // Those of the login are not the callers'.

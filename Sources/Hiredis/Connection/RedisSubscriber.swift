@@ -1,4 +1,3 @@
-public import Logging
 public import NIOCore
 
 /// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
@@ -43,15 +42,14 @@ public final class RedisSubscriber {
         configuration: RedisConfiguration,
         channels: [String],
         hearsInvalidations: Bool = false,
-        eventLoop: any EventLoop,
-        logger: Logger,
+        environment: RedisEnvironment,
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         precondition(!channels.isEmpty, "a subscriber has channels")
         self.channels = channels
         self.hearsInvalidations = hearsInvalidations
         self.checkInterval = TimeAmount(checkInterval)
-        link = RedisLink(configuration: configuration, eventLoop: eventLoop, logger: logger)
+        link = RedisLink(configuration: configuration, environment: environment)
         link.onUp = { [weak self] in self?.subscribe(on: $0) }
         link.onDown = { [weak self] error in
             guard let self else { return }

@@ -20,7 +20,7 @@ extension BreakerCoordinator {
             service.isTripUnderWay = false
             guard case .failure(let error) = result, error.isUnavailability else { return }
             let range = pause.lowerBound.wholeMilliseconds...pause.upperBound.wholeMilliseconds
-            tripAlone(service, .limit, forMilliseconds: .random(in: range))
+            tripAlone(service, .limit, forMilliseconds: .random(in: range, using: &runtime.entropy))
         }
     }
 

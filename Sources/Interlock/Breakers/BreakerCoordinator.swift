@@ -73,7 +73,8 @@ final class BreakerCoordinator {
     ) {
         let script = BreakerScript(
             keys: runtime.keys, service: service.name, settings: service.definition.breaker, operation: operation,
-            by: by ?? runtime.id, origin: runtime.id, database: runtime.database, random: .random(in: 0...1))
+            by: by ?? runtime.id, origin: runtime.id, database: runtime.database,
+            random: .random(in: 0...1, using: &runtime.entropy))
         runtime.pipeline.run(script) { [self] result in
             if case .success(let reply) = result {
                 apply(reply.snapshot, redisTime: reply.redisTime, to: service)

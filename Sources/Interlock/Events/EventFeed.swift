@@ -4,7 +4,8 @@ final class EventFeed {
     typealias FollowerID = UInt64
 
     let subscriptions: EventSubscriptions
-    private var followers: [FollowerID: (String) -> Void] = [:]
+    /// In the order in which they came.
+    private var followers: [(id: FollowerID, follower: (String) -> Void)] = []
     private var lastID: FollowerID = 0
 
     init(subscriptions: EventSubscriptions) {
@@ -14,16 +15,16 @@ final class EventFeed {
     /// `follower` must not block: a slow one buffers and drops for itself.
     func add(_ follower: @escaping (_ json: String) -> Void) -> FollowerID {
         lastID += 1
-        followers[lastID] = follower
+        followers.append((lastID, follower))
         return lastID
     }
 
     func remove(_ id: FollowerID) {
-        followers[id] = nil
+        followers.removeAll { $0.id == id }
     }
 
     func publish(_ event: ReceivedEvent) {
         subscriptions.publish(event)
-        for follower in followers.values { follower(event.message.json) }
+        for (_, follower) in followers { follower(event.message.json) }
     }
 }

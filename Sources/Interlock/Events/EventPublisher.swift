@@ -1,5 +1,4 @@
 internal import CoreMetrics
-internal import Glibc
 internal import Hiredis
 internal import NIOCore
 
@@ -31,19 +30,12 @@ final class EventPublisher {
         let start = event.json(origin: runtime.id, database: runtime.database)
         runtime.pipeline.run(PublishScript(channel: runtime.keys.events, start: start)) { [self] result in
             underWay -= 1
-            let time = if case .success(let time) = result { time } else { Self.hostTime }
+            let time = if case .success(let time) = result { time } else { runtime.wallClock.milliseconds() }
             feed.publish(
                 ReceivedEvent(
                     message: EventMessage(type: event.kind.rawValue, json: "\(start)\(time)}"),
                     event: InterlockEvent(
                         origin: runtime.id, database: runtime.database, atMilliseconds: time, payload: .limit(event))))
         }
-    }
-
-    /// Milliseconds of the Unix epoch by this host's clock.
-    private static var hostTime: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
     }
 }

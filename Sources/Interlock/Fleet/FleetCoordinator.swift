@@ -1,4 +1,3 @@
-internal import Glibc
 internal import Hiredis
 internal import InterlockCore
 internal import Logging
@@ -19,15 +18,13 @@ final class FleetCoordinator {
     init(runtime: CoordinatorRuntime, version: String) {
         self.runtime = runtime
         self.version = version
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        startedAt = Int64(time.tv_sec)
+        startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
     /// Redis is back: tells who this is, and asks what it talks to.
     func redisIsBack() {
         let fields: [(name: String, value: String)] = [
-            ("host", runtime.host), ("pid", "\(getpid())"), ("version", version), ("started", "\(startedAt)"),
+            ("host", runtime.host), ("pid", "\(runtime.processID)"), ("version", version), ("started", "\(startedAt)"),
         ]
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] _ in beat() }

@@ -16,6 +16,8 @@ final class LeaseKeeper {
 
     /// One lease; there may be very many.
     private final class Entry {
+        /// Rises with the entries.
+        let number: UInt64
         let name: String
         let token: String
         var lease: HeldLease
@@ -34,6 +36,7 @@ final class LeaseKeeper {
         var isBeingAsked = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
+            number = follower.id
             name = lease.name
             token = lease.token
             group = lease.group
@@ -172,12 +175,13 @@ final class LeaseKeeper {
 
     // MARK: The table
 
-    private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) } }
+    /// In the order in which they were granted. O(n log n).
+    private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) }.sorted { $0.number < $1.number } }
 
     private func entries(of name: String) -> [Entry] {
         switch leases[ExactText(name)] {
         case .one(let entry): [entry]
-        case .many(let entries): Array(entries.values)
+        case .many(let entries): entries.values.sorted { $0.number < $1.number }
         case nil: []
         }
     }
@@ -230,7 +234,9 @@ final class LeaseKeeper {
     }
 
     func anythingChanged() {
-        for name in leases.keys { check(entries(of: name.text)) }
+        // Once for each lock, in the order of its first lease.
+        var checked: Set<ExactText> = []
+        for entry in all where checked.insert(ExactText(entry.name)).inserted { check(entries(of: entry.name)) }
     }
 
     /// What went unanswered is tried at once.

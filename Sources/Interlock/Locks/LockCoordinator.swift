@@ -14,6 +14,7 @@ final class LockCoordinator {
     let watch: KeyWatch
     let keeper: LeaseKeeper
     private var queues: [ExactText: LocalQueue] = [:]
+    private var lastQueueNumber: UInt64 = 0
     private(set) var waiters: [WaiterID: LockWaiter] = [:]
     /// Those who try once before they wait.
     private var trying: [WaiterID: LockWaiter] = [:]
@@ -40,6 +41,8 @@ final class LockCoordinator {
     }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
+    /// In the order in which they were opened. O(n log n).
+    private var queuesInOrder: [LocalQueue] { queues.values.sorted { $0.number < $1.number } }
 
     // MARK: Acquire
 
@@ -187,7 +190,8 @@ final class LockCoordinator {
 
     private func openQueue(_ name: String) -> LocalQueue {
         let ticket = OwnerToken.make(label: runtime.id, random: runtime.entropy.drawPair())
-        let queue = LocalQueue(name: name, ticket: ticket)
+        lastQueueNumber += 1
+        let queue = LocalQueue(number: lastQueueNumber, name: name, ticket: ticket)
         queues[ExactText(name)] = queue
         return queue
     }
@@ -331,7 +335,7 @@ final class LockCoordinator {
 
     /// Every lock's head looks again: messages may have been lost.
     func wakeAll() {
-        for queue in Array(queues.values) { perform(queue.decisions.wake(), on: queue) }
+        for queue in queuesInOrder { perform(queue.decisions.wake(), on: queue) }
     }
 
     /// The lock may be free.
@@ -366,7 +370,7 @@ final class LockCoordinator {
     /// Redis says that a lock's key was changed; `nil`: any may have been.
     func keyChanged(_ key: String?) {
         guard let key else {
-            for queue in Array(queues.values) { perform(queue.decisions.changed(now: runtime.time.now()), on: queue) }
+            for queue in queuesInOrder { perform(queue.decisions.changed(now: runtime.time.now()), on: queue) }
             return keeper.anythingChanged()
         }
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
@@ -377,10 +381,10 @@ final class LockCoordinator {
 
     /// Redis has been away for too long: nobody is left waiting without an answer.
     func failWaiters(_ error: RedisError) {
-        let failed = Array(waiters.values) + Array(trying.values)
+        let failed = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
         waiters = [:]
         trying = [:]
-        for queue in queues.values {
+        for queue in queuesInOrder {
             queue.timer?.cancel()
             withdraw(queue)
         }

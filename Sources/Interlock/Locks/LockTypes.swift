@@ -147,6 +147,9 @@ public struct LeaseEnd: Sendable {
 }
 
 /// A lease that is looked after; see `CoordinatorCalls.followLease`.
-public struct LeaseFollower: Hashable, Sendable {
+public struct LeaseFollower: Hashable, Comparable, Sendable {
     let id: UInt64
+
+    /// In the order in which they began to follow.
+    public static func < (left: Self, right: Self) -> Bool { left.id < right.id }
 }

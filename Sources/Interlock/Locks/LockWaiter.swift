@@ -41,6 +41,8 @@ extension CoordinatorRuntime {
 
 /// The waiters for one lock in this sidecar, with their ticket for Redis.
 final class LocalQueue {
+    /// Rises with the queues' openings.
+    let number: UInt64
     let name: String
     /// Who was served here last: while it holds the lock it is this sidecar's turn.
     var holder: String?
@@ -51,7 +53,8 @@ final class LocalQueue {
     var decisions = LockQueue()
     var timer: Deadlines.Entry?
 
-    init(name: String, ticket: String) {
+    init(number: UInt64, name: String, ticket: String) {
+        self.number = number
         self.name = name
         self.ticket = ticket
     }

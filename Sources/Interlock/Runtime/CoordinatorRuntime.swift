@@ -15,26 +15,34 @@ final class CoordinatorRuntime {
     /// Which Redis, without credentials.
     let redisName: String
     let time: TimeSource
+    let wallClock: WallClock
+    let processID: Int32
+    /// What further connections to Redis are made with.
+    let redisEnvironment: RedisEnvironment
     let deadlines: Deadlines
     let logger: Logger
     let metrics: CoordinatorMetrics
-    var entropy = EntropyPool()
+    var entropy: EntropyPool
     /// How long a caller may wait for Redis, in milliseconds.
     let timeoutMilliseconds: Int64
 
     init(
-        id: String, eventLoop: any EventLoop, configuration: InterlockConfiguration, time: TimeSource, logger: Logger
+        configuration: InterlockConfiguration, environment: CoordinatorEnvironment
     ) {
-        self.id = id
-        self.eventLoop = eventLoop
-        self.time = time
-        self.logger = logger
+        entropy = EntropyPool(source: environment.random)
+        id = String(OwnerToken.hexadecimal(entropy.next()).prefix(12))
+        eventLoop = environment.eventLoop
+        time = environment.clock
+        wallClock = environment.wallClock
+        processID = environment.processID
+        redisEnvironment = environment.redis
+        logger = environment.logger
         keys = KeySpace(prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix)
         database = configuration.redis.database
         // Owners are called so who give no label of their own.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
-        pipeline = RedisPipeline(configuration: configuration.redis, eventLoop: eventLoop, logger: logger)
+        pipeline = RedisPipeline(configuration: configuration.redis, environment: redisEnvironment)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds

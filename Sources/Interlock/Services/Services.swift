@@ -31,16 +31,16 @@ public struct Services: Sendable {
         operation: () async throws -> Value
     ) async throws -> Value {
         let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
-        let begun = ContinuousClock.now
+        let begun = coordinator.clock.now()
         let result: Result<Value, any Error>
         do {
             result = .success(try await operation())
         } catch {
             result = .failure(error)
         }
-        let latency = begun.duration(to: .now)
+        let latency = (coordinator.clock.now().nanoseconds - begun.nanoseconds) / 1_000_000
         var report = judge(result)
-        if report.latencyMilliseconds == nil { report.latencyMilliseconds = latency.wholeMilliseconds }
+        if report.latencyMilliseconds == nil { report.latencyMilliseconds = latency }
         await coordinator.settlePermit(service: service, permit: permit, report)
         return try result.get()
     }

@@ -146,7 +146,7 @@ final class RESPConnection: ChannelDuplexHandler {
         do throws(InterlockError) {
             for lease in leases { try follow(lease, isLinked: isLinked) }
         } catch {
-            for follower in followed.keys where before[follower] == nil {
+            for follower in followed.keys.sorted() where before[follower] == nil {
                 followed[follower] = nil
                 door.unfollow(follower, releasing: false)
             }
@@ -397,7 +397,9 @@ extension RESPConnection {
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()
-        for (follower, isLinked) in followed { door.unfollow(follower, releasing: isLinked && !isEndedHere) }
+        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {
+            door.unfollow(follower, releasing: isLinked && !isEndedHere)
+        }
         followed = [:]
         if let follower = session.follower { door.unfollow(follower) }
         session.follower = nil

@@ -11,7 +11,7 @@ final class RESPDoorContext {
     /// After this time without reading a single byte of its replies a client is dropped.
     let stallTimeout: TimeAmount
     private let maximumConnections: Int
-    private var connections: [ObjectIdentifier: RESPConnection] = [:]
+    private var connections: [Int64: RESPConnection] = [:]
     private var lastConnectionID: Int64 = 0
 
     init(
@@ -34,11 +34,11 @@ final class RESPDoorContext {
     }
 
     func connected(_ connection: RESPConnection) {
-        connections[ObjectIdentifier(connection)] = connection
+        connections[connection.session.id] = connection
     }
 
     func disconnected(_ connection: RESPConnection) {
-        connections[ObjectIdentifier(connection)] = nil
+        connections[connection.session.id] = nil
     }
 
     func cancel(_ call: PendingCall) {
@@ -56,6 +56,6 @@ final class RESPDoorContext {
 
     /// Every connection answers what it has and closes.
     func closeAll() {
-        for connection in Array(connections.values) { connection.closeAfterReplies(endedHere: true) }
+        for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }
     }
 }

@@ -25,7 +25,8 @@ actor EventFollower {
     init(configuration: RedisConfiguration, channel: String) {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         subscriber = RedisSubscriber(
-            configuration: configuration, channels: [channel], eventLoop: eventLoop, logger: Logger(label: "interlock"))
+            configuration: configuration, channels: [channel],
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: Logger(label: "interlock")))
     }
 
     func start() {

@@ -32,7 +32,8 @@ actor MessageRecorder {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         self.client = client
         subscriber = RedisSubscriber(
-            configuration: configuration, channels: channels + [Self.mark], eventLoop: eventLoop, logger: Logger(label: "test"))
+            configuration: configuration, channels: channels + [Self.mark],
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: Logger(label: "test")))
     }
 
     /// Returns when all that is published will be heard.

@@ -193,11 +193,11 @@ final class QuorumLocks {
 
     /// Nobody is left waiting without an answer. Attempts under way come to their end, and free what they are granted.
     func failWaiters(_ error: RedisError) {
-        let failed = waiters
+        let failed = waiters.sorted { $0.key < $1.key }
         waiters = [:]
         for line in lines.values { line.timer?.cancel() }
         lines = [:]
-        for waiter in failed.values {
+        for (_, waiter) in failed {
             waiter.timeout?.cancel()
             fail(waiter, InterlockError(error))
         }
@@ -221,7 +221,7 @@ final class QuorumLocks {
         lines[ExactText(name)]?.timer = nil
         guard let waiter = waiters[id] else { return }
         let next = QuorumRetry.nextAttempt(
-            after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1))
+            after: runtime.time.now(), deadline: waiter.deadline, random: .random(in: 0...1, using: &runtime.entropy))
         guard let next else { return }
         let timer = runtime.deadlines.schedule(at: next) { [unowned self] in
             guard let next = lines[ExactText(name)]?.decisions.timerFired() else { return }

@@ -31,7 +31,7 @@ final class QuorumServers {
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
         pipelines = configurations.map {
-            RedisPipeline(configuration: $0, eventLoop: runtime.eventLoop, logger: runtime.logger)
+            RedisPipeline(configuration: $0, environment: runtime.redisEnvironment)
         }
         names = configurations.map(\.displayName)
         leftovers = Array(repeating: [], count: configurations.count)

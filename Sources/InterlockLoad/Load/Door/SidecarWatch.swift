@@ -35,7 +35,8 @@ final class SidecarWatch {
         services = Dictionary(
             plan.services.rules.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         subscriber = RedisSubscriber(
-            configuration: endpoint.door, channels: [plan.eventChannel], eventLoop: eventLoop, logger: logger)
+            configuration: endpoint.door, channels: [plan.eventChannel],
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
         pipeline = RedisPipeline(configuration: endpoint.door, eventLoop: eventLoop, logger: logger)
         subscriber.onSubscribed = { [unowned self] in
             isFollowing = true

@@ -1,0 +1,40 @@
+public import NIOCore
+internal import NIOPosix
+internal import NIOSSL
+
+/// Dials over TCP, TLS or a Unix socket, as the configuration says.
+public struct NetworkDialer: RedisDialer {
+    public init() {}
+
+    /// - Returns: a failed future with a `RedisError` when the TLS settings cannot be used, or with NIO's error.
+    public func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
+        let tls: NIOSSLContext?
+        do {
+            tls = try configuration.tls.map { try NIOSSLContext(configuration: $0) }
+        } catch {
+            return eventLoop.makeFailedFuture(
+                RedisError(.connectionFailed, "the TLS settings for Redis cannot be used: \(error)"))
+        }
+        let serverName = configuration.serverName
+        let bootstrap = ClientBootstrap(group: eventLoop)
+            .connectTimeout(TimeAmount(configuration.connectTimeout))
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard let tls else { return }
+                    try channel.pipeline.syncOperations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: serverName))
+                }
+            }
+        return switch configuration.address {
+        case .host(let host, let port): bootstrap.connect(host: host, port: port)
+        case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
+        }
+    }
+}
+
+extension RedisConfiguration {
+    /// The name that TLS checks the certificate against: none for an address in digits.
+    fileprivate var serverName: String? {
+        guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }
+        return host
+    }
+}

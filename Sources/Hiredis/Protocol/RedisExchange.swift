@@ -1,0 +1,200 @@
+internal import DequeModule
+internal import NIOCore
+
+/// One connection's conversation with Redis, without I/O: commands become bytes to be sent, bytes that came become replies,
+/// matched to their commands in order, and what waits too long fails. It reads no clock; the time is handed in.
+final class RedisExchange {
+    /// A command that was sent and awaits its reply.
+    private struct Pending {
+        var sentAt: NIODeadline
+        var timeout: TimeAmount
+        /// `nil` once it has timed out: the reply is still to come and belongs to nobody.
+        var receive: ((Result<RedisReply, RedisError>) -> Void)?
+
+        var deadline: NIODeadline { sentAt + timeout }
+    }
+
+    private let maximumPending: Int
+    private let commandTimeout: TimeAmount
+    private let parser: ReplyParser
+    private var encoder = CommandEncoder()
+    private var pending = Deque<Pending>()
+    private var lastRead: NIODeadline
+
+    /// What is to be sent; whoever sends it calls `clearOutgoing`.
+    private(set) var outgoing = ByteBuffer()
+    /// How many commands are in `outgoing`.
+    private(set) var unsent = 0
+    /// When to call `expire`; no pending command is due earlier. `nil`: nothing is pending.
+    private(set) var nextExpiry: NIODeadline?
+    /// Why the connection is to be closed; from then on nothing is sent or received. `nil`: it is not.
+    private(set) var closeReason: RedisError?
+    /// How many commands were sent, scripts that went again with their source twice.
+    var commandsSent: Int64 = 0
+    /// Called with each reply that answers no command: what a subscription brings.
+    var onPush: ((RedisReply) -> Void)?
+    /// Called once per read with the time that the oldest answered command took.
+    var onRoundTrip: ((TimeAmount) -> Void)?
+
+    init(configuration: RedisConfiguration, now: NIODeadline) {
+        maximumPending = configuration.maximumPending
+        commandTimeout = TimeAmount(configuration.commandTimeout)
+        parser = ReplyParser(limits: configuration.replyLimits)
+        lastRead = now
+    }
+
+    func timeSinceLastRead(now: NIODeadline) -> TimeAmount { now - lastRead }
+
+    // MARK: Sending
+
+    /// Appends a command to `outgoing`; `completion` is called exactly once, possibly at once.
+    func send<Command: RedisCommand>(
+        _ command: Command, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard admit(completion) else { return }
+        command.encode(into: &encoder)
+        enqueue(timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+    }
+
+    /// Appends a script by its digest, and once more with its source when the server does not know it.
+    func send<Command: ScriptCommand>(
+        script command: Command, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard admit(completion) else { return }
+        command.encode(into: &encoder)
+        enqueue(timeout: timeout, now: now) { [weak self] result in
+            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
+                return completion(result.decoded(by: command))
+            }
+            guard self.admit(completion) else { return }
+            command.encodeWithSource(into: &self.encoder)
+            self.enqueue(timeout: timeout, now: self.lastRead) { completion($0.decoded(by: command)) }
+        }
+    }
+
+    /// Appends a command whose reply comes by `onPush`, as those of a subscription do.
+    func sendWithoutReply(_ words: [String]) {
+        for word in words { encoder.append(word) }
+        encoder.format(into: &outgoing)
+    }
+
+    private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
+        if let closeReason {
+            completion(.failure(RedisError(.notConnected, closeReason.message)))
+            return false
+        }
+        guard pending.count < maximumPending else {
+            completion(.failure(RedisError(.overloaded, "\(pending.count) commands already await replies from Redis")))
+            return false
+        }
+        return true
+    }
+
+    private func enqueue(
+        timeout: TimeAmount?, now: NIODeadline, receive: @escaping (Result<RedisReply, RedisError>) -> Void
+    ) {
+        encoder.format(into: &outgoing)
+        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, receive: receive)
+        pending.append(command)
+        commandsSent += 1
+        unsent += 1
+        if nextExpiry.map({ command.deadline < $0 }) ?? true { nextExpiry = command.deadline }
+    }
+
+    /// What was in `outgoing` has been sent.
+    func clearOutgoing() {
+        outgoing.clear()
+        unsent = 0
+    }
+
+    // MARK: Receiving
+
+    /// Takes bytes from the wire and hands their replies out. Bytes that are no RESP2 close the connection.
+    func receive(_ bytes: UnsafeRawBufferPointer, now: NIODeadline) {
+        lastRead = now
+        if let onRoundTrip, let oldest = pending.first { onRoundTrip(now - oldest.sentAt) }
+        do throws(RedisError) {
+            try parser.feed(bytes)
+            while closeReason == nil, let reply = try parser.next() { deliver(reply) }
+        } catch {
+            close(reason: error)
+        }
+    }
+
+    private func deliver(_ reply: RedisReply) {
+        guard let command = pending.popFirst() else {
+            guard let onPush else {
+                return close(reason: RedisError(.protocolViolation, "Redis sent a reply that no command asked for"))
+            }
+            return onPush(reply)
+        }
+        command.receive?(.success(reply))
+        if case .error(let error) = reply, error.code == .server(.readOnly) {
+            // A replica that was a primary before: the next connection may find the new primary.
+            close(reason: error)
+        }
+    }
+
+    // MARK: Ends
+
+    /// Fails what is due. O(n) in pending commands, once per timeout at most while all have the same.
+    func expire(now: NIODeadline) {
+        var late: [(Result<RedisReply, RedisError>) -> Void] = []
+        var next: NIODeadline?
+        for index in pending.indices {
+            guard let receive = pending[index].receive else { continue }
+            guard pending[index].deadline <= now else {
+                next = min(next ?? pending[index].deadline, pending[index].deadline)
+                continue
+            }
+            pending[index].receive = nil
+            late.append(receive)
+        }
+        nextExpiry = next
+        // Nothing at all for a timeout after a command was due: the peer is gone without saying so.
+        if let oldest = pending.first, oldest.receive == nil, oldest.sentAt + oldest.timeout + oldest.timeout <= now,
+            timeSinceLastRead(now: now) > oldest.timeout
+        {
+            close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
+        }
+        for receive in late {
+            receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
+        }
+    }
+
+    /// The connection is to be closed. The first reason stands.
+    func close(reason: RedisError) {
+        guard closeReason == nil else { return }
+        closeReason = reason
+    }
+
+    /// The connection is gone: whatever is pending fails with `answerLost`. Returns why it is gone.
+    func connectionLost() -> RedisError {
+        let reason = closeReason ?? RedisError(.answerLost, "Redis closed the connection")
+        closeReason = reason
+        nextExpiry = nil
+        let lost = RedisError(.answerLost, "\(reason.message); the command may have been carried out")
+        let failed = pending
+        pending.removeAll()
+        for command in failed { command.receive?(.failure(lost)) }
+        onPush = nil
+        return reason
+    }
+}
+
+extension Result where Success == RedisReply, Failure == RedisError {
+    fileprivate func decoded<Command: RedisCommand>(by command: Command) -> Result<Command.Reply, RedisError> {
+        switch self {
+        case .failure(let error): return .failure(error)
+        case .success(.error(let error)) where !(command is AnyCommand): return .failure(error)
+        case .success(let reply):
+            do throws(RedisError) {
+                return .success(try command.decode(reply))
+            } catch {
+                return .failure(error)
+            }
+        }
+    }
+}
