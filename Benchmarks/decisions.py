@@ -25,15 +25,17 @@ been reached, whose refusal the sidecar remembers. The shares of a core tell wha
 share what there is."""
 
 
+#: Reaches the limit of what is refused.
+SPENDING = ("LIMIT.TAKE", "spent")
+
+
 class Kind:
     """Decisions of one kind, beside plain counting."""
 
     def __init__(self, what, ours, theirs, bound, names=None):
-        self.what = what
-        self.ours, self.theirs = ours, theirs
+        self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
+        self.theirs = self.ours._replace(command=theirs)
         self.bound = bound
-        #: How many names redis-benchmark chooses from.
-        self.names = names
         #: Decisions and increments a second, of each round.
         self.decisions, self.increments = [], []
         #: Commands that the sidecar counted and scripts that Redis counted, for 1,000 decisions.
@@ -42,36 +44,39 @@ class Kind:
         self.shares = {"sidecar": [], "Redis": [], "redis-benchmark": []}
 
 
-def measure(rig, table, rounds, scale):
-    kinds = [
-        Kind("one key", ["LIMIT.TAKE", "one"], ["INCRBY", "k", "1"], 0.8),
-        Kind(f"{SUBJECTS:,} keys", ["LIMIT.TAKE", "each", "SUBJECT", KEY], ["INCRBY", KEY, "1"], 0.8, names=SUBJECTS),
-        Kind("refused", ["LIMIT.TAKE", "spent"], ["INCRBY", "k", "1"], 0.9),
+def kinds():
+    return [
+        Kind("one key", ("LIMIT.TAKE", "one"), ("INCRBY", "k", "1"), 0.8),
+        Kind(f"{SUBJECTS:,} keys", ("LIMIT.TAKE", "each", "SUBJECT", KEY), ("INCRBY", KEY, "1"), 0.8, names=SUBJECTS),
+        Kind("refused", SPENDING, ("INCRBY", "k", "1"), 0.9),
     ]
+
+
+def measure(rig, table, rounds, scale):
+    measured = kinds()
     sidecar = rig.start_sidecar()
-    Client(sidecar.port).command("LIMIT.TAKE", "spent")
-    requests = 1_500_000 * scale // 100
-    for kind in kinds:
-        options = dict(pipeline=16, names=kind.names)
-        load.redis_benchmark(sidecar.port, kind.ours, requests=requests // 5, **options)
+    Client(sidecar.port).command(*SPENDING)
+    for kind in measured:
+        kind.ours.rate(sidecar.port, scale / 5)
         for number in range(1, rounds + 1):
-            say(f"measuring LIMIT.TAKE, {kind.what}, round {number} of {rounds} …")
-            decide(rig, sidecar, kind, requests, options)
-            kind.increments.append(load.redis_benchmark(rig.redis_port, kind.theirs, requests=requests, **options))
+            say(f"measuring {kind.ours.what}, round {number} of {rounds} …")
+            decide(rig, sidecar, kind, scale)
+            kind.increments.append(kind.theirs.rate(rig.redis_port, scale))
     rig.stop(sidecar.process)
-    for kind in kinds:
+    for kind in measured:
         report(table, kind)
 
 
-def decide(rig, sidecar, kind, requests, options):
+def decide(rig, sidecar, kind, scale):
     """One run of decisions, with what they cost."""
     redis = Client(rig.redis_port)
     commands, scripts = sidecar.redis_commands(), scripts_run(redis)
     busy, begin = processor(rig, sidecar), time.monotonic()
-    kind.decisions.append(load.redis_benchmark(sidecar.port, kind.ours, requests=requests, **options))
+    kind.decisions.append(kind.ours.rate(sidecar.port, scale))
     length = time.monotonic() - begin
     for name, seconds in processor(rig, sidecar).items():
         kind.shares[name].append((seconds - busy[name]) / length)
+    requests = kind.ours.requests * scale / 100
     kind.commands.append((sidecar.redis_commands() - commands) * 1000 / requests)
     kind.scripts.append((scripts_run(redis) - scripts) * 1000 / requests)
 
@@ -84,7 +89,7 @@ def processor(rig, sidecar):
 
 
 def report(table, kind):
-    what = f"LIMIT.TAKE, {kind.what}, pipelines of 16"
+    what = kind.ours.what
     table.ratio(f"{what} ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
     shares = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.shares.items()]
     table.add(f"{what}: shares of a core", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])

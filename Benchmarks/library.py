@@ -25,6 +25,6 @@ def measure(rig, table, rounds, scale):
     table.ratio("library, one caller where the coordinator lives ÷ redis-py's", near, other, 1.5)
 
 
-def cycles_per_second(rig, callers, seconds, *options):
-    figures = load.own("library", "--redis", rig.redis_url, "--callers", callers, *options, seconds=seconds)
+def cycles_per_second(rig, callers, seconds, *options, generator=load.GENERATOR):
+    figures = load.own("library", "--redis", rig.redis_url, "--callers", callers, *options, seconds=seconds, generator=generator)
     return figures["cycles"] / figures["seconds"]

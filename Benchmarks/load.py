@@ -1,11 +1,13 @@
 """The programs that make load: redis-benchmark, this package's own, and the peers'. Each is run to its end."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from typing import NamedTuple
 
 from rig import RELEASE, ROOT
 
@@ -44,7 +46,9 @@ def output(*words, seconds, folder=None, given="", accepted=(0,)):
         printed, complaints = process.communicate(given, timeout=seconds)
     except BaseException as error:
         # A session of its own: the group is the program and its children, and nobody else.
-        os.killpg(process.pid, signal.SIGKILL)
+        # After Ctrl-C, communicate() waits for it a moment, so that it may be gone.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
             sys.exit(f"benchmark: not done within {seconds:.0f} s: {' '.join(words)}")
@@ -66,9 +70,26 @@ def redis_benchmark(port, command, clients=50, pipeline=1, requests=100_000, nam
     return float(found[-1])
 
 
-def own(figure, *options, seconds):
+class Load(NamedTuple):
+    """What redis-benchmark asks of a server, over and over."""
+
+    what: str
+    command: tuple
+    #: At a scale of 100.
+    requests: int
+    clients: int = 50
+    pipeline: int = 1
+    #: How many names it chooses from; None: the command has none.
+    names: int | None = None
+
+    def rate(self, port, scale):
+        """Requests per second."""
+        return redis_benchmark(port, self.command, self.clients, self.pipeline, max(1, int(self.requests * scale / 100)), self.names)
+
+
+def own(figure, *options, seconds, generator=GENERATOR):
     """The figures of one of this package's load generators."""
-    return json.loads(output(GENERATOR, figure, *options, "--seconds", seconds, seconds=seconds + 60))
+    return json.loads(output(generator, figure, *options, "--seconds", seconds, seconds=seconds + 60))
 
 
 def peer(library, port, callers, seconds, *options):

@@ -155,21 +155,21 @@ class Rig:
         self.processes.append(process)
         return process
 
-    def start_sidecar(self, configuration=None):
+    def start_sidecar(self, configuration=None, binary=BINARY):
         """`configuration` is a file; without it, that of the rig."""
         self.started += 1
         name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
         begin = time.monotonic()
         process = self.start(
-            name, BINARY, "serve", "--config", configuration or self.folder / "services.yaml", "--redis", self.redis_url,
+            name, binary, "serve", "--config", configuration or self.folder / "services.yaml", "--redis", self.redis_url,
             "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http_port}")
         log = self.folder / f"{name}.log"
         wait_until(lambda: b"is ready" in log.read_bytes(), "the start of the sidecar")
         return Sidecar(process, port, http_port, time.monotonic() - begin)
 
-    def start_fleet(self, count):
+    def start_fleet(self, count, binary=BINARY):
         """Sidecars that all hear each other: what is said to one that has not subscribed yet is lost."""
-        sidecars = [self.start_sidecar() for _ in range(count)]
+        sidecars = [self.start_sidecar(binary=binary) for _ in range(count)]
         redis = Client(self.redis_port)
         wait_until(lambda: int(redis.command("PUBSUB", "NUMSUB", "interlock:events")[1]) == count,
                    "the subscription of every sidecar")

@@ -5,6 +5,11 @@ another lock server and another proxy, in one run.
 Starts a redis-server and sidecars of the release build on TCP loopback and drives both sides, alternating; each figure is the
 median of the rounds. Prints a table of each part with both sides and their ratio, in the end one of them all, and writes that to
 docs/benchmarks.md.
+
+With --against, measures the binary of before beside the present one instead, and writes nothing. Sides alternate pair by pair on one
+Redis, from 5 pairs of a figure to 30: until the 95 % interval of its mean ratio lies wholly on one side of 0.97. Above 1 is better,
+also for latencies. Exit code 1: a figure is worse by more than 3 %, its interval wholly below 0.97; 0: none is; 64: the command line
+cannot be used; 70: something could not be measured, and nothing is worse.
 """
 
 import argparse
@@ -15,6 +20,7 @@ import sys
 import time
 
 import accuracy
+import against
 import capacity
 import decisions
 import growth
@@ -128,14 +134,28 @@ def measure(part, table, rounds, scale):
     return ""
 
 
+def parts_of(text):
+    """Parts with commas between them."""
+    parts = text.split(",")
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise argparse.ArgumentTypeError(f"no part {', '.join(map(repr, unknown))} (choose from {', '.join(PARTS)})")
+    return parts
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rounds", type=int, default=5, help="pairs of runs per figure (default 5)")
+    options.add_argument("--rounds", type=int, help="pairs of runs per figure (default 5); with --against at most (5 to 30, default 30)")
     options.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
     options.add_argument("--no-write", action="store_true", help="leave docs/benchmarks.md alone")
-    options.add_argument("--only", choices=PARTS, action="append",
-                         help="a part of the figures, again; the others stay in the page as they were measured last")
+    options.add_argument("--only", type=parts_of, action="extend", metavar="PART[,PART]",
+                         help=f"parts of the figures, again: {', '.join(PARTS)}; the others stay in the page as they were measured last")
+    options.add_argument("--against", metavar="BINARY",
+                         help="an interlock of another commit, to measure the present one beside; the library is measured too if its "
+                              f"InterlockBenchmarks lies beside it. Parts: {', '.join(against.PARTS)}")
     options = options.parse_args()
+    if options.against is not None:
+        return against.main(options.against, options.only, options.rounds, options.scale)
+    rounds = 5 if options.rounds is None else options.rounds
     if not BINARY.exists():
         sys.exit("benchmark: build first: swift build -c release --product interlock")
     parts = [part for part in PARTS if part in (options.only or PARTS)]
@@ -147,11 +167,11 @@ def main():
     holds = True
     for part in parts:
         table = Table()
-        footnote = measure(part, table, options.rounds, options.scale)
+        footnote = measure(part, table, rounds, options.scale)
         holds = holds and table.holds
         print("\n" + "\n\n".join([table.markdown(), *table.details]) + "\n", flush=True)
         if not options.no_write:
-            ledger.note(part, table, options.rounds, commit, footnote)
+            ledger.note(part, table, rounds, commit, footnote)
     if not options.no_write:
         if lacking := ledger.missing(PARTS):
             print(f"docs/benchmarks.md is written once {', '.join(lacking)} was measured here too")

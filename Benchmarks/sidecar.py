@@ -8,6 +8,12 @@ import load
 from monitor import words_of
 from rig import Client, say
 
+#: Opens the breaker that permits are asked of.
+OPENING = ("BREAKER.FORCE", "shut", "OPEN")
+TAKE = load.Load("LIMIT.TAKE", ("LIMIT.TAKE", "many"), 150_000)
+ACQUIRE = load.Load("LOCK.ACQUIRE", ("LOCK.ACQUIRE", "name__rand_int__", "1000"), 100_000, names=100_000_000)
+PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
+
 
 def measure(rig, table, rounds, scale):
     """Leaves the sidecar running; its memory after the load, in megabytes."""
@@ -23,7 +29,7 @@ def measure(rig, table, rounds, scale):
     time.sleep(2)
     idle = sidecar.resident_kilobytes() / 1024
     table.add("resident when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 40 MB", idle <= 40)
-    Client(sidecar.port).command("BREAKER.FORCE", "shut", "OPEN")
+    Client(sidecar.port).command(*OPENING)
     acquire = acquire_as_sent(rig, sidecar)
     latency(rig, sidecar, table, rounds, acquire)
     throughput(rig, sidecar, table, rounds, scale, acquire)
@@ -59,11 +65,15 @@ def median_latency(port, command, samples=3000):
     return statistics.median(times) / 1000
 
 
+def acquire_latency(port, samples=3000):
+    return median_latency(port, lambda name: ("LOCK.ACQUIRE", name, "1000"), samples)
+
+
 def latency(rig, sidecar, table, rounds, acquire):
     say("measuring LOCK.ACQUIRE with one client …")
     ours, theirs = [], []
     for _ in range(rounds):
-        ours.append(median_latency(sidecar.port, lambda name: ("LOCK.ACQUIRE", name, "1000")))
+        ours.append(acquire_latency(sidecar.port))
         theirs.append(median_latency(rig.redis_port, acquire))
     added = statistics.median(a - b for a, b in zip(ours, theirs))
     table.add("LOCK.ACQUIRE, one client, added at the median", f"{statistics.median(ours):.0f} µs",
@@ -72,18 +82,16 @@ def latency(rig, sidecar, table, rounds, acquire):
 
 def throughput(rig, sidecar, table, rounds, scale, acquire):
     pairs = [
-        ("LIMIT.TAKE ÷ INCRBY, 50 clients", ["LIMIT.TAKE", "many"], ["INCRBY", "k", "1"],
-         dict(requests=150_000 * scale // 100), 0.75),
-        ("LOCK.ACQUIRE ÷ EVALSHA of its script, 50 clients", ["LOCK.ACQUIRE", "name__rand_int__", "1000"],
-         acquire("direct__rand_int__"), dict(requests=100_000 * scale // 100, names=100_000_000), 0.75),
-        ("PERMIT.ACQUIRE, open breaker ÷ PING, pipelines of 16", ["PERMIT.ACQUIRE", "shut"], ["PING"],
-         dict(pipeline=16, requests=1_500_000 * scale // 100), 0.6),
+        (f"{TAKE.what} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
+        (f"{ACQUIRE.what} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),
+        (f"{PERMIT.what} ÷ PING, pipelines of 16", PERMIT, ("PING",), 0.6),
     ]
-    for what, ours, theirs, options, bound in pairs:
-        load.redis_benchmark(sidecar.port, ours, **{**options, "requests": options["requests"] // 5})
+    for what, ours, words, bound in pairs:
+        theirs = ours._replace(command=words)
+        ours.rate(sidecar.port, scale / 5)
         mine, other = [], []
         for number in range(1, rounds + 1):
             say(f"measuring {what}, round {number} of {rounds} …")
-            mine.append(load.redis_benchmark(sidecar.port, ours, **options))
-            other.append(load.redis_benchmark(rig.redis_port, theirs, **options))
+            mine.append(ours.rate(sidecar.port, scale))
+            other.append(theirs.rate(rig.redis_port, scale))
         table.ratio(what, mine, other, bound)
