@@ -99,6 +99,8 @@ define install_packages
 	missing=(); \
 	for header in /usr/include /usr/local/include; do [[ -e $$header/hiredis/hiredis.h ]] && found=1; done; \
 	[[ -n "$${found:-}" ]] || missing+=(libhiredis-dev); \
+	[[ -e /usr/include/lua5.1/lua.h ]] || missing+=(liblua5.1-0-dev); \
+	ls /usr/lib/*/liblua5.1-cjson.so >/dev/null 2>&1 || missing+=(lua-cjson-dev); \
 	command -v redis-server >/dev/null || missing+=(redis-server); \
 	command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools); \
 	command -v setpriv >/dev/null || missing+=(util-linux); \

@@ -146,6 +146,15 @@ let package = Package(
             path: "Fuzzing/FuzzTargets",
             swiftSettings: houseRules
         ),
+        .systemLibrary(
+            name: "CLua", path: "Tests/Simulation/CLua",
+            // No pkg-config: Debian's flags for Lua are refused by SwiftPM, and the default paths have it.
+            providers: [.apt(["liblua5.1-0-dev", "lua-cjson-dev"]), .brew(["lua@5.1", "lua-cjson"])]
+        ),
+        .target(
+            name: "SimulatedRedis", dependencies: ["CLua", crypto], path: "Tests/Simulation/SimulatedRedis",
+            swiftSettings: houseRules),
+        .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "HiredisTests",

@@ -1,0 +1,88 @@
+import Glibc
+
+/// A real `redis-server` on a Unix socket in a folder of its own, whose wall clock stands where it is put.
+final class RealRedis {
+    private let folder: String
+    private var process: pid_t = 0
+
+    struct Failure: Error {
+        var reason: String
+    }
+
+    init(arguments: [String] = []) throws {
+        var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary folder") }
+        folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        try setTime(microseconds: 1_700_000_000_000_000)
+        let words =
+            [
+                "env", "LD_PRELOAD=/usr/$LIB/faketime/libfaketimeMT.so.1:libc.so.6", "FAKETIME_TIMESTAMP_FILE=\(folder)/clock",
+                "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "TZ=UTC", "setpriv", "--pdeathsig", "KILL",
+                "redis-server", "--dir", folder, "--unixsocket", "\(folder)/redis.sock", "--port", "0", "--save", "",
+                "--appendonly", "no", "--databases", "1", "--enable-debug-command", "yes", "--logfile", "\(folder)/log",
+            ] + arguments
+        var pointers = words.map { strdup($0) } + [nil]
+        defer { for pointer in pointers { free(pointer) } }
+        guard posix_spawnp(&process, "env", nil, nil, &pointers, environ) == 0 else {
+            throw Failure(reason: "env cannot be started")
+        }
+    }
+
+    deinit {
+        kill(process, SIGKILL)
+        waitpid(process, nil, 0)
+        for file in ["clock", "clock.new", "redis.sock", "log"] { unlink("\(folder)/\(file)") }
+        rmdir(folder)
+    }
+
+    /// The end of what the server logged.
+    var log: String {
+        guard let file = fopen("\(folder)/log", "r") else { return "" }
+        defer { fclose(file) }
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        let count = fread(&buffer, 1, buffer.count, file)
+        return String(decoding: buffer.prefix(count).suffix(4000), as: UTF8.self)
+    }
+
+    /// From the next command on the server's clock stands there.
+    func setTime(microseconds time: Int64) throws {
+        var seconds = time_t(time / 1_000_000)
+        var date = tm()
+        gmtime_r(&seconds, &date)
+        func padded(_ number: some BinaryInteger, _ length: Int) -> String {
+            String(repeating: "0", count: max(0, length - "\(number)".count)) + "\(number)"
+        }
+        let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
+        let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
+        // libfaketime reads the fraction as a floating-point number and cuts it off: the half keeps the microsecond.
+        let text = "\(day) \(hour).\(padded(time % 1_000_000, 6))5"
+        guard let file = fopen("\(folder)/clock.new", "w") else { throw Failure(reason: "no clock file") }
+        fputs(text, file)
+        fclose(file)
+        rename("\(folder)/clock.new", "\(folder)/clock")
+    }
+
+    /// A connection; waits up to 10 s for the server to come up.
+    func connect() throws -> Int32 {
+        for _ in 0..<1000 {
+            if let descriptor = attempt() { return descriptor }
+            usleep(10_000)
+        }
+        throw Failure(reason: "redis-server does not come up; see \(folder)/log")
+    }
+
+    private func attempt() -> Int32? {
+        let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: "\(folder)/redis.sock".utf8) }
+        let status = withUnsafePointer(to: address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+        if status == 0 { return descriptor }
+        close(descriptor)
+        return nil
+    }
+}

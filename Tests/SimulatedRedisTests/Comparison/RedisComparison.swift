@@ -1,0 +1,190 @@
+import Glibc
+import SimulatedRedis
+import Testing
+
+/// The same commands to a real Redis and to the simulated one, at the same time of the same clock: the replies must be the
+/// same, byte for byte.
+final class RedisComparison {
+    let simulated: SimulatedServer
+    private let real: RealRedis
+    private let clock: Clock
+    /// How many replies and messages were the same.
+    private(set) var agreements = 0
+    /// What was sent last, for the report of a difference.
+    private var history: [String] = []
+    private var isBroken = false
+
+    private final class Clock {
+        var microseconds: Int64 = 1_700_000_000_000_000
+    }
+
+    init(arguments: [String] = []) throws {
+        let clock = Clock()
+        self.clock = clock
+        real = try RealRedis(arguments: arguments)
+        simulated = SimulatedServer { clock.microseconds }
+        try set(time: clock.microseconds)
+        // A client of the real one only: expiry is then what commands make of it.
+        try cause(["DEBUG", "SET-ACTIVE-EXPIRE", "0"])
+    }
+
+    /// Sends a command to the real server alone.
+    func cause(_ words: [String]) throws {
+        let console = ComparedConnection(real: try real.connect(), simulated: nil)
+        console.send(words.map { Array($0.utf8) })
+        _ = try console.readReal()
+    }
+
+    var time: Int64 { clock.microseconds }
+
+    func set(time: Int64) throws {
+        clock.microseconds = time
+        try real.setTime(microseconds: time)
+    }
+
+    func advance(milliseconds: Int64) throws { try set(time: time + milliseconds * 1000) }
+
+    func connect() throws -> ComparedConnection {
+        ComparedConnection(real: try real.connect(), simulated: simulated)
+    }
+
+    /// Sends a command and compares the answers; returns the real one.
+    @discardableResult
+    func send(
+        _ arguments: [[UInt8]], on connection: ComparedConnection, isUnordered: Bool = false, replies: Int = 1
+    ) throws -> RawReply {
+        history.append("\(time) #\(connection.number) " + arguments.map { shown($0) }.joined(separator: " "))
+        connection.send(arguments)
+        var last = RawReply.array(nil)
+        for _ in 0..<replies { last = try compare(connection, isUnordered: isUnordered) }
+        return last
+    }
+
+    @discardableResult
+    func send(
+        _ arguments: String..., on connection: ComparedConnection, isUnordered: Bool = false
+    ) throws -> RawReply {
+        try send(arguments.map { Array($0.utf8) }, on: connection, isUnordered: isUnordered)
+    }
+
+    /// Sends each server a command of its own: connections have other numbers there.
+    func send(real: [String], simulated: [String], on connection: ComparedConnection) throws {
+        history.append("\(time) #\(connection.number) \(simulated)")
+        connection.send(real: real.map { Array($0.utf8) }, simulated: simulated.map { Array($0.utf8) })
+        _ = try compare(connection, isUnordered: false)
+    }
+
+    /// Compares what a subscribed connection was told until now.
+    func compareMessages(to listener: ComparedConnection) throws {
+        let token = "token-\(agreements)"
+        listener.send([Array("PING".utf8), Array(token.utf8)])
+        while true {
+            let message = try compare(listener, isUnordered: false)
+            if case .array(let parts?) = message, parts.count == 2, parts[1].text == token { return }
+            if isBroken { return }
+        }
+    }
+
+    private func compare(_ connection: ComparedConnection, isUnordered: Bool) throws -> RawReply {
+        let expected: RawReply
+        do {
+            expected = try connection.readReal()
+        } catch {
+            Issue.record("\(error) after\n\(history.suffix(25).joined(separator: "\n"))\n\(real.log)")
+            throw error
+        }
+        let actual = connection.readSimulated()
+        let isSame = isUnordered ? actual?.sorted == expected.sorted : actual == expected
+        if isSame {
+            agreements += 1
+        } else if !isBroken {
+            isBroken = true
+            Issue.record(
+                """
+                After \(agreements) equal replies:
+                \(history.suffix(25).joined(separator: "\n"))
+                real:      \(expected)
+                simulated: \(actual?.description ?? "nothing")
+                """)
+        }
+        return expected
+    }
+
+    private func shown(_ bytes: [UInt8]) -> String {
+        let text = String(decoding: bytes, as: UTF8.self)
+        return text.utf8.count > 400 ? "(\(bytes.count) bytes)" : text.debugDescription
+    }
+}
+
+/// One connection to each server.
+final class ComparedConnection {
+    let number: Int64
+    private let descriptor: Int32
+    private let connection: SimulatedConnection?
+    private var realBytes: ArraySlice<UInt8> = []
+    private let output = Output()
+
+    private final class Output {
+        var bytes: ArraySlice<UInt8> = []
+    }
+
+    /// - Parameter simulated: `nil`: for the real server only.
+    init(real descriptor: Int32, simulated: SimulatedServer?) {
+        self.descriptor = descriptor
+        connection = simulated?.connect { [output] in output.bytes += $0 }
+        number = connection?.id ?? 0
+    }
+
+    deinit { disconnect() }
+
+    func disconnect() {
+        Glibc.close(descriptor)
+        connection?.close()
+    }
+
+    func send(_ arguments: [[UInt8]]) { send(real: arguments, simulated: arguments) }
+
+    func send(real: [[UInt8]], simulated: [[UInt8]]) {
+        var rest = encoded(real)[...]
+        while !rest.isEmpty {
+            let sent = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard sent > 0 else { return }
+            rest = rest.dropFirst(sent)
+        }
+        connection?.receive(encoded(simulated))
+    }
+
+    private func encoded(_ arguments: [[UInt8]]) -> [UInt8] {
+        Array("*\(arguments.count)\r\n".utf8)
+            + arguments.flatMap { Array("$\($0.count)\r\n".utf8) + $0 + [13, 10] }
+    }
+
+    func readSimulated() -> RawReply? { RawReply.read(from: &output.bytes) }
+
+    func readReal() throws -> RawReply {
+        while true {
+            if let reply = RawReply.read(from: &realBytes) { return reply }
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&waiting, 1, 5000) > 0 else { throw RealRedis.Failure(reason: "no answer within 5 s") }
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            let count = read(descriptor, &buffer, buffer.count)
+            guard count > 0 else { throw RealRedis.Failure(reason: "redis-server closed the connection") }
+            realBytes += buffer.prefix(count)
+        }
+    }
+}
+
+/// The same numbers from the same seed.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
+    }
+}

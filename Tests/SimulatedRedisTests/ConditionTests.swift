@@ -1,0 +1,101 @@
+import SimulatedRedis
+import Testing
+
+/// What a server in trouble answers, and what outlives a restart.
+@Suite(.serialized) struct ConditionTests {
+    private static let commands: [[String]] = [
+        ["PING"], ["GET", "s"], ["SET", "s", "v"], ["DEL", "n"], ["PEXPIRE", "s", "100"], ["PUBLISH", "c", "m"],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", "s"],
+        ["EVAL", "return redis.call('SET', KEYS[1], 'v')", "1", "s"],
+        ["EVAL", "return redis.pcall('SET', KEYS[1], 'v')", "1", "s"],
+        ["EVAL", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 'v')", "1", "s"],
+        ["EVAL", "redis.call('GET', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", "1", "other"],
+        ["EVAL", "redis.pcall('DEL', KEYS[1]) return redis.pcall('INCR', KEYS[1])", "1", "s"],
+        ["SCRIPT", "EXISTS", "x"], ["CLIENT", "SETNAME", "me"], ["WAIT", "0", "0"], ["SELECT", "0"], ["NOSUCH"], ["GET"],
+    ]
+
+    @Test(
+        "a server out of memory, or a replica, refuses what Redis refuses",
+        arguments: [
+            (SimulatedServer.Condition.outOfMemory, ["CONFIG", "SET", "maxmemory", "1"]),
+            (.readOnly, ["REPLICAOF", "127.0.0.1", "1"]),
+        ])
+    func refusals(condition: SimulatedServer.Condition, cause: [String]) throws {
+        let comparison = try RedisComparison()
+        let connection = try comparison.connect()
+        for key in ["s", "n"] { try comparison.send("SET", key, "1", on: connection) }
+        try comparison.cause(cause)
+        comparison.simulated.condition = condition
+        for command in Self.commands { try comparison.send(command.map { Array($0.utf8) }, on: connection) }
+        print("\(condition): \(comparison.agreements) equal replies")
+    }
+
+    /// A server, a connection to it, and what came of it.
+    private final class Lone {
+        var time: Int64 = 1_000_000
+        private(set) lazy var server = SimulatedServer { [unowned self] in time }
+        private(set) var output: [UInt8] = []
+
+        func send(_ words: String..., on connection: SimulatedConnection) -> String {
+            output = []
+            let text = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
+            // One byte at a time: a command may come in any pieces.
+            for byte in text.utf8 { connection.receive([byte]) }
+            return String(decoding: output, as: UTF8.self)
+        }
+
+        func forgetOutput() { output = [] }
+
+        func connect() -> SimulatedConnection { server.connect { [unowned self] in output += $0 } }
+    }
+
+    @Test("a restart keeps the snapshot it is given and nothing else")
+    func restart() {
+        let lone = Lone()
+        let connection = lone.connect()
+        #expect(lone.send("SET", "k", "1", on: connection) == "+OK\r\n")
+        let snapshot = lone.server.keyspace
+        #expect(lone.send("SET", "k", "2", on: connection) == "+OK\r\n")
+        let digest = lone.send("SCRIPT", "LOAD", "return 1", on: connection)
+        #expect(digest == "$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n")
+        var isClosed = false
+        connection.onClose = { isClosed = true }
+        lone.server.restart(with: snapshot)
+        #expect(isClosed)
+        let next = lone.connect()
+        #expect(lone.send("GET", "k", on: next) == "$1\r\n1\r\n")
+        #expect(
+            lone.send("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0", on: next)
+                == "-NOSCRIPT No matching script. Please use EVAL.\r\n")
+    }
+
+    @Test("keys that expire are told to whoever tracks them, without anybody asking for them")
+    func backgroundExpiry() {
+        let lone = Lone()
+        let reader = lone.connect()
+        let listener = lone.connect()
+        _ = lone.send("SUBSCRIBE", "__redis__:invalidate", on: listener)
+        _ = lone.send("SET", "k", "1", "PX", "10", on: reader)
+        _ = lone.send("CLIENT", "TRACKING", "ON", "REDIRECT", "2", "NOLOOP", on: reader)
+        #expect(lone.send("GET", "k", on: reader) == "$1\r\n1\r\n")
+        lone.time += 11_000
+        _ = lone.send("PING", on: reader)
+        lone.forgetOutput()
+        lone.server.removeExpiredKeys()
+        #expect(
+            String(decoding: lone.output, as: UTF8.self)
+                == "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n")
+        #expect(lone.server.keyspace.count == 0)
+    }
+
+    @Test("a breach of the protocol ends the connection")
+    func violation() {
+        let lone = Lone()
+        let connection = lone.connect()
+        var isClosed = false
+        connection.onClose = { isClosed = true }
+        connection.receive(Array("*1\r\n:4\r\nPING\r\n".utf8))
+        #expect(String(decoding: lone.output, as: UTF8.self) == "-ERR Protocol error: expected '$', got ':'\r\n")
+        #expect(isClosed)
+    }
+}

@@ -1,0 +1,206 @@
+import Glibc
+
+/// The project's scripts as its sources assemble them, and random calls of each.
+struct ProjectScripts {
+    private static let folder =
+        #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 } + "/Sources/Interlock/"
+
+    struct Call {
+        var script: [UInt8]
+        var keys: [String]
+        var arguments: [[UInt8]]
+        /// The reply has the fields of a hash, which have no order when the hash is big.
+        var isUnordered = false
+    }
+
+    private var random: RandomCommands
+    private let sources: [String: [UInt8]]
+
+    init(seed: UInt64) {
+        random = RandomCommands(seed: seed)
+        let constants = Array("local claim_window, most_places = 300, 1000000\n".utf8)
+        let locks = constants + Self.file("Locks/locks.lua")
+        let groups = locks + Self.file("Locks/groups.lua")
+        let counters = Self.file("RateLimits/counters.lua")
+        var sources: [String: [UInt8]] = [:]
+        for name in ["acquire", "release", "break"] { sources[name] = locks + Self.file("Locks/\(name).lua") }
+        for name in ["leave", "inspect", "share", "share-renew", "share-release"] {
+            sources[name] = groups + Self.file("Locks/\(name).lua")
+        }
+        sources["renew"] = Self.file("Locks/renew.lua")
+        for name in ["take", "give-back", "peek", "throttle"] {
+            sources[name] = counters + Self.file("RateLimits/\(name).lua")
+        }
+        for name in ["acquire", "fence", "release", "renew", "break", "inspect"] {
+            sources["quorum-\(name)"] = Self.file("Locks/Quorum/quorum-\(name).lua")
+        }
+        sources["breaker"] = Self.file("Breakers/breaker.lua")
+        sources["publish"] = Self.file("Events/publish.lua")
+        sources["fleet"] = Self.file("Fleet/fleet.lua")
+        self.sources = sources
+    }
+
+    private static func file(_ name: String) -> [UInt8] {
+        guard let file = fopen(folder + name, "r") else { return [] }
+        defer { fclose(file) }
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        let count = fread(&buffer, 1, buffer.count, file)
+        return Array(buffer.prefix(count))
+    }
+
+    static let sidecars = ["0123456789aa", "0123456789bb"]
+
+    mutating func chance(_ percent: Int) -> Bool { random.chance(percent) }
+
+    mutating func pick<Element>(_ elements: [Element]) -> Element { random.pick(elements) }
+
+    // MARK: Locks
+
+    private func lockKeys(_ name: String, _ count: Int) -> [String] {
+        ["lock", "fence", "queue", "holders", "grants"].prefix(count).map { "i:\($0):{\(name)}" }
+    }
+
+    private mutating func token() -> String { "\(pick(Self.sidecars))/token\(pick(["1", "2", "3"]))" }
+    private mutating func ticket() -> String { "\(pick(Self.sidecars + ["0123456789cc"]))/00112233445566778899aabbccddeeff" }
+    private mutating func ttl() -> String { pick(["50", "300", "1000", "90000000"]) }
+    private mutating func mode() -> String { pick(["take", "take", "take", "own"]) }
+
+    mutating func lockCall() -> Call {
+        let name = pick(["one", "two"])
+        switch random.number(0...11) {
+        case 0: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:"])
+        case 1:
+            return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", mode(), ticket(), "400", pick(["0", "400"])])
+        case 2: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", "own"])
+        case 3: return call("renew", lockKeys(name, 1), [token(), ttl()] + (chance(50) ? ["watch"] : []))
+        case 4: return call("release", lockKeys(name, 3), [token(), "wake:", pick(Self.sidecars)])
+        case 5:
+            return call(
+                "release", lockKeys(name, 3),
+                [
+                    token(), "wake:", pick(Self.sidecars), token(), ttl(), pick(["on", "over"]), ticket(), "400",
+                    pick(["0", "400"]),
+                ])
+        case 6: return call("leave", lockKeys(name, 5), [ticket(), "wake:", pick(Self.sidecars)])
+        case 7:
+            return call("break", lockKeys(name, 5), ["wake:", "events", #"{"v":1,"at_ms":"#, "}"])
+        case 8: return call("inspect", lockKeys(name, 5), [pick(Self.sidecars)])
+        case 9: return call("share-renew", lockKeys(name, 5), [token(), ttl()] + (chance(50) ? ["watch"] : []))
+        case 10: return call("share-release", lockKeys(name, 5), [token(), "wake:", pick(Self.sidecars)])
+        default:
+            let places = pick(["0", "0", "2", "3"])
+            let group = (places == "0" ? "shared" : "permits-\(places)") + "/00112233445566778899aabbccddeef" + pick(["0", "1"])
+            let waits = chance(50) ? [ticket(), "400", pick(["0", "400"])] : ["", "", ""]
+            return call("share", lockKeys(name, 5), [token(), ttl(), "wake:", mode()] + waits + [places, group])
+        }
+    }
+
+    mutating func quorumCall() -> Call {
+        let keys = ["q:lock:{a}", "q:fence:{a}"]
+        switch random.number(0...5) {
+        case 0: return call("quorum-acquire", keys, [token(), ttl(), mode()])
+        case 1: return call("quorum-fence", keys, [token(), pick(["5", "1700000000000001", "1700000900000000"]), ttl()])
+        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? ["unrecorded"] : []))
+        case 3: return call("quorum-renew", [keys[0]], [token(), ttl()])
+        case 4: return call("quorum-break", [keys[0]], [])
+        default: return call("quorum-inspect", keys, [])
+        }
+    }
+
+    // MARK: Limits
+
+    mutating func limitCall() -> Call {
+        switch random.number(0...4) {
+        case 0, 1: return take()
+        case 2:
+            let algorithm = pick(["0", "1", "2"])
+            return call("peek", ["rate:\(algorithm)"], [algorithm, "5", "5", "1000"])
+        case 3:
+            let algorithm = pick(["0", "1", "2"])
+            let since = pick(["1700000000000000", "1700000003000000", "1700000001000", "1700000002500000"])
+            return call("give-back", ["rate:\(algorithm)"], [algorithm, pick(["1", "2"]), since, "5", "1000"])
+        default:
+            return call("throttle", ["throttle"], [pick(["3", "10"]), pick(["5", "7"]), "1000000", pick(["0", "1", "2"])])
+        }
+    }
+
+    private mutating func take() -> Call {
+        var numbers = [2, 1]
+        let algorithms = (0..<3).map { _ in random.number(0...2) }
+        for algorithm in algorithms { numbers += [algorithm, 5, 5, 1000, chance(20) ? 1 : 0] }
+        for _ in 0...random.number(0...2) {
+            numbers += [random.number(1...4), random.number(1...3), random.number(0...1), random.number(0...2)]
+        }
+        let keys = ["rate:\(algorithms[0])", "rate:\(algorithms[1])b", "rate:\(algorithms[2]):x", "rate:\(algorithms[2]):y"]
+        return Call(script: sources["take"] ?? [], keys: keys, arguments: [Self.packed(numbers)])
+    }
+
+    private static func packed(_ numbers: [Int]) -> [UInt8] {
+        var bytes: [UInt8] = [0xdc, UInt8(numbers.count >> 8), UInt8(numbers.count & 0xff)]
+        for number in numbers { bytes += number < 128 ? [UInt8(number)] : [0xcd, UInt8(number >> 8), UInt8(number & 0xff)] }
+        return bytes
+    }
+
+    // MARK: The others
+
+    mutating func fleetCall() -> Call {
+        if chance(20) { return call("publish", [], ["events", #"{"v":1,"at_ms":"#]) }
+        return call(
+            "fleet", ["fleet"], [pick(Self.sidecars), pick(["15000", "100", "0"]), "events", #"{"type":""#, #"","at_ms":"#])
+    }
+
+    /// - Parameter generation: the breaker's own.
+    mutating func breakerCall(generation: String) -> Call {
+        let keys = ["b", "b:history", "b:window", "b:trials", "b:votes"]
+        let expect = chance(80) ? generation : "7"
+        var members = [
+            #""service":"s","by":"me \"quoted\" é","origin":"\#(pick(Self.sidecars))","db":0,"channel":"events""#,
+            #""history":\#(pick(["5", "100"])),"random":0.\#(random.number(1...9)),"expect":"\#(expect)""#,
+            #""open_min":100,"open_max":5000"#,
+        ]
+        members += operation()
+        return call("breaker", keys, ["{\(members.joined(separator: ","))}"], isUnordered: true)
+    }
+
+    private mutating func operation() -> [String] {
+        let pause = chance(20) ? [#""pause":700,"longest":3000"#] : []
+        switch random.number(0...10) {
+        case 0:
+            let known =
+                chance(30)
+                ? [
+                    #""known":{"state":"open","generation":"1700000500000000","since":"1699999999000","until":"1700009999000","cause":"failures"}"#
+                ] : []
+            return [#""op":"sync","configuration":"\#(pick(["abc", String(repeating: "d", count: 70)]))""#] + known
+                + (chance(50) ? [#""declares":true"#] : [])
+        case 1, 2, 3:
+            let calls = random.number(1...30)
+            let failures = random.number(0...calls)
+            return [
+                #""op":"report","calls":\#(calls),"failures":\#(failures),"slow":\#(random.number(0...calls)),"trailing":1"#,
+                pick([#""window":1000"#, #""window_calls":50"#]),
+                #""minimum":5,"failure_rate":0.5,"slow_rate":0.8,"consecutive":60"#,
+            ] + (chance(70) ? [#""judge":true"#] : []) + (chance(20) ? [#""retry_after":900"#] : [])
+        case 4: return [#""op":"vote","cause":"failures","reporters":2,"lapse":2000"#] + pause
+        case 5: return [#""op":"trip","cause":"\#(pick(["limit", "failures"]))""#] + pause
+        case 6: return [#""op":"half""#]
+        case 7: return [#""op":"trial","at_least":"0","id":"t\#(random.number(1...4))","permits":2,"lifetime":500"#]
+        case 8:
+            return [
+                #""op":"outcome","id":"t\#(random.number(1...4))","outcome":"\#(pick(["ok", "error", "ignore"]))","permits":2"#
+            ] + pause
+        case 9:
+            if chance(50) { return [#""op":"close","cause":"\#(pick(["auto", "limit"]))""#] }
+            return [
+                #""op":"force","state":"\#(pick(["open", "closed", "disabled", "auto"]))","cause":"forced","reason":"why"\#(chance(50) ? #","for":800"# : "")"#
+            ]
+        default:
+            if chance(50) { return [#""op":"down","reason":"gone","lapse":600\#(chance(50) ? #","quorum":2"# : "")"#] }
+            return [#""op":"up"\#(chance(50) ? #","trial":true"# : "")\#(chance(50) ? #","quorum":1"# : "")"#]
+        }
+    }
+
+    private func call(_ name: String, _ keys: [String], _ arguments: [String], isUnordered: Bool = false) -> Call {
+        Call(script: sources[name] ?? [], keys: keys, arguments: arguments.map { Array($0.utf8) }, isUnordered: isUnordered)
+    }
+}

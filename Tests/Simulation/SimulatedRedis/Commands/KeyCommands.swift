@@ -1,0 +1,145 @@
+enum KeyCommands {
+    static let all: [Command] = [
+        Command("del", -2, .write, .all, del),
+        Command("exists", -2, .read, .all) { server, call in
+            .integer(Int64(call.arguments.dropFirst().count { server.entry($0) != nil }))
+        },
+        Command("type", 2, .read, .first) { server, call in
+            .status(Bytes(stringLiteral: server.entry(call[1])?.value.typeName ?? "none"))
+        },
+        Command("pttl", 2, .read, .first) { server, call in
+            .integer(remaining(server, call) { $0 })
+        },
+        Command("ttl", 2, .read, .first) { server, call in
+            .integer(remaining(server, call) { ($0 + 500) / 1000 })
+        },
+        Command("pexpire", -3, [.write], .first) { (server, call) throws(CommandError) in
+            try expire(server, call, unit: 1, from: server.milliseconds)
+        },
+        Command("expire", -3, [.write], .first) { (server, call) throws(CommandError) in
+            try expire(server, call, unit: 1000, from: server.milliseconds)
+        },
+        Command("pexpireat", -3, [.write], .first) { (server, call) throws(CommandError) in
+            try expire(server, call, unit: 1, from: 0)
+        },
+        Command("expireat", -3, [.write], .first) { (server, call) throws(CommandError) in
+            try expire(server, call, unit: 1000, from: 0)
+        },
+        Command("persist", 2, .write, .first, persist),
+        Command("keys", 2, .read, .none, keys),
+        Command("scan", -2, .read, .none, scan),
+        Command("dbsize", 1, .read) { server, _ in .integer(Int64(server.keyspace.count)) },
+        Command("flushall", -1, .write, .none, flush),
+        Command("flushdb", -1, .write, .none, flush),
+    ]
+
+    private static func del(_ server: SimulatedServer, _ call: Invocation) -> Reply {
+        .integer(Int64(call.arguments.dropFirst().count { server.entry($0) != nil && server.remove($0) }))
+    }
+
+    private static func remaining(
+        _ server: SimulatedServer, _ call: Invocation, in unit: (Int64) -> Int64
+    ) -> Int64 {
+        guard let entry = server.entry(call[1]) else { return -2 }
+        return entry.expiry.map { unit(max(0, $0 - server.milliseconds)) } ?? -1
+    }
+
+    private static func expire(
+        _ server: SimulatedServer, _ call: Invocation, unit: Int64, from start: Int64
+    ) throws(CommandError) -> Reply {
+        let condition = try ExpiryCondition(call.arguments.dropFirst(3))
+        let (lifetime, isTooLong) = try call.integer(2).multipliedReportingOverflow(by: unit)
+        // Only what is too far in the future is refused: the past is the past.
+        guard !isTooLong, start <= 0 || lifetime <= .max - start else { throw .invalidExpiry(call.command.name) }
+        let end = lifetime + start
+        guard let entry = server.entry(call[1]), condition.allows(end, after: entry.expiry) else { return .integer(0) }
+        if end <= server.milliseconds, server.condition != .readOnly {
+            _ = server.remove(call[1])
+        } else {
+            server.keyspace.setExpiry(of: call[1], to: end)
+            server.signalChange(of: call[1])
+        }
+        return .integer(1)
+    }
+
+    private static func persist(_ server: SimulatedServer, _ call: Invocation) -> Reply {
+        guard let entry = server.entry(call[1]), entry.expiry != nil else { return .integer(0) }
+        server.keyspace.setExpiry(of: call[1], to: nil)
+        server.signalChange(of: call[1])
+        return .integer(1)
+    }
+
+    private static func keys(_ server: SimulatedServer, _ call: Invocation) -> Reply {
+        let pattern = GlobPattern(bytes: call[1])
+        // What has expired is hidden and stays: should the clock be set back, it is there again.
+        let entries = server.keyspace.all.filter { pattern.matches($0.key) && !server.hasExpired($0) }
+        return .bulks(entries.map(\.key))
+    }
+
+    private static func scan(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
+        guard let cursor = UInt64(call[1].text) else { throw CommandError("ERR invalid cursor") }
+        var pattern: GlobPattern?
+        var type: Bytes?
+        var count: Int64 = 10
+        for index in stride(from: 2, to: call.count, by: 2) {
+            guard index + 1 < call.count else { throw .syntax }
+            if call[index].isWord("count") {
+                count = try call.integer(index + 1)
+                guard count >= 1 else { throw .syntax }
+            } else if call[index].isWord("match") {
+                pattern = GlobPattern(bytes: call[index + 1])
+            } else if call[index].isWord("type") {
+                type = call[index + 1].lowercased
+            } else {
+                throw .syntax
+            }
+        }
+        let (next, entries) = server.keyspace.scan(after: cursor, count: Int(clamping: count))
+        let keys = entries.filter { entry in
+            pattern?.matches(entry.key) ?? true && server.entry(entry.key) != nil
+                && type.map { $0 == Bytes(stringLiteral: entry.value.typeName) } ?? true
+        }
+        return .array([.bulk(Bytes(String(next))), .bulks(keys.map(\.key))])
+    }
+
+    private static func flush(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
+        guard call.count == 1 || (call.count == 2 && (call[1].isWord("sync") || call[1].isWord("async"))) else {
+            throw .syntax
+        }
+        server.removeAllKeys()
+        return .ok
+    }
+}
+
+/// When `EXPIRE` applies: `NX`, `XX`, `GT`, `LT`.
+private struct ExpiryCondition {
+    private var ifNone = false
+    private var ifAny = false
+    private var ifLater = false
+    private var ifEarlier = false
+
+    init(_ options: ArraySlice<Bytes>) throws(CommandError) {
+        for option in options {
+            if option.isWord("nx") {
+                ifNone = true
+            } else if option.isWord("xx") {
+                ifAny = true
+            } else if option.isWord("gt") {
+                ifLater = true
+            } else if option.isWord("lt") {
+                ifEarlier = true
+            } else {
+                throw CommandError("ERR Unsupported option \(option.text)")
+            }
+        }
+        if ifNone, ifAny || ifLater || ifEarlier {
+            throw CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")
+        }
+        if ifLater, ifEarlier { throw CommandError("ERR GT and LT options at the same time are not compatible") }
+    }
+
+    func allows(_ end: Int64, after expiry: Int64?) -> Bool {
+        guard let expiry else { return !ifAny && !ifLater }
+        return !ifNone && (!ifLater || end > expiry) && (!ifEarlier || end < expiry)
+    }
+}

@@ -1,0 +1,83 @@
+/// All keys of a server: a value, so that a copy is a snapshot. Copying costs nothing; the first change of a copy costs O(n).
+///
+/// The order in which keys are seen is that in which they were made, the same in every process.
+package struct Keyspace: Sendable {
+    struct Entry: Sendable {
+        let key: Bytes
+        var value: Value
+        /// In milliseconds of the Unix epoch; `nil`: the key has no end.
+        var expiry: Int64?
+        /// Rises with every key that is made.
+        let number: UInt64
+    }
+
+    /// By number; `nil` where a key was removed.
+    private var entries: [Entry?] = []
+    private var positions: [Bytes: Int] = [:]
+    private var lastNumber: UInt64 = 0
+
+    package init() {}
+
+    package var count: Int { positions.count }
+
+    var all: some Sequence<Entry> { entries.lazy.compactMap { $0 } }
+
+    subscript(key: Bytes) -> Entry? {
+        positions[key].flatMap { entries[$0] }
+    }
+
+    /// Makes a key or replaces its value and its expiry.
+    mutating func set(_ key: Bytes, to value: Value, expiry: Int64?) {
+        if let position = positions[key] {
+            entries[position]?.value = value
+            entries[position]?.expiry = expiry
+            return
+        }
+        lastNumber += 1
+        positions[key] = entries.count
+        entries.append(Entry(key: key, value: value, expiry: expiry, number: lastNumber))
+    }
+
+    mutating func setExpiry(of key: Bytes, to expiry: Int64?) {
+        if let position = positions[key] { entries[position]?.expiry = expiry }
+    }
+
+    /// Changes the value of a key that exists, in place.
+    mutating func update<Result>(_ key: Bytes, _ change: (inout Value) -> Result) -> Result? {
+        guard let position = positions[key], var entry = entries[position] else { return nil }
+        // Held once only: the change copies nothing.
+        entries[position] = nil
+        defer { entries[position] = entry }
+        return change(&entry.value)
+    }
+
+    /// Returns whether there was such a key.
+    mutating func remove(_ key: Bytes) -> Bool {
+        guard let position = positions.removeValue(forKey: key) else { return false }
+        entries[position] = nil
+        if position == entries.count - 1 {
+            entries.removeLast()
+        } else if entries.count > 32, positions.count < entries.count / 2 {
+            close()
+        }
+        return true
+    }
+
+    /// Drops the gaps. O(n), after as many removals.
+    private mutating func close() {
+        entries.removeAll { $0 == nil }
+        for (position, entry) in entries.enumerated() {
+            if let entry { positions[entry.key] = position }
+        }
+    }
+
+    /// Up to `count` keys after one with a given number, and the last one's number; 0 when there is none after it.
+    func scan(after number: UInt64, count: Int) -> (cursor: UInt64, entries: [Entry]) {
+        var found: [Entry] = []
+        for entry in entries.lazy.compactMap({ $0 }) where entry.number > number {
+            if found.count == count, let last = found.last { return (last.number, found) }
+            found.append(entry)
+        }
+        return (0, found)
+    }
+}

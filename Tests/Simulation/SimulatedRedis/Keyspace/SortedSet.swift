@@ -1,0 +1,81 @@
+/// A sorted set: by score, and members of one score byte by byte.
+///
+/// Looked up in O(1) and O(log n), changed in O(n): the sets of a simulation are small.
+struct SortedSet: Sendable {
+    struct Element: Comparable, Sendable {
+        var score: Double
+        var member: Bytes
+
+        static func < (left: Element, right: Element) -> Bool {
+            left.score != right.score ? left.score < right.score : left.member < right.member
+        }
+    }
+
+    private(set) var elements: [Element] = []
+    private var scores: [Bytes: Double] = [:]
+
+    var count: Int { elements.count }
+
+    func score(of member: Bytes) -> Double? { scores[member] }
+
+    func rank(of member: Bytes) -> Int? {
+        scores[member].map { position(of: Element(score: $0, member: member)) }
+    }
+
+    /// Where the element is, or would be.
+    private func position(of element: Element) -> Int { firstPosition { $0 >= element } }
+
+    private func firstPosition(where isReached: (Element) -> Bool) -> Int {
+        var low = 0
+        var high = elements.count
+        while low < high {
+            let middle = (low + high) / 2
+            if isReached(elements[middle]) { high = middle } else { low = middle + 1 }
+        }
+        return low
+    }
+
+    mutating func set(_ member: Bytes, to score: Double) {
+        // Redis' compact encoding knows no -0.
+        let score = score == 0 ? 0 : score
+        if let old = scores[member] {
+            guard old != score else { return }
+            elements.remove(at: position(of: Element(score: old, member: member)))
+        }
+        scores[member] = score
+        let element = Element(score: score, member: member)
+        elements.insert(element, at: position(of: element))
+    }
+
+    /// Returns whether there was such a member.
+    mutating func remove(_ member: Bytes) -> Bool {
+        guard let score = scores.removeValue(forKey: member) else { return false }
+        elements.remove(at: position(of: Element(score: score, member: member)))
+        return true
+    }
+
+    mutating func remove(_ range: Range<Int>) {
+        for element in elements[range] { scores[element.member] = nil }
+        elements.removeSubrange(range)
+    }
+
+    /// The positions of the scores between two bounds.
+    func positions(from low: ScoreBound, to high: ScoreBound) -> Range<Int> {
+        let start = firstPosition { low.isExclusive ? $0.score > low.score : $0.score >= low.score }
+        let end = firstPosition { high.isExclusive ? $0.score >= high.score : $0.score > high.score }
+        return start..<max(start, end)
+    }
+}
+
+/// An end of a range of scores: `5`, `(5`, `-inf`.
+struct ScoreBound {
+    var score: Double
+    var isExclusive: Bool
+
+    init(_ text: Bytes) throws(CommandError) {
+        isExclusive = text.storage.first == UInt8(ascii: "(")
+        let number = isExclusive ? Bytes(Array(text.storage.dropFirst())) : text
+        guard let score = number.double else { throw .notAScoreBound }
+        self.score = score
+    }
+}

@@ -1,0 +1,119 @@
+/// A stream. Redis keeps its entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops only whole nodes:
+/// so the size of each node is counted here as Redis' encoding would have it.
+struct StreamLog: Sendable {
+    struct ID: Comparable, Sendable {
+        var milliseconds: UInt64
+        var sequence: UInt64
+
+        static let zero = ID(milliseconds: 0, sequence: 0)
+        static let last = ID(milliseconds: .max, sequence: .max)
+
+        var text: Bytes { Bytes("\(milliseconds)-\(sequence)") }
+
+        /// `nil`: there is none.
+        var next: ID? {
+            if sequence < .max { return ID(milliseconds: milliseconds, sequence: sequence + 1) }
+            return milliseconds < .max ? ID(milliseconds: milliseconds + 1, sequence: 0) : nil
+        }
+
+        static func < (left: ID, right: ID) -> Bool {
+            (left.milliseconds, left.sequence) < (right.milliseconds, right.sequence)
+        }
+    }
+
+    struct Entry: Sendable {
+        var id: ID
+        /// Names and values in turn.
+        var fields: [Bytes]
+    }
+
+    private struct Node: Sendable {
+        var id: ID
+        var names: [Bytes]
+        var entries = 0
+        var bytes: Int
+    }
+
+    private static let nodeEntries = 100
+    private static let nodeBytes = 4096
+    /// How many entries one approximate trim drops at most.
+    private static let trimLimit = 100 * nodeEntries
+
+    private(set) var entries: [Entry] = []
+    private(set) var lastID = ID.zero
+    private var nodes: [Node] = []
+
+    /// What `*` means now: a clock that was set back does not set IDs back.
+    func nextID(atMilliseconds now: UInt64) -> ID? {
+        now > lastID.milliseconds ? ID(milliseconds: now, sequence: 0) : lastID.next
+    }
+
+    /// The ID is above `lastID`.
+    mutating func append(_ entry: Entry) {
+        let names = stride(from: 0, to: entry.fields.count, by: 2).map { entry.fields[$0] }
+        let length = entry.fields.reduce(0) { $0 + $1.count }
+        if nodes.last.map({ $0.bytes + length >= Self.nodeBytes || $0.entries >= Self.nodeEntries }) ?? true {
+            // A header of six bytes, the end's mark, three numbers, the names and a zero.
+            let bytes = 7 + 4 * 2 + names.reduce(0) { $0 + ListPack.size(of: $1) }
+            nodes.append(Node(id: entry.id, names: names, bytes: bytes))
+        }
+        var node = nodes.removeLast()
+        node.entries += 1
+        node.bytes += Self.size(of: entry, names: names, in: node)
+        nodes.append(node)
+        entries.append(entry)
+        lastID = entry.id
+    }
+
+    private static func size(of entry: Entry, names: [Bytes], in node: Node) -> Int {
+        let hasNames = names != node.names
+        let written = stride(from: hasNames ? 0 : 1, to: entry.fields.count, by: hasNames ? 1 : 2)
+        let numbers =
+            [
+                Int64(hasNames ? 0 : 2), Int64(bitPattern: entry.id.milliseconds &- node.id.milliseconds),
+                Int64(bitPattern: entry.id.sequence &- node.id.sequence),
+                Int64(3 + names.count + (hasNames ? names.count + 1 : 0)),
+            ] + (hasNames ? [Int64(names.count)] : [])
+        return written.reduce(0) { $0 + ListPack.size(of: entry.fields[$1]) }
+            + numbers.reduce(0) { $0 + ListPack.size(of: $1) }
+    }
+
+    /// Drops the oldest entries down to `length`; approximately: whole nodes only.
+    mutating func trim(to length: Int, isApproximate: Bool) {
+        var dropped = 0
+        while let node = nodes.first, entries.count - dropped > length {
+            if isApproximate, dropped + node.entries > Self.trimLimit { break }
+            if entries.count - dropped - node.entries >= length {
+                dropped += node.entries
+                nodes.removeFirst()
+            } else if isApproximate {
+                break
+            } else {
+                // The entries stay in the node's bytes, marked as deleted.
+                nodes[0].entries -= entries.count - dropped - length
+                dropped = entries.count - length
+            }
+        }
+        entries.removeFirst(dropped)
+    }
+}
+
+/// Sizes of elements in Redis' listpacks: the encoding, and the length that leads back.
+private enum ListPack {
+    static func size(of number: Int64) -> Int {
+        switch number {
+        case 0...127: 2
+        case -4096...4095: 3
+        case -32768...32767: 4
+        case -8_388_608...8_388_607: 5
+        case -2_147_483_648...2_147_483_647: 6
+        default: 10
+        }
+    }
+
+    static func size(of bytes: Bytes) -> Int {
+        if let number = bytes.integer { return size(of: number) }
+        let encoded = bytes.count + (bytes.count < 64 ? 1 : bytes.count < 4096 ? 2 : 5)
+        return encoded + (encoded < 128 ? 1 : encoded < 16383 ? 2 : encoded < 2_097_151 ? 3 : 4)
+    }
+}

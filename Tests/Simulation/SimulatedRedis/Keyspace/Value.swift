@@ -1,0 +1,59 @@
+/// What a key holds.
+enum Value: Sendable {
+    case string(Bytes)
+    case hash(FieldMap)
+    case sortedSet(SortedSet)
+    case stream(StreamLog)
+
+    /// As `TYPE` and `SCAN` call it.
+    var typeName: StaticString {
+        switch self {
+        case .string: "string"
+        case .hash: "hash"
+        case .sortedSet: "zset"
+        case .stream: "stream"
+        }
+    }
+}
+
+/// A hash: its fields in the order in which they came, as in Redis' compact encoding. Redis' big hashes have no order.
+struct FieldMap: Sendable {
+    private var positions: [Bytes: Int] = [:]
+    /// `nil` where a field was removed.
+    private var fields: [(name: Bytes, value: Bytes)?] = []
+
+    var count: Int { positions.count }
+
+    var all: [(name: Bytes, value: Bytes)] { fields.compactMap { $0 } }
+
+    subscript(name: Bytes) -> Bytes? {
+        positions[name].flatMap { fields[$0]?.value }
+    }
+
+    /// Returns whether the field is new.
+    mutating func set(_ name: Bytes, to value: Bytes) -> Bool {
+        if let position = positions[name] {
+            fields[position]?.value = value
+            return false
+        }
+        positions[name] = fields.count
+        fields.append((name, value))
+        return true
+    }
+
+    /// Returns whether there was such a field.
+    mutating func remove(_ name: Bytes) -> Bool {
+        guard let position = positions.removeValue(forKey: name) else { return false }
+        fields[position] = nil
+        if fields.count > 16, positions.count < fields.count / 2 { close() }
+        return true
+    }
+
+    /// Drops the gaps. O(n), after as many removals.
+    private mutating func close() {
+        fields.removeAll { $0 == nil }
+        for (position, field) in fields.enumerated() {
+            if let field { positions[field.name] = position }
+        }
+    }
+}

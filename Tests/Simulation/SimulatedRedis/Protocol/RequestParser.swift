@@ -1,0 +1,78 @@
+/// Cuts what a client sends into commands: RESP arrays of bulk strings, in whatever pieces they come.
+struct RequestParser {
+    /// What the client hears before it is disconnected.
+    struct Violation: Error {
+        var text: String
+    }
+
+    private var buffer: [UInt8] = []
+    /// Where the first byte is that belongs to no finished part.
+    private var position = 0
+    private var arguments: [Bytes] = []
+    /// How many arguments the command under way lacks; 0: none is under way.
+    private var missing = 0
+    /// The length of the argument under way.
+    private var length: Int?
+
+    private static let mostArguments: Int64 = 1 << 31 - 1
+    private static let longestArgument: Int64 = 512 << 20
+    private static let longestLine = 64 << 10
+
+    mutating func append(_ bytes: [UInt8]) {
+        if position == buffer.count {
+            buffer = bytes
+        } else {
+            buffer.removeSubrange(..<position)
+            buffer.append(contentsOf: bytes)
+        }
+        position = 0
+    }
+
+    /// The next command; `nil`: more bytes are needed.
+    mutating func next() throws(Violation) -> [Bytes]? {
+        while missing == 0 {
+            guard let start = try number(after: "*", tooLong: "too big mbulk count string") else { return nil }
+            guard let count = start.value, count <= Self.mostArguments else {
+                throw Violation(text: "invalid multibulk length")
+            }
+            // Nothing is asked for: nothing is answered.
+            missing = max(0, Int(count))
+        }
+        while missing > 0 {
+            guard let length = try argumentLength() else { return nil }
+            guard buffer.count - position >= length + 2 else { return nil }
+            arguments.append(Bytes(Array(buffer[position..<position + length])))
+            position += length + 2
+            self.length = nil
+            missing -= 1
+        }
+        defer { arguments = [] }
+        return arguments
+    }
+
+    private mutating func argumentLength() throws(Violation) -> Int? {
+        if let length { return length }
+        guard let start = try number(after: "$", tooLong: "too big bulk count string") else { return nil }
+        guard let value = start.value, (0...Self.longestArgument).contains(value) else {
+            throw Violation(text: "invalid bulk length")
+        }
+        length = Int(value)
+        return length
+    }
+
+    /// The line that begins with `kind`; its value is `nil` when it is no number.
+    private mutating func number(
+        after kind: Unicode.Scalar, tooLong: String
+    ) throws(Violation) -> (value: Int64?, Void)? {
+        guard let end = buffer[position...].firstIndex(of: UInt8(ascii: "\r")), end + 1 < buffer.count else {
+            if buffer.count - position > Self.longestLine { throw Violation(text: tooLong) }
+            return nil
+        }
+        guard buffer[position] == UInt8(ascii: kind) else {
+            throw Violation(text: "expected '\(kind)', got '\(Unicode.Scalar(buffer[position]))'")
+        }
+        let value = Bytes(Array(buffer[position + 1..<end])).integer
+        position = end + 2
+        return (value, ())
+    }
+}

@@ -1,0 +1,106 @@
+internal import CLua
+
+/// What scripts find: Lua's libraries without files and processes, cjson, cmsgpack, and `redis`.
+enum ScriptLibraries {
+    /// A script's error with the line where it was raised, as Redis makes it.
+    private static let errorHandler = """
+        local dbg = debug
+        debug = nil
+        function __redis__err__handler(err)
+          local i = dbg.getinfo(2,'nSl')
+          if i and i.what == 'C' then
+            i = dbg.getinfo(3,'nSl')
+          end
+          if type(err) ~= 'table' then
+            err = {err='ERR ' .. tostring(err)}
+          end
+          if i then
+            err['source'] = i.source
+            err['line'] = i.currentline
+          end
+          return err
+        end
+        """
+
+    /// Fills the globals. Returns where they and the error handler are in the registry.
+    static func open(in lua: LuaStack) -> (globals: Int32, errorHandler: Int32) {
+        let state = lua.state
+        let libraries: [(StaticString, LuaFunction)] = [
+            ("", luaopen_base), ("table", luaopen_table), ("string", luaopen_string), ("math", luaopen_math),
+            ("debug", luaopen_debug),
+        ]
+        for (name, open) in libraries {
+            lua_pushcclosure(state, open, 0)
+            lua.push(name)
+            lua_call(state, 1, 0)
+        }
+        lua_pushvalue(state, LUA_GLOBALSINDEX)
+        lua_pushcclosure(state, luaopen_cjson, 0)
+        lua_call(state, 0, 1)
+        lua.setField("cjson")
+        for name: StaticString in ["dofile", "loadfile", "print"] {
+            lua_pushnil(state)
+            lua.setField(name)
+        }
+        luaL_loadbuffer(state, errorHandler, errorHandler.utf8.count, "@err_handler_def")
+        lua_call(state, 0, 0)
+        lua.pushField("__redis__err__handler", of: -1)
+        let handler = luaL_ref(state, LUA_REGISTRYINDEX)
+        return (luaL_ref(state, LUA_REGISTRYINDEX), handler)
+    }
+
+    /// Adds Swift's functions, and closes the globals to scripts.
+    static func register(engine: UnsafeMutableRawPointer, in lua: LuaStack, globals: Int32) {
+        let state = lua.state
+        /// Moves a function into the table on top.
+        func add(_ name: StaticString, _ function: @escaping LuaFunction) {
+            lua_pushcclosure(state, function, 0)
+            lua_pushlightuserdata(state, engine)
+            lua_pushcclosure(state, lua_call_and_raise, 2)
+            lua.setField(name)
+        }
+        lua_rawgeti(state, LUA_REGISTRYINDEX, globals)
+        add("pcall", ScriptFunctions.protectedCall)
+
+        lua_createtable(state, 0, 16)
+        add("call", ScriptFunctions.call)
+        add("pcall", ScriptFunctions.callReturningErrors)
+        add("error_reply", ScriptFunctions.errorReply)
+        add("status_reply", ScriptFunctions.statusReply)
+        add("sha1hex", ScriptFunctions.sha1hex)
+        add("log", ScriptFunctions.log)
+        let levels: [StaticString] = ["LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"]
+        for (level, name) in levels.enumerated() {
+            lua.push(Double(level))
+            lua.setField(name)
+        }
+        lua.push(SimulatedServer.version)
+        lua.setField("REDIS_VERSION")
+        lua.setField("redis")
+
+        lua_createtable(state, 0, 2)
+        add("pack", ScriptFunctions.pack)
+        add("unpack", ScriptFunctions.unpack)
+        lua.setField("cmsgpack")
+
+        lua.pushField("math", of: -1)
+        add("random", ScriptFunctions.random)
+        add("randomseed", ScriptFunctions.seedRandom)
+        lua.drop()
+
+        // Scripts see an empty table that leads to the globals: what they would add to it is refused.
+        lua_createtable(state, 0, 1)
+        add("__index", ScriptFunctions.refuseUnknownGlobal)
+        lua_setmetatable(state, -2)
+        lua_createtable(state, 0, 0)
+        lua_createtable(state, 0, 2)
+        lua_pushvalue(state, -3)
+        lua.setField("__index")
+        add("__newindex", ScriptFunctions.refuseNewGlobal)
+        lua_setmetatable(state, -2)
+        lua_pushvalue(state, -1)
+        lua_replace(state, LUA_GLOBALSINDEX)
+        lua.setField("_G")
+        lua_settop(state, 0)
+    }
+}

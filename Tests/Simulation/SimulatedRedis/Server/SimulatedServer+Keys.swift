@@ -1,0 +1,98 @@
+/// Keys as commands see them: what has expired is gone.
+extension SimulatedServer {
+    func entry(_ key: Bytes) -> Keyspace.Entry? {
+        guard let entry = keyspace[key] else { return nil }
+        guard hasExpired(entry) else { return entry }
+        // A replica waits for its master to delete it.
+        if condition != .readOnly { _ = remove(key) }
+        return nil
+    }
+
+    /// In its last millisecond a key is still there.
+    func hasExpired(_ entry: Keyspace.Entry) -> Bool {
+        entry.expiry.map { milliseconds > $0 } ?? false
+    }
+
+    /// Returns whether there was such a key.
+    func remove(_ key: Bytes) -> Bool {
+        guard keyspace.remove(key) else { return false }
+        signalChange(of: key)
+        return true
+    }
+
+    func string(_ key: Bytes) throws(CommandError) -> Bytes? {
+        switch entry(key)?.value {
+        case nil: return nil
+        case .string(let value): return value
+        default: throw .wrongType
+        }
+    }
+
+    func hash(_ key: Bytes) throws(CommandError) -> FieldMap? {
+        switch entry(key)?.value {
+        case nil: return nil
+        case .hash(let fields): return fields
+        default: throw .wrongType
+        }
+    }
+
+    func sortedSet(_ key: Bytes) throws(CommandError) -> SortedSet? {
+        switch entry(key)?.value {
+        case nil: return nil
+        case .sortedSet(let set): return set
+        default: throw .wrongType
+        }
+    }
+
+    func stream(_ key: Bytes) throws(CommandError) -> StreamLog? {
+        switch entry(key)?.value {
+        case nil: return nil
+        case .stream(let stream): return stream
+        default: throw .wrongType
+        }
+    }
+
+    /// Changes a hash in place, a new one if there is none.
+    func updateHash<Result>(_ key: Bytes, _ change: (inout FieldMap) -> Result) throws(CommandError) -> Result {
+        if try hash(key) == nil { keyspace.set(key, to: .hash(FieldMap()), expiry: nil) }
+        return try update(key) { value in
+            guard case .hash(var fields) = value else { return nil }
+            // Held once only: no copy is made.
+            value = .placeholder
+            defer { value = .hash(fields) }
+            return change(&fields)
+        }
+    }
+
+    /// Changes a sorted set in place, a new one if there is none.
+    func updateSortedSet<Result>(_ key: Bytes, _ change: (inout SortedSet) -> Result) throws(CommandError) -> Result {
+        if try sortedSet(key) == nil { keyspace.set(key, to: .sortedSet(SortedSet()), expiry: nil) }
+        return try update(key) { value in
+            guard case .sortedSet(var set) = value else { return nil }
+            value = .placeholder
+            defer { value = .sortedSet(set) }
+            return change(&set)
+        }
+    }
+
+    /// Changes a stream in place, a new one if there is none.
+    func updateStream<Result>(_ key: Bytes, _ change: (inout StreamLog) -> Result) throws(CommandError) -> Result {
+        if try stream(key) == nil { keyspace.set(key, to: .stream(StreamLog()), expiry: nil) }
+        return try update(key) { value in
+            guard case .stream(var stream) = value else { return nil }
+            value = .placeholder
+            defer { value = .stream(stream) }
+            return change(&stream)
+        }
+    }
+
+    private func update<Result>(_ key: Bytes, _ change: (inout Value) -> Result?) throws(CommandError) -> Result {
+        guard let result = keyspace.update(key, change) ?? nil else { throw .wrongType }
+        return result
+    }
+}
+
+extension Value {
+    /// Stands for a value while that is changed. Takes no memory.
+    fileprivate static let placeholder = Value.string(Bytes([]))
+}

@@ -1,0 +1,77 @@
+/// Who listens to what, in the order of subscription.
+struct Subscriptions {
+    private var channels = ListenerLists<Bytes>()
+    private var patterns = ListenerLists<GlobPattern>()
+
+    mutating func add(_ connection: SimulatedConnection, to channel: Bytes) {
+        channels.add(connection.id, to: channel)
+    }
+
+    mutating func add(_ connection: SimulatedConnection, toPattern pattern: GlobPattern) {
+        patterns.add(connection.id, to: pattern)
+    }
+
+    mutating func remove(_ connection: SimulatedConnection, from channel: Bytes) {
+        channels.remove(connection.id, from: channel)
+    }
+
+    mutating func remove(_ connection: SimulatedConnection, fromPattern pattern: GlobPattern) {
+        patterns.remove(connection.id, from: pattern)
+    }
+
+    mutating func removeAll(of connection: SimulatedConnection) {
+        for channel in channels(of: connection) { remove(connection, from: channel) }
+        for pattern in patterns(of: connection) { remove(connection, fromPattern: pattern) }
+    }
+
+    func channels(of connection: SimulatedConnection) -> [Bytes] { channels.subjects(of: connection.id) }
+
+    func patterns(of connection: SimulatedConnection) -> [GlobPattern] { patterns.subjects(of: connection.id) }
+
+    func count(of connection: SimulatedConnection) -> Int {
+        channels(of: connection).count + patterns(of: connection).count
+    }
+
+    /// Returns how many heard it: who listens twice counts twice.
+    func publish(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
+        var heard = 0
+        for id in channels.listeners[channel] ?? [] {
+            server.connection(id)?.push(.bulks(["message", channel, message]))
+            heard += 1
+        }
+        for pattern in patterns.subjects where pattern.matches(channel) {
+            for id in patterns.listeners[pattern] ?? [] {
+                server.connection(id)?.push(.bulks(["pmessage", pattern.bytes, channel, message]))
+                heard += 1
+            }
+        }
+        return heard
+    }
+}
+
+/// The listeners of each subject, and the subjects of each listener.
+private struct ListenerLists<Subject: Hashable> {
+    /// Those that have listeners, the oldest first.
+    private(set) var subjects: [Subject] = []
+    private(set) var listeners: [Subject: [Int64]] = [:]
+    private var subjectsOfListener: [Int64: [Subject]] = [:]
+
+    func subjects(of listener: Int64) -> [Subject] { subjectsOfListener[listener] ?? [] }
+
+    mutating func add(_ listener: Int64, to subject: Subject) {
+        guard !subjects(of: listener).contains(subject) else { return }
+        if listeners[subject] == nil { subjects.append(subject) }
+        listeners[subject, default: []].append(listener)
+        subjectsOfListener[listener, default: []].append(subject)
+    }
+
+    mutating func remove(_ listener: Int64, from subject: Subject) {
+        listeners[subject]?.removeAll { $0 == listener }
+        subjectsOfListener[listener]?.removeAll { $0 == subject }
+        if subjectsOfListener[listener]?.isEmpty ?? false { subjectsOfListener[listener] = nil }
+        if listeners[subject]?.isEmpty ?? false {
+            listeners[subject] = nil
+            subjects.removeAll { $0 == subject }
+        }
+    }
+}
