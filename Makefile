@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test lint tsan fuzz bench soak mutants docs clean
+.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs clean
 
 BINARY := .build/release/interlock
 VENV := .venv
@@ -45,21 +45,26 @@ run: setup build ## Start a sidecar with the sample services on its embedded Red
 demo: setup build ## A day in the life: an upstream that fails, limits and recovers, and what can be seen of it. About a minute.
 	python3 demo/day.py $(ARGS)
 
+simulate: setup ## Run the product in simulated worlds. ARGS='--seed 7' runs one of them, ARGS='--seeds 1000' as many.
+	swift build -c release --product simulate
+	.build/release/simulate $(ARGS)
+
 test: setup ## Run all tests; they start the Redis servers that they need.
 	python3 -m unittest discover -q -s Benchmarks
+	python3 -m unittest discover -q -s Tests/Seeded
 	$(FEW_AT_A_TIME) swift test --quiet
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
-	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks Fuzzing
+	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	bash -n .ci/run
-	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Fuzzing/*.py Mutants/*.py demo/*.py)
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Fuzzing/*.py Tests/Seeded/*.py demo/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
 
 fuzz: setup ## Feed the readers of foreign bytes what libFuzzer makes up, a minute each. The first build takes a quarter of an hour.
 	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZED) --scratch-path .build-fuzz
-	python3 Fuzzing/run.py $(ARGS)
+	python3 Tests/Fuzzing/run.py $(ARGS)
 
 bench: setup build ## Measure beside Redis, other libraries, etcd and Envoy; print both sides and their ratios. ARGS='…' adds options.
 	@$(install_bench_packages)
@@ -72,8 +77,8 @@ bench: setup build ## Measure beside Redis, other libraries, etcd and Envoy; pri
 soak: setup build ## Half an hour of load and faults on four sidecars, then a judgement. ARGS='--duration 1h --seed 7' changes it.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
 
-mutants: setup build ## Break the rules of the scripts one at a time; the checkers must notice each. Twenty seconds for each of them.
-	python3 Mutants/run.py $(ARGS)
+seeded: setup ## Put one bug at a time into the product, and have the simulation find it. Builds each: takes over an hour. ARGS='--only NAME'.
+	python3 Tests/Seeded/run.py $(ARGS)
 
 docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link between the documents leads somewhere.
 	@[[ -x $(VENV)/bin/python ]] || python3 -m venv $(VENV)

@@ -106,10 +106,12 @@ let package = Package(
             dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, subprocess],
             swiftSettings: houseRules
         ),
+        .target(name: "InterlockJudge", dependencies: ["InterlockCore", deque], swiftSettings: houseRules),
         .target(
             name: "InterlockLoad",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, deque, logging,
+                "InterlockJudge", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, deque,
+                logging,
                 subprocess,
                 .product(name: "HeapModule", package: "swift-collections"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
@@ -121,7 +123,8 @@ let package = Package(
         .executableTarget(
             name: "interlock",
             dependencies: [
-                "InterlockSidecar", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
+                "InterlockSidecar", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix,
+                logging,
                 coreMetrics, lifecycle,
                 unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
@@ -143,7 +146,7 @@ let package = Package(
                 "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
-            path: "Fuzzing/FuzzTargets",
+            path: "Tests/Fuzzing/FuzzTargets",
             swiftSettings: houseRules
         ),
         .systemLibrary(
@@ -154,7 +157,22 @@ let package = Package(
         .target(
             name: "SimulatedRedis", dependencies: ["CLua", crypto], path: "Tests/Simulation/SimulatedRedis",
             swiftSettings: houseRules),
+        .target(
+            name: "Simulation",
+            dependencies: [
+                "SimulatedRedis", "InterlockJudge", "InterlockLoad", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis",
+                nioCore, nioLocks, logging, .product(name: "HeapModule", package: "swift-collections"),
+            ],
+            path: "Tests/Simulation/World", swiftSettings: houseRules),
+        .executableTarget(
+            name: "simulate",
+            dependencies: [
+                "Simulation", "InterlockJudge", "InterlockCore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
+        .testTarget(name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "HiredisTests",
@@ -186,8 +204,8 @@ let package = Package(
         .testTarget(
             name: "InterlockLoadTests",
             dependencies: [
-                "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix,
-                logging,
+                "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
+                nioLocks, nioPosix, logging,
             ],
             swiftSettings: houseRules
         ),
@@ -195,7 +213,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting", nioCore, nioLocks,
+                "interlock", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting",
+                nioCore, nioLocks,
                 nioPosix,
                 logging, subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
@@ -210,5 +229,5 @@ let package = Package(
 if Context.environment["INTERLOCK_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
-            name: "InterlockFuzz", dependencies: ["FuzzTargets"], path: "Fuzzing/InterlockFuzz", swiftSettings: houseRules))
+            name: "InterlockFuzz", dependencies: ["FuzzTargets"], path: "Tests/Fuzzing/InterlockFuzz", swiftSettings: houseRules))
 }

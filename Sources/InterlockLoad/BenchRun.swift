@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import Glibc
 internal import InterlockCore
 internal import NIOCore

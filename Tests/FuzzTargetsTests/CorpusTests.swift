@@ -13,7 +13,8 @@ struct CorpusTests {
     }
 
     private static let folder =
-        #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/") + "/Fuzzing/Corpus"
+        #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+        + "/Tests/Fuzzing/Corpus"
 
     private static func inputs(of target: FuzzTarget) -> [Input] {
         let folder = "\(folder)/\(target.rawValue)"

@@ -7,7 +7,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     }
 
     /// What an operator forced; it stands until `AUTO`, or until its end.
-    public enum Forced: String, CaseIterable, Sendable {
+    public enum Forced: String, Codable, CaseIterable, Sendable {
         case open
         case closed
         /// Nothing is refused and nothing trips; outcomes are still counted.

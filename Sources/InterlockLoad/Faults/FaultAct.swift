@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// What exactly is broken, and where.
 ///
 /// A new kind has its name in `FaultKind`, where it says what it may cost, its acts here, how often and how hard it comes in

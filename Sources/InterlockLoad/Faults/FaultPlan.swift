@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import InterlockCore
 
 /// Which faults a run has, when and how hard: decided by a seed alone.
@@ -35,7 +36,7 @@ public struct FaultPlan: Hashable, Sendable, Codable {
         var draw = FaultDraw(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
         /// How many draws in a row did not fit in what is left of the run.
         var misfits = 0
-        while misfits < FaultKind.allCases.count, let (act, lasts) = draw.next() {
+        while misfits < FaultKind.rigged.count, let (act, lasts) = draw.next() {
             let begins = begin(of: act, gap: gap, &draw)
             guard begins + lasts + Self.mending <= calmFrom else {
                 misfits += 1

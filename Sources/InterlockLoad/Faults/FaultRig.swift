@@ -1,3 +1,4 @@
+public import InterlockJudge
 public import Interlock
 internal import InterlockCore
 internal import NIOConcurrencyHelpers

@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import InterlockCore
 
 /// A fault that a plan foresees.

@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// What a fleet of the harness's own is made of.
 public struct FleetSettings: Sendable {
     /// The program `interlock`; the harness itself is one: `/proc/self/exe`.

@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import FoundationEssentials
 public import Hiredis
 internal import InterlockTesting

@@ -1,3 +1,4 @@
+public import InterlockJudge
 public import Interlock
 public import InterlockCore
 public import NIOCore
@@ -27,7 +28,7 @@ public final class HistoryRecorder: Sendable {
         self.eventLoop = eventLoop
         self.time = time
         self.sinks = sinks
-        state = .makeBoxSendingValue(State(check: rules.map(HistoryCheck.init)), eventLoop: eventLoop)
+        state = .makeBoxSendingValue(State(check: rules.map { HistoryCheck(rules: $0) }), eventLoop: eventLoop)
     }
 
     /// Records what happens now. Called on the event loop.
@@ -38,7 +39,7 @@ public final class HistoryRecorder: Sendable {
         switch what {
         case .faultBegan(let fault, let kind, _): state.value.faults[fault] = kind
         case .faultEnded(let fault): state.value.faults[fault] = nil
-        case .invoked, .ended, .wrote, .breakerSeen: break
+        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen: break
         }
         let event = HistoryEvent(at: now, what)
         state.value.check?.observe(event)

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// Decides what is done next: a sequence of jobs that the plan and its seed decide wholly.

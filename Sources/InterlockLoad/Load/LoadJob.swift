@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// What a client does from being free until it is free again.

@@ -1,3 +1,4 @@
+public import InterlockJudge
 public import InterlockCore
 
 /// What a run measured: all that a `RunReport` has but for faults and what the checkers say.

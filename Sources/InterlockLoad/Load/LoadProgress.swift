@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// How a run stands, once a second.
 public struct LoadProgress: Sendable {
     /// Since it began.

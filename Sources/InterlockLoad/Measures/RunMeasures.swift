@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// All that is measured in a run. Confined to its event loop.

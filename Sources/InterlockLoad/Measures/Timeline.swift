@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// What happens second by second, all operations taken together.

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// What was granted in each window of the first few services that have one limit for all calls: as much of it as a picture

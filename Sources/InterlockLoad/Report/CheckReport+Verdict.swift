@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 extension CheckReport {
     /// The last line of every report: `0 violations in 1,234,567 operations`.
     public var verdict: String {

@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 extension HTMLReport {
     var plots: Markup {
         """

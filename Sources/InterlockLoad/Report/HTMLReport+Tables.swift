@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 extension HTMLReport {
     /// The most rows that a table of this page has.
     private static let mostRows = 500

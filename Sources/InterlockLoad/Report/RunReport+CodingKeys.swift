@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 // What the fields are called in JSON, with their units. docs/bench.md describes them.
 
 extension RunReport {
@@ -68,15 +70,5 @@ extension WindowCount {
     enum CodingKeys: String, CodingKey {
         case service, granted, limit
         case began = "began_s"
-    }
-}
-
-extension CheckReport {
-    enum CodingKeys: String, CodingKey {
-        case operations, violations
-        case lockCycles = "lock_cycles"
-        case limitDecisions = "limit_decisions"
-        case staleWritesRefused = "stale_writes_refused"
-        case violationCount = "violation_count"
     }
 }

@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 extension RunReport {
     /// How many commands Redis received: `12,345, 2.01 for each operation`; or that nobody knows.
     public var redisUse: String {
@@ -12,9 +14,11 @@ extension FaultReport {
     public var target: String {
         if let sidecar { return "sidecar \(sidecar)" }
         return switch kind {
-        case .redisRestart, .redisPause, .redisWipe, .clock: "redis"
         case .vanish: "clients"
-        case .kill, .pause, .partition, .latency, .reset: "all sidecars"
+        case .kill, .pause, .partition, .latency, .reset, .reload: "all sidecars"
+        case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing, .scripts, .quorumServer,
+            .foreignLock, .foreignCounter, .foreignFleet:
+            "redis"
         }
     }
 }

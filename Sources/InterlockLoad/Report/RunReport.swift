@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// What a run found: for the table, for JSON and for the HTML page. All times in seconds since its start, latencies in
 /// microseconds from when a request was due.
 public struct RunReport: Codable, Sendable {
@@ -227,31 +229,5 @@ public struct WindowCount: Codable, Hashable, Sendable {
         self.began = began
         self.granted = granted
         self.limit = limit
-    }
-}
-
-/// What the checkers say.
-public struct CheckReport: Codable, Hashable, Sendable {
-    /// Operations that were checked.
-    public var operations: Int
-    /// Lock grants, and limit decisions (granted or refused).
-    public var lockCycles: Int
-    public var limitDecisions: Int
-    /// Writes that the guarded resource refused because a later grant had written.
-    public var staleWritesRefused: Int
-    /// The first of them; see `violationCount`.
-    public var violations: [Violation]
-    public var violationCount: Int
-
-    public init(
-        operations: Int = 0, lockCycles: Int = 0, limitDecisions: Int = 0, staleWritesRefused: Int = 0,
-        violations: [Violation] = [], violationCount: Int = 0
-    ) {
-        self.operations = operations
-        self.lockCycles = lockCycles
-        self.limitDecisions = limitDecisions
-        self.staleWritesRefused = staleWritesRefused
-        self.violations = violations
-        self.violationCount = violationCount
     }
 }

@@ -76,14 +76,9 @@ public struct RESPDoor: Service {
             }
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let door = context.value
-                    guard !door.isFull else {
-                        let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
-                        channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
-                        return
+                    try context.value.accept(channel) {
+                        if let tls { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
                     }
-                    if let tls { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
-                    try channel.pipeline.syncOperations.addHandler(RESPConnection(door: door))
                 }
             }
     }

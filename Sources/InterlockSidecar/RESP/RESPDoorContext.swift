@@ -1,9 +1,9 @@
-internal import Interlock
-internal import Logging
-internal import NIOCore
+package import Interlock
+package import Logging
+package import NIOCore
 
 /// What the connections of a RESP door share. Confined to the coordinator's event loop.
-final class RESPDoorContext {
+package final class RESPDoorContext {
     let access: AccessControl
     let logger: Logger
     let flushes: RESPFlushes
@@ -14,7 +14,7 @@ final class RESPDoorContext {
     private var connections: [Int64: RESPConnection] = [:]
     private var lastConnectionID: Int64 = 0
 
-    init(
+    package init(
         coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount, logger: Logger
     ) {
         self.access = access
@@ -26,7 +26,18 @@ final class RESPDoorContext {
     }
 
     var connectionCount: Int { connections.count }
-    var isFull: Bool { connections.count >= maximumConnections }
+
+    /// Serves a connection that was accepted, or tells it that there are too many.
+    /// - Parameter secure: adds what stands between the bytes and their meaning.
+    package func accept(_ channel: any Channel, secure: () throws -> Void = {}) throws {
+        guard connections.count < maximumConnections else {
+            let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
+            channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
+            return
+        }
+        try secure()
+        try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self))
+    }
 
     func nextConnectionID() -> Int64 {
         lastConnectionID += 1
@@ -55,7 +66,7 @@ final class RESPDoorContext {
     }
 
     /// Every connection answers what it has and closes.
-    func closeAll() {
+    package func closeAll() {
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }
     }
 }

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 import ArgumentParser
 import InterlockLoad
 

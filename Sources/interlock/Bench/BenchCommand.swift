@@ -21,7 +21,6 @@ struct BenchCommand: AsyncParsableCommand {
               interlock bench lock --rate 2000 --names 100 --skew zipf:1.1
               interlock bench mixed --fleet 4 --faults all --duration 5m --report bench.html
               interlock bench limit --sidecars 10.0.0.7:7379 10.0.0.8:7379 --service catalog
-              interlock bench simulate --seeds 1000 --steps 10000
             """,
         subcommands: [
             BenchLock.self, BenchLimit.self, BenchPermit.self, BenchProxy.self, BenchMixed.self, BenchSimulate.self,

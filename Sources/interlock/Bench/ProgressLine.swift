@@ -1,4 +1,5 @@
 import Glibc
+import InterlockJudge
 import InterlockLoad
 import NIOConcurrencyHelpers
 

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 import InterlockLoad
 
 extension RunReport: Answer {

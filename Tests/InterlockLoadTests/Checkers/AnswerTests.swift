@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import Testing
 
 @testable import InterlockLoad
@@ -27,7 +28,7 @@ struct AnswerTests {
         #expect((acquire(ended: nil).check(until: end).report.violationCount == 0) == isGood)
     }
 
-    @Test("a sidecar that was stopped has the patience from then on", arguments: [(2999.0, true), (3001.0, false)])
+    @Test("a sidecar that was stopped has the wait and the patience from then on", arguments: [(3999.0, true), (4001.0, false)])
     func stopped(ended: Double, isGood: Bool) {
         var history = acquire(ended: ended)
         history.fault(.pause, sidecar: 0, from: 500, to: 2500)

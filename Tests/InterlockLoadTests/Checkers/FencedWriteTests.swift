@@ -1,3 +1,4 @@
+import InterlockJudge
 import Testing
 
 @testable import InterlockLoad

@@ -1,3 +1,4 @@
+import InterlockJudge
 import Testing
 
 @testable import InterlockLoad
@@ -14,7 +15,7 @@ struct FreeLockTests {
 
     @Test("who waits in vain for a lock that nobody has is found", arguments: [(3100.0, true), (3101.0, false)])
     func free(ended: Double, isGood: Bool) {
-        #expect(refused(at: ended).broken == (isGood ? [] : [.answers]))
+        #expect(refused(at: ended).broken == (isGood ? [] : [.freeLocks]))
     }
 
     @Test("a lease that is extended keeps a lock from being free")
@@ -30,7 +31,7 @@ struct FreeLockTests {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 4000)
         history.release(1, of: 1, asked: 1149, answered: 1150)
-        #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.answers]))
+        #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
     @Test("an acquire without an answer may hold the lock for as long as it asked for")

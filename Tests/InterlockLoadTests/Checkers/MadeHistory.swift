@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import InterlockCore
 
 @testable import InterlockLoad

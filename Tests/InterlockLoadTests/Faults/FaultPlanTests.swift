@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import InterlockCore
 import Testing
 
@@ -10,7 +11,7 @@ struct FaultPlanTests {
     private static let recovery = Duration.seconds(15)
 
     private static func plan(
-        seed: UInt64 = 1, kinds: Set<FaultKind> = Set(FaultKind.allCases), sidecars: Int = 4, duration: Duration = duration
+        seed: UInt64 = 1, kinds: Set<FaultKind> = Set(FaultKind.rigged), sidecars: Int = 4, duration: Duration = duration
     ) -> FaultPlan {
         FaultPlan(seed: seed, kinds: kinds, sidecars: sidecars, duration: duration, lease: lease, recovery: recovery)
     }
@@ -25,9 +26,9 @@ struct FaultPlanTests {
         #expect(Self.plan(seed: 1).faults != Self.plan(seed: 2).faults)
     }
 
-    @Test("every kind that was chosen comes, and no other", arguments: FaultKind.allCases)
+    @Test("every kind that was chosen comes, and no other", arguments: FaultKind.rigged)
     func kinds(left out: FaultKind) {
-        let chosen = Set(FaultKind.allCases).subtracting([out])
+        let chosen = Set(FaultKind.rigged).subtracting([out])
         #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
     }
 

@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import FoundationEssentials
 import InterlockCore
 import Testing

@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import Testing
 
 @testable import InterlockLoad

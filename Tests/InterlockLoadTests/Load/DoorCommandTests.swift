@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import Hiredis
 import InterlockCore
 import Testing

@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import Glibc
 import InterlockCore
 import Testing

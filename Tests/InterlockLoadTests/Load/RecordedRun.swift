@@ -1,3 +1,4 @@
+@testable import InterlockJudge
 import Hiredis
 import Interlock
 import InterlockCore
@@ -20,7 +21,7 @@ struct RecordedRun {
         events.compactMap { if case .ended(_, let ending) = $0.what { ending } else { nil } }
     }
 
-    var operations: [InterlockLoad.Operation] {
+    var operations: [InterlockJudge.Operation] {
         events.compactMap { if case .invoked(_, _, let operation) = $0.what { operation } else { nil } }
     }
 

@@ -1,3 +1,4 @@
+import InterlockJudge
 import InterlockCore
 import InterlockLoad
 import Testing

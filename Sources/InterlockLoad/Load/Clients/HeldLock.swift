@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import InterlockCore
 
 /// A lease as its client sees it, and what the client means to do with it.

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import Hiredis
 internal import InterlockCore
 internal import Logging
@@ -147,7 +148,7 @@ final class LoadClient {
     private func succeeded(_ answer: DoorAnswer, _ operation: Operation, due: Instant, invokedAt: Instant) {
         func end(_ success: Success) -> Instant { engine.ended(operation, .done(success), due: due, by: self) }
         switch (operation, answer) {
-        case (.acquire(let lock, let mode, _, _), .lease(let token, let fence, let validFor)):
+        case (.acquire(let lock, let mode, _, _, _), .lease(let token, let fence, let validFor)):
             let lease = engine.nextLease()
             let now = end(.granted(lease: lease, fence: fence, validFor: validFor))
             guard !isGone else { return becomeFree() }

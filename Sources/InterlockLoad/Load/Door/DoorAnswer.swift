@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import Hiredis
 internal import InterlockCore
 

@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import Hiredis
 
 /// A command of the RESP door, as a run sends it.

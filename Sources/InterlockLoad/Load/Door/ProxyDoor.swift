@@ -1,3 +1,4 @@
+internal import InterlockJudge
 internal import AsyncHTTPClient
 internal import FoundationEssentials
 internal import Glibc

@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 /// The configuration file of a harness's own sidecars.
 public struct FleetConfiguration: Sendable {
     public var services: [FleetService]

@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// A service as the harness's own sidecars are told of it.
 public struct FleetService: Hashable, Sendable {
     public var rules: ServiceRules

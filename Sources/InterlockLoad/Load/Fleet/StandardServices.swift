@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// The services of a harness's own fleet: limits of each algorithm, breakers, and one that is called through the proxy.
 public struct StandardServices: Sendable {
     public let services: [FleetService]

@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import Glibc
 
 /// When the operations of an open loop are due: a Poisson process, whose gaps are exponentially distributed.

@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// When an upstream is bad: spans of time that a seed decides, so that breakers trip and recover during a run.
 public struct BadPhases: Hashable, Sendable {
     /// What share of calls fails while it is bad.

@@ -1,3 +1,5 @@
+public import InterlockJudge
+
 /// The services of a run, and what each is asked for; all by their numbers.
 public struct LoadServices: Hashable, Sendable {
     public var rules: [ServiceRules]

@@ -1,3 +1,5 @@
+internal import InterlockJudge
+
 /// Which of the locks are held how. A lock is always of one kind: by its number, so that hot and cold names are among all.
 public struct LockModeMix: Hashable, Sendable {
     /// Of each ten locks so many are held by readers and writers.

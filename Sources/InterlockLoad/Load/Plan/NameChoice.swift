@@ -1,3 +1,4 @@
+public import InterlockJudge
 internal import Glibc
 
 /// Chooses among names by their numbers, 0 the most frequent; in constant memory and, on average, constant time.

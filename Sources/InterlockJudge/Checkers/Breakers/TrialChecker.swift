@@ -1,0 +1,96 @@
+internal import InterlockCore
+
+/// A half-open breaker gives no more trial permits in the whole fleet than it has.
+///
+/// Counted are permits that were given in the state half-open and are not reported yet, nor as old as permits get. A failure
+/// that is reported opens the breaker again, and so does other news: then those that are under way are another generation's
+/// and count no more; where sidecars were cut off from Redis also when the news come within half a second after the finding.
+///
+/// Not counted are permits that a sidecar may have given while Redis was away, of a service that does not say `deny`: it
+/// cannot count trials then. All are forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens has no
+/// trials: give it no `halfOpenPermits`. Bounded by services and their trial permits.
+struct TrialChecker: HistoryChecker {
+    static let promise = Promise.trials
+
+    private struct Trial: Sendable {
+        var permit: PermitNumber
+        /// It may count no longer.
+        var lapsesAt: Instant
+    }
+
+    private struct Service: Sendable {
+        var rules: ServiceRules
+        var trials: [Trial] = []
+        /// The newest that was heard of.
+        var generation: Int64 = 0
+    }
+
+    private let recovery: Int64
+    private let clockDrift: Double
+    private var services: [Service]
+    private var doubtful = DoubtfulFindings()
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+        clockDrift = rules.clockDrift
+        services = rules.services.map { Service(rules: $0) }
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        doubtful.settle(at: step.at, into: &violations)
+        switch step.what {
+        case .invoked(let call, _):
+            guard case .report(let service, let permit, let isOK) = call.operation else { return }
+            if isOK {
+                services[service].trials.removeAll { $0.permit == permit }
+            } else {
+                services[service].trials.removeAll(keepingCapacity: true)
+            }
+        case .ended(let call, .done(.permitted(let permit, state: .halfOpen)), _):
+            given(permit, call, at: step.at, faults: faults, into: &violations)
+        case .breakerSeen(_, let service, _, let generation, _):
+            guard generation > services[service].generation else { return }
+            services[service].generation = generation
+            services[service].trials.removeAll(keepingCapacity: true)
+            doubtful.explain(service, generation: generation, at: step.at)
+        case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+            for service in services.indices { services[service].trials.removeAll(keepingCapacity: true) }
+            doubtful.removeAll()
+        case .ended, .wrote, .linked, .forced, .faultBegan, .faultEnded:
+            return
+        }
+    }
+
+    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
+        doubtful.settle(at: end, into: &violations)
+    }
+
+    private mutating func given(
+        _ permit: PermitNumber, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        guard let number = call.demand?.service, let most = services[number].rules.halfOpenPermits else { return }
+        let rules = services[number].rules
+        guard !faults.touches(.lostCounts, since: call.invoked) else { return }
+        if rules.whenRedisIsDown != .deny {
+            let since = call.invoked.advanced(byMilliseconds: -recovery)
+            guard !faults.touches(.outage, sidecar: call.sidecar, since: since) else { return }
+        }
+        services[number].trials.removeAll { $0.lapsesAt <= instant }
+        let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift))
+        services[number].trials.append(Trial(permit: permit, lapsesAt: call.invoked.advanced(byMilliseconds: lifetime)))
+        let count = services[number].trials.count
+        guard count > most else { return }
+        // Those that are too many are told once.
+        services[number].trials.removeFirst()
+        let violation = Violation(
+            Self.promise, at: instant,
+            "\(rules.name): \(count) trial permits are under way, \(permit) of client \(call.client) the last; it has \(most)")
+        // From one half-open state to the next takes the whole open time: only where news get lost can they be late by that.
+        guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
+            return violations.append(violation)
+        }
+        doubtful.append(
+            DoubtfulFindings.Finding(
+                service: number, generation: services[number].generation, until: nil, violation: violation))
+    }
+}

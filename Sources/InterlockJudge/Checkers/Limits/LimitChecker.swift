@@ -1,0 +1,145 @@
+internal import InterlockCore
+
+/// No limit grants more than it says, in any window: see `LimitBounds`.
+///
+/// Counted are calls that were certainly granted within the time. What was taken for a call whose answer was lost is not
+/// known, and so is not counted: that never accuses anybody wrongly.
+///
+/// While a fault may keep a sidecar from Redis, and for the recovery time after it, a grant may be that sidecar's own. Of a
+/// service that says `allow` such grants are not judged; one that says `local` may grant the fleet's shares besides, see
+/// `LimitRule.boundsWithoutRedis`; one that says `deny` grants nothing by itself. Each fault that may forget counts allows one
+/// limit more, and a sidecar that was killed and starts again has its share again. `fleet_size` has to be the number of sidecars, and a proxy that resends must not count as one call.
+///
+/// Bounded by services and, for each limit that counts by subject, by those who were granted something within its last two
+/// windows.
+struct LimitChecker: HistoryChecker {
+    static let promise = Promise.limits
+
+    private struct Service: Sendable {
+        var rules: ServiceRules
+        /// By the rule's place; of rules by subject nothing is in it.
+        var common: [LimitCounter?]
+        /// By subject, and in it by the rule's place.
+        var subjects: [Int: [LimitCounter?]] = [:]
+        /// So many subjects are kept before it is looked for those that are idle.
+        var subjectsWorthALook = 1024
+        /// After so many milliseconds a subject without a grant is forgotten.
+        var idle: Int64
+    }
+
+    private let rules: HistoryRules
+    private var services: [Service]
+
+    init(rules: HistoryRules) {
+        self.rules = rules
+        services = rules.services.map { service in
+            Service(
+                rules: service, common: Self.counters(of: service, perSubject: false, rules),
+                idle: 2 * (service.limits.filter(\.isPerSubject).map(\.window).max() ?? 0))
+        }
+    }
+
+    /// Grants of which it was not certain in which fixed window they were; of subjects that are forgotten they are not counted.
+    var undecided: Int {
+        services.reduce(0) { sum, service in
+            let counters = service.common + service.subjects.values.flatMap { $0 }
+            return sum + counters.reduce(0) { $0 + ($1?.undecided ?? 0) }
+        }
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .ended(let call, .done(let success), _):
+            guard let demand = call.demand else { return }
+            granted(demand, call, success, at: step.at, faults: faults, into: &violations)
+        case .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+            forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
+        case .faultEnded(_, .kill, _):
+            forEachCounter { $0.sharesBeginAnew() }
+        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+            return
+        }
+    }
+
+    private mutating func forEachCounter(_ body: (inout LimitCounter) -> Void) {
+        func change(_ counters: inout [LimitCounter?]) {
+            for rule in counters.indices {
+                guard var counter = counters[rule] else { continue }
+                counters[rule] = nil
+                body(&counter)
+                counters[rule] = counter
+            }
+        }
+        for service in services.indices {
+            change(&services[service].common)
+            for subject in services[service].subjects.keys {
+                if var counters = services[service].subjects.updateValue([], forKey: subject) {
+                    change(&counters)
+                    services[service].subjects[subject] = counters
+                }
+            }
+        }
+    }
+
+    private mutating func granted(
+        _ demand: Call.Demand, _ call: Call, _ success: Success, at instant: Instant, faults: FaultLog,
+        into violations: inout [Violation]
+    ) {
+        let rules = services[demand.service].rules
+        guard !rules.limits.isEmpty else { return }
+        var isDoubtful = false
+        if rules.whenRedisIsDown != .deny, !faults.isEmpty {
+            let since = call.invoked.advanced(byMilliseconds: -self.rules.recovery)
+            isDoubtful = faults.touches(.outage, sidecar: call.sidecar, since: since)
+            if isDoubtful, rules.whenRedisIsDown == .allow { return }
+        }
+        if demand.subject != nil { openSubject(of: demand, for: call, at: instant, faults: faults) }
+        for (place, rule) in rules.limits.enumerated() {
+            guard !rule.isPerSubject || demand.subject != nil else { continue }
+            var grant = LimitCounter.Grant(
+                cost: demand.cost, invoked: call.invoked, ended: instant, isDoubtful: isDoubtful, resetAfter: nil)
+            if case .taken(let limit, _, let resetAfter) = success, rule.limit == limit,
+                rules.limits.count(where: { $0.limit == limit }) == 1
+            {
+                grant.resetAfter = resetAfter
+            }
+            let finding =
+                if rule.isPerSubject, let subject = demand.subject {
+                    services[demand.service].subjects[subject]?[place]?.add(grant, faults: faults)
+                } else {
+                    services[demand.service].common[place]?.add(grant, faults: faults)
+                }
+            guard let finding else { continue }
+            let whose = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""
+            violations.append(
+                Violation(
+                    Self.promise, at: instant,
+                    "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(whose): \(finding)"))
+        }
+    }
+
+    private mutating func openSubject(of demand: Call.Demand, for call: Call, at instant: Instant, faults: FaultLog) {
+        let (number, service) = (demand.service, services[demand.service].rules)
+        guard let subject = demand.subject, services[number].idle > 0, services[number].subjects[subject] == nil else { return }
+        if services[number].subjects.count >= services[number].subjectsWorthALook {
+            let oldest = instant.advanced(byMilliseconds: -services[number].idle)
+            services[number].subjects = services[number].subjects.filter { _, counters in
+                counters.contains { $0.map { $0.lastGrant > oldest } ?? false }
+            }
+            services[number].subjectsWorthALook = max(1024, 2 * services[number].subjects.count)
+        }
+        var counters = Self.counters(of: service, perSubject: true, rules)
+        for end in faults.endsOfLostCounts(since: call.invoked) {
+            for rule in counters.indices { counters[rule]?.mayHaveBeenForgotten(at: end) }
+        }
+        services[number].subjects[subject] = counters
+    }
+
+    private static func counters(of service: ServiceRules, perSubject: Bool, _ rules: HistoryRules) -> [LimitCounter?] {
+        service.limits.map { rule in
+            rule.isPerSubject == perSubject
+                ? LimitCounter(
+                    rule, whenRedisIsDown: service.whenRedisIsDown, sidecars: rules.sidecars, clockDrift: rules.clockDrift) : nil
+        }
+    }
+}

@@ -1,0 +1,101 @@
+internal import InterlockCore
+
+/// A limit that is used up is whole again after its window: it does not refuse everybody for ever.
+///
+/// It is broken when for more than three windows and a second calls of cost 1 were refused as limited, one of them asked for
+/// in each window at least, and none was granted; not counted is the time of faults and the recovery time after them. A clock of
+/// Redis that has jumped is no excuse: from its jump on the time is counted anew. A call whose answer was lost may have been
+/// granted.
+///
+/// Only for services all of whose limits have windows of 10 seconds or less. Where some limit counts for all, a grant to
+/// anybody is a sign of life, for all compete for it; else each subject's own. Bounded by services, and by 4,096 subjects each.
+struct LimitRefillChecker: HistoryChecker {
+    static let promise = Promise.limitsRefill
+
+    /// The longest window that is judged, in ms.
+    private static let longestWindow: Int64 = 10_000
+    private static let mostSubjects = 4096
+
+    /// Refusals without a grant between them.
+    private struct Drought: Sendable {
+        var since: Instant
+        /// When the last refused call was asked for.
+        var lastInvoked: Instant
+        var refusals: Int
+    }
+
+    private struct Service: Sendable {
+        var name: String
+        /// The longest one, in ms; `nil`: it is not judged.
+        var window: Int64?
+        var countsForAll: Bool
+        /// By subject; of a service that counts for all under 0.
+        var droughts: [Int: Drought] = [:]
+    }
+
+    private let recovery: Int64
+    private var services: [Service]
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+        services = rules.services.map { service in
+            let longest = service.limits.map(\.window).max() ?? .max
+            return Service(
+                name: service.name, window: longest <= Self.longestWindow ? longest : nil,
+                countsForAll: service.limits.contains { !$0.isPerSubject })
+        }
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .ended(let call, let ending, _):
+            guard let demand = call.demand, let window = services[demand.service].window else { return }
+            let whose = services[demand.service].countsForAll ? 0 : demand.subject ?? 0
+            switch ending {
+            case .done, .unknown, .failed:
+                services[demand.service].droughts[whose] = nil
+            case .refused(.limited(let retryAfter)):
+                guard demand.cost == 1, retryAfter >= 0 else { return }
+                refused(demand.service, whose, call, window: window, at: step.at, faults: faults, into: &violations)
+            case .refused:
+                return
+            }
+        case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+            for service in services.indices { services[service].droughts = [:] }
+        case .invoked, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+            return
+        }
+    }
+
+    private mutating func refused(
+        _ service: Int, _ whose: Int, _ call: Call, window: Int64, at instant: Instant, faults: FaultLog,
+        into violations: inout [Violation]
+    ) {
+        let new = Drought(since: instant, lastInvoked: call.invoked, refusals: 1)
+        guard var drought = services[service].droughts[whose] else {
+            if services[service].droughts.count >= Self.mostSubjects { services[service].droughts.removeAll() }
+            services[service].droughts[whose] = new
+            return
+        }
+        let isSteady = call.invoked <= drought.lastInvoked.advanced(byMilliseconds: window)
+        guard isSteady, !faults.touches(.otherThanClock, since: drought.since.advanced(byMilliseconds: -recovery)) else {
+            services[service].droughts[whose] = new
+            return
+        }
+        drought.refusals += 1
+        drought.lastInvoked = max(drought.lastInvoked, call.invoked)
+        guard instant > drought.since.advanced(byMilliseconds: 3 * window + 1000) else {
+            services[service].droughts[whose] = drought
+            return
+        }
+        services[service].droughts[whose] = new
+        let lasted = (instant.nanoseconds - drought.since.nanoseconds) / 1_000_000
+        violations.append(
+            Violation(
+                Self.promise, at: instant,
+                """
+                \(services[service].name): \(drought.refusals) calls in \(lasted) ms were all refused as limited, and the longest window \
+                is \(window) ms
+                """))
+    }
+}

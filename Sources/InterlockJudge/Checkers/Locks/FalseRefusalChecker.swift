@@ -1,0 +1,138 @@
+internal import InterlockCore
+
+/// A lock that is free is granted to one of those who ask for it at once: not all of them are told that it is held, or that it
+/// cannot be had.
+///
+/// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for within
+/// the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may be; and by any fault
+/// that disturbs locks. Exclusive locks only. Bounded by locks and the calls that are under way.
+struct FalseRefusalChecker: HistoryChecker {
+    static let promise = Promise.freeLocks
+
+    private struct Suspect: Sendable {
+        var call: Call
+        var at: Instant
+        /// Those who asked meanwhile and have no answer yet.
+        var open: Set<Int>
+    }
+
+    private struct Lock: Sendable {
+        /// Every lease that there may be is over by then.
+        var freeFrom = Instant.distantPast
+        /// When each is over at the latest.
+        var held: [LeaseID: Instant] = [:]
+        /// Not looked through before there are so many: of some the time may be over.
+        var worthALook = 16
+
+        mutating func hold(_ lease: LeaseID, until end: Instant, at instant: Instant) {
+            held[lease] = end
+            guard held.count >= worthALook else { return }
+            held = held.filter { $0.value > instant }
+            worthALook = max(16, 2 * held.count)
+        }
+        /// Somebody waited until then.
+        var lastWaiter = Instant.distantPast
+        var open: Set<Int> = []
+        var suspects: [Suspect] = []
+    }
+
+    private let recovery: Int64
+    private let clockDrift: Double
+    private var locks: [Int: Lock] = [:]
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+        clockDrift = rules.clockDrift
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .invoked(let call, _):
+            guard case .acquire(let number, _, _, _, _) = call.operation else { return }
+            locks[number, default: Lock()].open.insert(call.client)
+        case .linked(let number, let lease, let ttl, let change, _):
+            if change == .began {
+                locks[number]?.hold(lease, until: .distantFuture, at: step.at)
+            } else {
+                end(lease, of: number, ttl: ttl, at: step.at)
+            }
+        case .ended(let call, let ending, _):
+            switch call.operation {
+            case .acquire(let number, let mode, let ttl, let wait, let isJoint):
+                // Who wants to share it is not judged, but may keep others out.
+                ended(
+                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive, at: step.at, faults: faults,
+                    into: &violations)
+            case .renew(let number, let lease, let ttl):
+                if case .refused = ending {
+                    locks[number]?.held[lease] = nil
+                } else {
+                    extend(number, ttl, at: step.at)
+                    if let end = locks[number]?.freeFrom { locks[number]?.hold(lease, until: end, at: step.at) }
+                }
+            case .release(let number, let lease):
+                switch ending {
+                case .done: end(lease, of: number, ttl: 0, at: step.at)
+                default: locks[number]?.held[lease] = nil
+                }
+            default: return
+            }
+        default:
+            return
+        }
+    }
+
+    private mutating func extend(_ number: Int, _ ttl: Int64, at instant: Instant) {
+        let end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+        locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
+    }
+
+    /// The only lease that there is has ended: the lock is free from now on, whatever was reckoned with.
+    private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
+        guard locks[number]?.held.removeValue(forKey: lease) != nil, ttl == 0,
+            locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
+        else {
+            return extend(number, ttl, at: instant)
+        }
+        locks[number]?.freeFrom = instant
+    }
+
+    private mutating func ended(
+        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, at instant: Instant,
+        faults: FaultLog, into violations: inout [Violation]
+    ) {
+        var lock = locks[number, default: Lock()]
+        defer { locks[number] = lock }
+        lock.open.remove(call.client)
+        if isWaiter { lock.lastWaiter = instant }
+        switch ending {
+        case .refused(.held), .failed(code: "UNAVAILABLE"):
+            // It may have held the lock on its way, or a place in the queue.
+            if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
+            for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
+            let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
+            let isLonely = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
+            if isFree, isLonely { lock.suspects.append(Suspect(call: call, at: instant, open: lock.open)) }
+        default:
+            let end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+            if case .done(.granted(let lease, _, _)) = ending { lock.hold(lease, until: end, at: instant) }
+            lock.freeFrom = max(lock.freeFrom, end)
+            lock.suspects = []
+        }
+        let settled = lock.suspects.filter(\.open.isEmpty)
+        lock.suspects.removeAll(where: \.open.isEmpty)
+        for suspect in settled {
+            let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
+            guard !faults.touches(.disturbedLocks, since: since),
+                !faults.touches(.silence, sidecar: suspect.call.sidecar, since: since)
+            else { continue }
+            violations.append(
+                Violation(
+                    Self.promise, at: suspect.at,
+                    """
+                    lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), though nobody holds \
+                    it, and nobody who asked meanwhile was granted it
+                    """))
+        }
+    }
+}

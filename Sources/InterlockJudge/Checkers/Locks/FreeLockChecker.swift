@@ -1,0 +1,150 @@
+internal import InterlockCore
+
+/// Nobody is left waiting for a lock, or a place of it, that nobody can hold: who is refused after a wait had somebody before him.
+///
+/// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
+/// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing is broken, else for their
+/// recovery time. Another sidecar that stands still or is killed costs no more than that: what it may have been granted before it
+/// stopped counts as held for its length. Nothing is judged after any other fault. Bounded by locks and the leases and calls
+/// that are in force.
+struct FreeLockChecker: HistoryChecker {
+    static let promise = Promise.freeLocks
+
+    private struct Hold: Sendable {
+        var mode: LeaseMode
+        /// When it is over at the latest.
+        var end: Instant
+    }
+
+    private struct Lock: Sendable {
+        var holds: [LeaseID: Hold] = [:]
+        /// The same of all that are not among them, whether or not they were granted.
+        var lastEnd = Instant.distantPast
+        /// Not looked through before there are so many: of some the time may be over.
+        var worthALook = 16
+        /// Calls for it that have not ended, by their clients.
+        var open: [Int: Call] = [:]
+        /// When somebody who wanted it alone last waited where nothing was wrong.
+        var lastWriter = Instant.distantPast
+
+        mutating func hold(_ lease: LeaseID, _ mode: LeaseMode?, until end: Instant, at instant: Instant) {
+            holds[lease] = Hold(mode: mode ?? holds[lease]?.mode ?? .exclusive, end: end)
+            guard holds.count >= worthALook else { return }
+            for (lease, hold) in holds where hold.end <= instant { self.end(lease, at: hold.end) }
+            worthALook = max(16, 2 * holds.count)
+        }
+
+        mutating func end(_ lease: LeaseID, at instant: Instant) {
+            holds[lease] = nil
+            lastEnd = max(lastEnd, instant)
+        }
+
+        /// Since when nothing keeps out who wants it in this way.
+        func freeSince(for mode: LeaseMode) -> Instant {
+            switch mode {
+            case .exclusive: holds.values.reduce(lastEnd) { max($0, $1.end) }
+            case .shared: holds.values.reduce(lastEnd) { $1.mode == .shared ? $0 : max($0, $1.end) }
+            case .permits(let places):
+                // The last but so many to end, and what is not known takes a place too.
+                (holds.values.map(\.end) + [lastEnd]).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
+            }
+        }
+    }
+
+    private let recovery: Int64
+    private let handOver: Int64
+    private let clockDrift: Double
+    private var locks: [Int: Lock] = [:]
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+        handOver = rules.handOver ?? rules.recovery
+        clockDrift = rules.clockDrift
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .linked(let lock, let lease, let ttl, let change, _):
+            let end = change == .began ? Instant.distantFuture : ended(ttl, after: step.at)
+            locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
+        case .invoked(let call, _):
+            guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
+            locks[lock, default: Lock()].open[call.client] = call
+        case .ended(let call, let ending, _):
+            ended(call, ending, at: step.at, faults: faults, into: &violations)
+        default:
+            return
+        }
+    }
+
+    private mutating func ended(
+        _ call: Call, _ ending: OperationEnding, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        if case .acquire(let lock, let mode, _, let wait, _) = call.operation {
+            locks[lock]?.open[call.client] = nil
+            if mode == .exclusive, wait > 0, !faults.isUnderWay(.silence, sidecar: call.sidecar) {
+                locks[lock]?.lastWriter = instant
+            }
+        }
+        switch (call.operation, ending) {
+        case (.acquire(let lock, let mode, let ttl, _, _), .done(.granted(let lease, _, _))):
+            locks[lock, default: Lock()].hold(lease, mode, until: ended(ttl, after: instant), at: instant)
+        case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
+            (.renew(let lock, let lease, let ttl), .unknown):
+            // Whether or not it was: as long as it was asked for, and not shorter than before.
+            let before = locks[lock]?.holds[lease]?.end ?? .distantPast
+            locks[lock, default: Lock()].hold(lease, nil, until: max(before, ended(ttl, after: instant)), at: instant)
+        case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
+            // Of several at once, one may not have been asked for yet.
+            guard wait > 0, !isJoint else { return }
+            judge(call, lock, mode, at: instant, faults: faults, into: &violations)
+        case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
+            let end = ended(ttl, after: instant)
+            locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? end, end)
+        case (.renew(let lock, let lease, _), .refused), (.release(let lock, let lease), .done),
+            (.release(let lock, let lease), .refused):
+            locks[lock]?.end(lease, at: instant)
+        default:
+            return
+        }
+    }
+
+    /// When a lease of so many ms is over that was set at this time at the latest.
+    private func ended(_ ttl: Int64, after instant: Instant) -> Instant {
+        instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+    }
+
+    private func judge(
+        _ call: Call, _ number: Int, _ mode: LeaseMode, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        guard let lock = locks[number] else { return }
+        var freeSince = max(call.invoked, lock.freeSince(for: mode))
+        for other in lock.open.values {
+            guard case .acquire(_, let otherMode, let ttl, _, let isJoint) = other.operation else { continue }
+            // What is taken together is held while the rest is waited for.
+            guard !isJoint else { return }
+            if faults.isUnderWay(.silence, sidecar: other.sidecar) {
+                let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
+                // Before it stopped it may have been granted, and not answered.
+                if other.invoked <= stopped { freeSince = max(freeSince, ended(ttl, after: stopped)) }
+            } else if mode == .shared, otherMode == .exclusive {
+                // Writers are not starved by readers.
+                return
+            }
+        }
+        if mode == .shared { freeSince = max(freeSince, lock.lastWriter) }
+        guard instant > freeSince, !faults.touches(.disturbedLocks, since: freeSince.advanced(byMilliseconds: -recovery)),
+            !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
+        else { return }
+        let isCalm = !faults.touches(.any, since: freeSince.advanced(byMilliseconds: -recovery))
+        let bound = isCalm ? handOver : recovery
+        guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
+        violations.append(
+            Violation(
+                Self.promise, at: instant,
+                """
+                lock \(number): client \(call.client) waited at sidecar \(call.sidecar) and was refused, though nobody can have kept it \
+                out for \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) are promised
+                """))
+    }
+}

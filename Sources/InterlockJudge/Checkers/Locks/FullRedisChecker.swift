@@ -1,0 +1,29 @@
+internal import InterlockCore
+
+/// A lease can be renewed while Redis is full: its holder is not to lose it for that. Judged when nothing else keeps its sidecar
+/// from Redis. Keeps nothing.
+struct FullRedisChecker: HistoryChecker {
+    static let promise = Promise.renewals
+
+    private let recovery: Int64
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        guard case .ended(let call, .failed(let code), _) = step.what, case .renew(let lock, let lease, _) = call.operation,
+            code == "UNAVAILABLE"
+        else { return }
+        let since = call.invoked.advanced(byMilliseconds: -recovery)
+        guard faults.touches(.outage, sidecar: call.sidecar, since: call.invoked),
+            !faults.touches(.cutOff, sidecar: call.sidecar, since: since),
+            !faults.touches(.silence, sidecar: call.sidecar, since: since), !faults.touches(.lostExclusivity, since: since)
+        else { return }
+        violations.append(
+            Violation(
+                Self.promise, at: step.at,
+                "lock \(lock): client \(call.client) cannot renew its lease \(lease) at sidecar \(call.sidecar) while Redis is full"
+            ))
+    }
+}

@@ -1,0 +1,36 @@
+/// What is promised, as reports name it.
+public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
+    /// Every grant of a name has a higher fence than all before it.
+    case risingFences = "rising-fences"
+    /// No two leases of a name are valid at once, unless both are shared or places of a semaphore; readers and writers never
+    /// overlap, and a semaphore has no more holders than places.
+    case exclusion
+    /// A resource that compares fences takes no stale write, and refuses nobody who holds the lock.
+    case fencedWrites = "fenced-writes"
+    /// No limit is exceeded in any window.
+    case limits
+    /// A limit that was used up is whole again after its window.
+    case limitsRefill = "limits-refill"
+    /// No call is permitted after a trip has reached its sidecar.
+    case openBreakers = "open-breakers"
+    /// A half-open breaker gives no more trial permits than it has.
+    case trials
+    /// Nobody waits for ever.
+    case answers
+    /// A lock that nobody holds is somebody's who wants it: those who wait have it soon, and who asks without a wait is not told
+    /// that it is held.
+    case freeLocks = "free-locks"
+    /// A lease can be renewed while Redis is full.
+    case renewals
+    /// A limit refuses nobody for longer than a second after it has room.
+    case refusals
+    /// A half-open breaker comes to a decision.
+    case halfOpen = "half-open"
+    /// What an operator forces stands until its end.
+    case forcedStates = "forced-states"
+    /// After a fault everything recovers within the stated time.
+    case recovery
+    /// The history makes sense: every end belongs to an operation, and time does not go back. The recorder's own promise, not
+    /// the sidecars': where it is broken, the others were not checked.
+    case sound = "sound-history"
+}

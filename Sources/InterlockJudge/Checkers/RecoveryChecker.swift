@@ -1,0 +1,116 @@
+internal import InterlockCore
+
+/// After a fault every sidecar serves again within the recovery time of the rules.
+///
+/// A sidecar serves again when an operation that was asked for after the fault had ended was done, or refused for a reason
+/// that only Redis can know. It is broken when one that was asked for after the recovery time fails or stays without an answer,
+/// and the sidecar has not served since the fault. What a sidecar refuses without Redis, such as a call while the breaker is
+/// open, says nothing. Nothing is judged when another fault began meanwhile, or was still on. Bounded by sidecars.
+struct RecoveryChecker: HistoryChecker {
+    static let promise = Promise.recovery
+
+    private struct Recovery: Sendable {
+        var fault: Int
+        var kind: FaultKind
+        var began: Instant
+        /// Sidecars that were asked; when they served again.
+        var sidecars: [Int: Instant?] = [:]
+        /// Those of which it is told that they do not.
+        var told: Set<Int> = []
+    }
+
+    private let recovery: Int64
+    private let sidecarCount: Int
+    private var current: Recovery?
+    /// By the number of the fault: after how many ms every sidecar that was asked served again.
+    private(set) var recoveries: [Int: Int64] = [:]
+
+    init(rules: HistoryRules) {
+        recovery = rules.recovery
+        sidecarCount = rules.sidecars
+    }
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .invoked(let call, _):
+            guard current != nil, current?.sidecars[call.sidecar] == nil else { return }
+            current?.sidecars[call.sidecar] = .some(nil)
+        case .ended(let call, let ending, _):
+            guard current != nil else { return }
+            ended(call, ending, at: step.at, into: &violations)
+        case .faultBegan:
+            close()
+        case .faultEnded(let fault, let kind, _):
+            close()
+            if faults.underWayCount == 0 { current = Recovery(fault: fault, kind: kind, began: step.at) }
+        case .wrote, .linked, .forced, .breakerSeen:
+            return
+        }
+    }
+
+    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
+        close()
+    }
+
+    private mutating func ended(_ call: Call, _ ending: OperationEnding, at instant: Instant, into violations: inout [Violation])
+    {
+        guard let recovery = current, call.invoked >= recovery.began, let served = recovery.sidecars[call.sidecar], served == nil
+        else { return }
+        switch ending.showsThatItServes {
+        case true?:
+            current?.sidecars[call.sidecar] = instant
+            if current?.sidecars.count == sidecarCount, current?.sidecars.values.allSatisfy({ $0 != nil }) == true { close() }
+        case false?:
+            guard call.invoked >= recovery.began.advanced(byMilliseconds: self.recovery), !recovery.told.contains(call.sidecar)
+            else { return }
+            current?.told.insert(call.sidecar)
+            let lasted = (call.invoked.nanoseconds - recovery.began.nanoseconds) / 1_000_000
+            violations.append(
+                Violation(
+                    Self.promise, at: instant,
+                    """
+                    sidecar \(call.sidecar) does not serve \(lasted) ms after fault \(recovery.fault) (\(recovery.kind.rawValue)) had \
+                    ended: \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
+                    """))
+        case nil:
+            return
+        }
+    }
+
+    /// The time in which it is looked at is over.
+    private mutating func close() {
+        defer { current = nil }
+        guard let current, !current.sidecars.isEmpty else { return }
+        var last = current.began
+        for served in current.sidecars.values {
+            guard let served else { return }
+            last = max(last, served)
+        }
+        recoveries[current.fault] = last.millisecondsRoundedUp(since: current.began)
+    }
+}
+
+extension OperationEnding {
+    /// Whether a sidecar that answers so has Redis; `nil`: it does not tell.
+    fileprivate var showsThatItServes: Bool? {
+        switch self {
+        case .done: true
+        case .refused(.held), .refused(.lost), .refused(.limited): true
+        case .refused(.open), .refused(.busy), .refused(.other): nil
+        case .failed(let code): Self.mistakes.contains(code) ? nil : false
+        case .unknown(let reason): reason == OperationEnding.vanished ? nil : false
+        }
+    }
+
+    /// Errors of the caller, which a sidecar finds without Redis.
+    private static let mistakes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
+
+    fileprivate var inWords: String {
+        switch self {
+        case .done: "was done"
+        case .refused(let refusal): "was refused: \(refusal.name)"
+        case .failed(let code): "failed: \(code)"
+        case .unknown(let reason): "has no answer: \(reason)"
+        }
+    }
+}

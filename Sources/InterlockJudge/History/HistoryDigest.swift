@@ -1,0 +1,170 @@
+internal import InterlockCore
+
+/// A number that two histories share only if they are the same, event for event.
+///
+/// FNV-1a over 64-bit words: Fowler, Noll, Vo; draft-eastlake-fnv.
+package struct HistoryDigest: Sendable {
+    package private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    private mutating func add(_ word: Int64) {
+        value = (value ^ UInt64(bitPattern: word)) &* 0x100_0000_01b3
+        // Words are wider than the octets that FNV is made for: their upper halves must reach the lower bits too.
+        value ^= value >> 32
+    }
+
+    private mutating func add(_ number: Int) { add(Int64(number)) }
+
+    private mutating func add(_ text: String) {
+        for byte in text.utf8 { add(Int64(byte)) }
+    }
+
+    package init() {}
+
+    package mutating func add(_ event: HistoryEvent) {
+        add(event.at.nanoseconds)
+        switch event.what {
+        case .invoked(let client, let sidecar, let operation):
+            add(1)
+            add(client)
+            add(sidecar)
+            add(operation)
+        case .ended(let client, let ending):
+            add(2)
+            add(client)
+            add(ending)
+        case .wrote(let client, let lock, let lease, let fence, let isAccepted):
+            add(3)
+            add(client)
+            add(lock)
+            add(lease)
+            add(fence)
+            add(isAccepted ? 1 : 0)
+        case .linked(let client, let lock, let lease, let ttl, let change):
+            add(7)
+            add(client)
+            add(lock)
+            add(lease)
+            add(ttl)
+            add(change.rawValue)
+        case .forced(let service, let state, let until):
+            add(8)
+            add(service)
+            add(state?.rawValue ?? "")
+            add(until?.nanoseconds ?? -1)
+        case .breakerSeen(let sidecar, let service, let state, let generation, let until):
+            add(4)
+            add(sidecar)
+            add(service)
+            add(state.rawValue)
+            add(generation)
+            add(until?.nanoseconds ?? -1)
+        case .faultBegan(let fault, let kind, let sidecar):
+            add(5)
+            add(fault)
+            add(kind.rawValue)
+            add(sidecar ?? -1)
+        case .faultEnded(let fault):
+            add(6)
+            add(fault)
+        }
+    }
+
+    private mutating func add(_ operation: Operation) {
+        switch operation {
+        case .acquire(let lock, let mode, let ttl, let wait, let isJoint):
+            add(isJoint ? 1 : 0)
+            add(11)
+            add(lock)
+            add(mode)
+            add(ttl)
+            add(wait)
+        case .renew(let lock, let lease, let ttl):
+            add(12)
+            add(lock)
+            add(lease)
+            add(ttl)
+        case .release(let lock, let lease):
+            add(13)
+            add(lock)
+            add(lease)
+        case .take(let service, let cost, let subject, let wait):
+            add(14)
+            add(service)
+            add(cost)
+            add(subject ?? -1)
+            add(wait)
+        case .permit(let service, let wait):
+            add(15)
+            add(service)
+            add(wait)
+        case .report(let service, let permit, let isOK):
+            add(16)
+            add(service)
+            add(permit)
+            add(isOK ? 1 : 0)
+        case .proxied(let service):
+            add(17)
+            add(service)
+        }
+    }
+
+    private mutating func add(_ mode: LeaseMode) {
+        switch mode {
+        case .exclusive: add(-1)
+        case .shared: add(0)
+        case .permits(let places): add(places)
+        }
+    }
+
+    private mutating func add(_ ending: OperationEnding) {
+        switch ending {
+        case .done(let success): add(success)
+        case .refused(let refusal): add(refusal)
+        case .failed(let code):
+            add(21)
+            add(code)
+        case .unknown(let reason):
+            add(22)
+            add(reason)
+        }
+    }
+
+    private mutating func add(_ success: Success) {
+        switch success {
+        case .granted(let lease, let fence, let validFor):
+            add(31)
+            add(lease)
+            add(fence)
+            add(validFor)
+        case .renewed(let validFor):
+            add(32)
+            add(validFor)
+        case .released:
+            add(33)
+        case .taken(let limit, let remaining, let resetAfter):
+            add(34)
+            add(limit)
+            add(remaining)
+            add(resetAfter)
+        case .permitted(let permit, let state):
+            add(35)
+            add(permit)
+            add(state.rawValue)
+        case .reported(let state):
+            add(36)
+            add(state.rawValue)
+        case .passed(let status):
+            add(37)
+            add(status)
+        }
+    }
+
+    private mutating func add(_ refusal: Refusal) {
+        switch refusal {
+        case .held, .lost: add(41)
+        case .limited(let retryAfter), .open(let retryAfter), .busy(let retryAfter): add(retryAfter)
+        case .other: add(42)
+        }
+        add(refusal.name)
+    }
+}

@@ -1,0 +1,146 @@
+internal import InterlockCore
+
+/// What is wrong with a line, and what was expected.
+struct HistoryLineFault: Error {
+    var reason: String
+
+    init(_ reason: String) {
+        self.reason = reason
+    }
+}
+
+extension HistoryLine {
+    /// What the line says.
+    func event() throws(HistoryLineFault) -> HistoryEvent {
+        HistoryEvent(at: Instant(nanoseconds: at), try occurrence())
+    }
+
+    private func occurrence() throws(HistoryLineFault) -> HistoryEvent.What {
+        switch what {
+        case "wrote":
+            return .wrote(
+                client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
+                fence: try field("fence", fence), isAccepted: try field("ok", ok))
+        case "linked":
+            let word = try field("reason", reason)
+            guard let change = LinkChange(rawValue: word) else {
+                throw HistoryLineFault("\"\(word)\" is nothing that becomes of a link; expected began, left or lost")
+            }
+            return .linked(
+                client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
+                ttl: try field("ttl", ttl), change)
+        case "forced":
+            return .forced(
+                service: try field("service", service), state: state.flatMap(BreakerSnapshot.Forced.init),
+                until: until.map { Instant(nanoseconds: $0) })
+        case "breaker":
+            return .breakerSeen(
+                sidecar: try field("sidecar", sidecar), service: try field("service", service), state: try breakerState(),
+                generation: try field("generation", generation), until: until.map { Instant(nanoseconds: $0) })
+        case "fault":
+            let word = try field("reason", reason)
+            guard let kind = FaultKind(rawValue: word) else {
+                throw HistoryLineFault(
+                    "\"\(word)\" is no fault; expected one of \(Self.list(FaultKind.allCases.map(\.rawValue)))")
+            }
+            return .faultBegan(fault: try field("fault", fault), kind, sidecar: sidecar)
+        case "mended":
+            return .faultEnded(fault: try field("fault", fault))
+        default:
+            if let kind = OperationKind(rawValue: what) {
+                return .invoked(
+                    client: try field("client", client), sidecar: try field("sidecar", sidecar), try operation(kind))
+            }
+            return .ended(client: try field("client", client), try ending())
+        }
+    }
+
+    private func operation(_ kind: OperationKind) throws(HistoryLineFault) -> Operation {
+        switch kind {
+        case .acquire:
+            .acquire(
+                lock: try field("lock", lock), mode: try leaseMode(), ttl: try field("ttl", ttl), wait: try field("wait", wait),
+                isJoint: ok ?? false)
+        case .renew: .renew(lock: try field("lock", lock), lease: try field("lease", lease), ttl: try field("ttl", ttl))
+        case .release: .release(lock: try field("lock", lock), lease: try field("lease", lease))
+        case .take:
+            .take(
+                service: try field("service", service), cost: try field("cost", cost), subject: subject,
+                wait: try field("wait", wait))
+        case .permit: .permit(service: try field("service", service), wait: try field("wait", wait))
+        case .report:
+            .report(service: try field("service", service), permit: try field("permit", permit), isOK: try field("ok", ok))
+        case .proxied: .proxied(service: try field("service", service))
+        }
+    }
+
+    private func ending() throws(HistoryLineFault) -> OperationEnding {
+        switch what {
+        case "granted":
+            .done(
+                .granted(
+                    lease: try field("lease", lease), fence: try field("fence", fence), validFor: try field("valid", valid)))
+        case "renewed": .done(.renewed(validFor: try field("valid", valid)))
+        case "released": .done(.released)
+        case "taken":
+            .done(
+                .taken(
+                    limit: try field("limit", limit), remaining: try field("remaining", remaining),
+                    resetAfter: try field("reset", reset)))
+        case "permitted": .done(.permitted(try field("permit", permit), state: try breakerState()))
+        case "reported": .done(.reported(state: try breakerState()))
+        case "passed": .done(.passed(status: try field("status", status)))
+        case "refused": .refused(try refusal())
+        case "failed": .failed(code: try field("reason", reason))
+        case "unknown": .unknown(reason: try field("reason", reason))
+        default:
+            throw HistoryLineFault("\"\(what)\" is nothing that happens; expected acquire, granted, wrote or the like")
+        }
+    }
+
+    private func refusal() throws(HistoryLineFault) -> Refusal {
+        switch try field("reason", reason) {
+        case "held": return .held
+        case "lost": return .lost
+        case "limited": return .limited(retryAfter: try field("retry", retry))
+        case "open": return .open(retryAfter: try field("retry", retry))
+        case "busy": return .busy(retryAfter: try field("retry", retry))
+        case let word:
+            guard word.hasPrefix(Refusal.otherPrefix) else {
+                throw HistoryLineFault(
+                    "\"\(word)\" is no refusal; expected held, lost, limited, open, busy or \"\(Refusal.otherPrefix)\" and a word"
+                )
+            }
+            return .other(String(word.dropFirst(Refusal.otherPrefix.count)))
+        }
+    }
+
+    private func leaseMode() throws(HistoryLineFault) -> LeaseMode {
+        switch try field("mode", mode) {
+        case "exclusive": return .exclusive
+        case "shared": return .shared
+        case let word:
+            guard word.hasPrefix(LeaseMode.permitsPrefix), let count = Int(word.dropFirst(LeaseMode.permitsPrefix.count)) else {
+                throw HistoryLineFault(
+                    "\"\(word)\" is no mode; expected exclusive, shared or \(LeaseMode.permitsPrefix) and a number")
+            }
+            return .permits(count)
+        }
+    }
+
+    private func breakerState() throws(HistoryLineFault) -> BreakerSnapshot.State {
+        let word = try field("state", state)
+        guard let state = BreakerSnapshot.State(rawValue: word) else {
+            throw HistoryLineFault(
+                "\"\(word)\" is no state; expected one of \(Self.list(BreakerSnapshot.State.allCases.map(\.rawValue)))")
+        }
+        return state
+    }
+
+    private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineFault) -> Value {
+        guard let value else { throw HistoryLineFault("a line of \"\(what)\" has a field \"\(name)\", and this one has none") }
+        return value
+    }
+
+    private static func list(_ words: [String]) -> String { words.joined(separator: ", ") }
+}

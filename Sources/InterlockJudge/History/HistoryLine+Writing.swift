@@ -1,0 +1,117 @@
+internal import InterlockCore
+
+extension HistoryLine {
+    init(_ event: HistoryEvent) {
+        switch event.what {
+        case .invoked(let client, let sidecar, let operation):
+            self.init(at: event.at, what: operation.kind.rawValue)
+            self.client = client
+            self.sidecar = sidecar
+            describe(operation)
+        case .ended(let client, let ending):
+            self.init(at: event.at, what: ending.word)
+            self.client = client
+            describe(ending)
+        case .wrote(let client, let lock, let lease, let fence, let isAccepted):
+            self.init(at: event.at, what: "wrote")
+            self.client = client
+            (self.lock, self.lease, self.fence, ok) = (lock, lease, fence, isAccepted)
+        case .linked(let client, let lock, let lease, let ttl, let change):
+            self.init(at: event.at, what: "linked")
+            (self.client, self.lock, self.lease, self.ttl, reason) = (client, lock, lease, ttl, change.rawValue)
+        case .forced(let service, let state, let until):
+            self.init(at: event.at, what: "forced")
+            (self.service, self.state, self.until) = (service, state?.rawValue, until?.nanoseconds)
+        case .breakerSeen(let sidecar, let service, let state, let generation, let until):
+            self.init(at: event.at, what: "breaker")
+            self.sidecar = sidecar
+            (self.service, self.state, self.generation) = (service, state.rawValue, generation)
+            self.until = until?.nanoseconds
+        case .faultBegan(let fault, let kind, let sidecar):
+            self.init(at: event.at, what: "fault")
+            (self.fault, reason, self.sidecar) = (fault, kind.rawValue, sidecar)
+        case .faultEnded(let fault):
+            self.init(at: event.at, what: "mended")
+            self.fault = fault
+        }
+    }
+
+    private mutating func describe(_ operation: Operation) {
+        switch operation {
+        case .acquire(let lock, let mode, let ttl, let wait, let isJoint):
+            if isJoint { ok = true }
+            (self.lock, self.mode, self.ttl, self.wait) = (lock, mode.word, ttl, wait)
+        case .renew(let lock, let lease, let ttl):
+            (self.lock, self.lease, self.ttl) = (lock, lease, ttl)
+        case .release(let lock, let lease):
+            (self.lock, self.lease) = (lock, lease)
+        case .take(let service, let cost, let subject, let wait):
+            (self.service, self.cost, self.subject, self.wait) = (service, cost, subject, wait)
+        case .permit(let service, let wait):
+            (self.service, self.wait) = (service, wait)
+        case .report(let service, let permit, let isOK):
+            (self.service, self.permit, ok) = (service, permit, isOK)
+        case .proxied(let service):
+            self.service = service
+        }
+    }
+
+    private mutating func describe(_ ending: OperationEnding) {
+        switch ending {
+        case .done(.granted(let lease, let fence, let validFor)):
+            (self.lease, self.fence, valid) = (lease, fence, validFor)
+        case .done(.renewed(let validFor)): valid = validFor
+        case .done(.released): break
+        case .done(.taken(let limit, let remaining, let resetAfter)):
+            (self.limit, self.remaining, reset) = (limit, remaining, resetAfter)
+        case .done(.permitted(let permit, let state)): (self.permit, self.state) = (permit, state.rawValue)
+        case .done(.reported(let state)): self.state = state.rawValue
+        case .done(.passed(let status)): self.status = status
+        case .refused(let refusal):
+            reason = refusal.name
+            switch refusal {
+            case .held, .lost: break
+            case .limited(let retryAfter), .open(let retryAfter), .busy(let retryAfter): retry = retryAfter
+            case .other(let word): reason = Refusal.otherPrefix + word
+            }
+        case .failed(let code): reason = code
+        case .unknown(let reason): self.reason = reason
+        }
+    }
+}
+
+extension Refusal {
+    /// Before a word that is none of those that are known.
+    static let otherPrefix = "other: "
+}
+
+extension LeaseMode {
+    static let permitsPrefix = "permits-"
+
+    /// As history files name it.
+    var word: String {
+        switch self {
+        case .exclusive: "exclusive"
+        case .shared: "shared"
+        case .permits(let count): "\(Self.permitsPrefix)\(count)"
+        }
+    }
+}
+
+extension OperationEnding {
+    /// As history files name it.
+    fileprivate var word: String {
+        switch self {
+        case .done(.granted): "granted"
+        case .done(.renewed): "renewed"
+        case .done(.released): "released"
+        case .done(.taken): "taken"
+        case .done(.permitted): "permitted"
+        case .done(.reported): "reported"
+        case .done(.passed): "passed"
+        case .refused: "refused"
+        case .failed: "failed"
+        case .unknown: "unknown"
+        }
+    }
+}

@@ -1,0 +1,72 @@
+internal import InterlockCore
+
+/// A line of a history file after the first: one event, or the end. `what` says which of the other fields there are.
+///
+/// | `what` | fields |
+/// | --- | --- |
+/// | `acquire` | client, sidecar, lock, mode (`exclusive`, `shared`, `permits-5`), ttl, wait, ok? (taken with others) |
+/// | `renew` | client, sidecar, lock, lease, ttl |
+/// | `release` | client, sidecar, lock, lease |
+/// | `take` | client, sidecar, service, cost, subject?, wait |
+/// | `permit` | client, sidecar, service, wait |
+/// | `report` | client, sidecar, service, permit, ok |
+/// | `proxy` | client, sidecar, service |
+/// | `granted` | client, lease, fence, valid |
+/// | `renewed` | client, valid |
+/// | `released` | client |
+/// | `taken` | client, limit, remaining, reset |
+/// | `permitted` | client, permit, state |
+/// | `reported` | client, state |
+/// | `passed` | client, status |
+/// | `refused` | client, reason, retry? |
+/// | `failed` | client, reason |
+/// | `unknown` | client, reason |
+/// | `wrote` | client, lock, lease, fence, ok |
+/// | `linked` | client, lock, lease, ttl, reason (`began`, `left`, `lost`) |
+/// | `forced` | service, state?, until? |
+/// | `breaker` | sidecar, service, state, generation, until? |
+/// | `fault` | fault, reason (its kind), sidecar? |
+/// | `mended` | fault |
+/// | `end` | events: how many there were |
+///
+/// `at` and `until` are nanoseconds, all other times milliseconds.
+struct HistoryLine: Decodable {
+    var at: Int64
+    var what: String
+    var client: Int?
+    var sidecar: Int?
+    var lock: Int?
+    var mode: String?
+    var lease: Int64?
+    var fence: Int64?
+    var ttl: Int64?
+    var wait: Int64?
+    var valid: Int64?
+    var service: Int?
+    var cost: Int64?
+    var subject: Int?
+    var limit: Int64?
+    var remaining: Int64?
+    var reset: Int64?
+    var permit: Int64?
+    var ok: Bool?
+    var status: Int?
+    var state: String?
+    var generation: Int64?
+    var until: Int64?
+    var reason: String?
+    var retry: Int64?
+    var fault: Int?
+    var events: Int?
+
+    enum CodingKeys: String, CodingKey {
+        case at, what, client, sidecar, lock, mode, lease, fence, ttl, wait, valid, service, cost, subject, limit, remaining,
+            reset
+        case permit, ok, status, state, generation, until, reason, retry, fault, events
+    }
+
+    init(at instant: Instant, what: String) {
+        at = instant.nanoseconds
+        self.what = what
+    }
+}

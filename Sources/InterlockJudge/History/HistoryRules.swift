@@ -1,0 +1,78 @@
+/// What a history is judged by.
+public struct HistoryRules: Hashable, Sendable, Codable {
+    /// What is known of each service, by its number.
+    public var services: [ServiceRules]
+    /// How many sidecars there are.
+    public var sidecars: Int
+    /// An operation is answered within its wait and this, or its connection is closed: in ms.
+    public var patience: Int64
+    /// So long after a fault has ended every sidecar serves again, in ms.
+    public var recovery: Int64
+    /// For so long at most a lock stays free that somebody waits for while nothing is broken, in ms; `nil`: as after a fault.
+    public var handOver: Int64?
+    /// By what share of the time Redis' clock may run faster or slower than the history's: 0 where both are one machine's.
+    public var clockDrift: Double
+
+    public init(
+        services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, handOver: Int64? = nil, clockDrift: Double = 0
+    ) {
+        self.services = services
+        self.sidecars = sidecars
+        self.patience = patience
+        self.recovery = recovery
+        self.handOver = handOver
+        self.clockDrift = clockDrift
+    }
+}
+
+/// What is known of a service.
+public struct ServiceRules: Hashable, Sendable, Codable {
+    public var name: String
+    public var limits: [LimitRule]
+    /// What a sidecar does without Redis; see `LimitRule.boundsWithoutRedis`.
+    public var whenRedisIsDown: OutagePolicyName
+    /// Trial permits of the fleet; `nil`: it has no breaker that a report can trip.
+    public var halfOpenPermits: Int?
+    /// For how long a permit that is not reported counts, in ms.
+    public var permitLifetime: Int64
+
+    public init(
+        name: String, limits: [LimitRule], whenRedisIsDown: OutagePolicyName = .deny, halfOpenPermits: Int? = nil,
+        permitLifetime: Int64 = 60_000
+    ) {
+        self.name = name
+        self.limits = limits
+        self.whenRedisIsDown = whenRedisIsDown
+        self.halfOpenPermits = halfOpenPermits
+        self.permitLifetime = permitLifetime
+    }
+}
+
+/// `when_redis_is_down`, as the configuration spells it.
+public enum OutagePolicyName: String, Hashable, Sendable, Codable {
+    case local, allow, deny
+}
+
+/// One limit, as it is judged.
+public struct LimitRule: Hashable, Sendable, Codable {
+    public enum Algorithm: String, Hashable, Sendable, Codable {
+        case fixed, sliding, gcra
+    }
+
+    public var algorithm: Algorithm
+    /// Calls in a window.
+    public var limit: Int64
+    /// Milliseconds.
+    public var window: Int64
+    /// Of `gcra` alone.
+    public var burst: Int64
+    public var isPerSubject: Bool
+
+    public init(algorithm: Algorithm, limit: Int64, window: Int64, burst: Int64 = 0, isPerSubject: Bool = false) {
+        self.algorithm = algorithm
+        self.limit = limit
+        self.window = window
+        self.burst = burst
+        self.isPerSubject = isPerSubject
+    }
+}

@@ -1,4 +1,0 @@
-/// The scripts of locks, as Redis remembers them.
-enum ModelScript: Hashable {
-    case acquire, renew, release, leave, share, shareRenew, shareRelease
-}

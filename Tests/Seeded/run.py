@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Breaks one rule of the product at a time, builds it so, and has the simulation look for it: each seeded bug must be found.
+
+Everything happens in a copy of the package, .build-seeded/tree, which is built in .build-seeded/build: from one bug to the next
+only what depends on the change is built again. A bug is found when a world breaks one of the promises that it must break, and the
+same world of the product as it is does not break that promise.
+
+Exit code 1: a bug was not found within its worlds and its time, or could not be built; 0: all were.
+"""
+
+import argparse
+import contextlib
+import filecmp
+import hashlib
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import scripts
+import seeded
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORK = ROOT / ".build-seeded"
+TREE = WORK / "tree"
+BUILD = WORK / "build"
+#: The simulation of the product as it is, and the digest of what it was built from.
+CLEAN = WORK / "simulate-as-it-is"
+CLEAN_DIGEST = WORK / "simulate-as-it-is.digest"
+#: What a build needs.
+COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
+#: What stands among it and is not built: the lists may change without a build.
+LEFT_OUT = {"Tests/Seeded"}
+KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
+PROMISES = "Sources/InterlockJudge/Checkers/Promise.swift"
+#: How many worlds may be tried, and for how many seconds of one core.
+WORLDS, TIMEOUT = 200, 120
+
+
+def say(line):
+    print(f"seeded: {line}", file=sys.stderr, flush=True)
+
+
+# ---- Whether the lists fit the sources
+
+def promise_names(text):
+    """The raw values of `Promise`."""
+    return {raw or case for case, raw in re.findall(r'^    case (\w+)(?: = "([^"]+)")?$', text, re.M)}
+
+
+def problems(bugs, root=ROOT):
+    """What is wrong with the lists, one line each."""
+    found = []
+    promises = promise_names((root / PROMISES).read_text())
+    names = [bug.name for bug in bugs]
+    found += [f"{name}: two bugs have this name" for name in sorted({name for name in names if names.count(name) > 1})]
+    for bug in bugs:
+        path = root / bug.file
+        if not path.is_file():
+            found.append(f"{bug.name}: there is no {bug.file}")
+            continue
+        count = path.read_text().count(bug.old)
+        if count != 1:
+            found.append(f"{bug.name}: what it replaces stands {count} times in {bug.file}, not once")
+        if bug.old == bug.new:
+            found.append(f"{bug.name}: it changes nothing")
+        if not bug.promises:
+            found.append(f"{bug.name}: it breaks no promise")
+        found += [f"{bug.name}: there is no promise {name}" for name in bug.promises if name not in promises]
+    return found
+
+
+# ---- The copy
+
+def files(root):
+    """All that a build needs, by its path below `root`."""
+    found = {}
+    for name in COPIED:
+        top = root / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            relative = path.relative_to(root)
+            if not path.is_file() or "__pycache__" in relative.parts:
+                continue
+            if any(relative.as_posix().startswith(f"{folder}/") for folder in LEFT_OUT):
+                continue
+            found[relative] = path
+    return found
+
+
+def copy_tree():
+    """Brings the copy up to date, touching only what differs. Returns a digest of it."""
+    sources = files(ROOT)
+    for relative in files(TREE).keys() - sources.keys() if TREE.exists() else ():
+        (TREE / relative).unlink()
+    digest = hashlib.sha256()
+    for relative, path in sorted(sources.items()):
+        target = TREE / relative
+        if not target.is_file() or not filecmp.cmp(path, target, shallow=False):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+        digest.update(f"{relative}\0".encode() + target.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def planted(bug):
+    """The copy with the bug in it."""
+    path = TREE / bug.file
+    before = path.read_text()
+    path.write_text(before.replace(bug.old, bug.new))
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+# ---- Building and running
+
+class BuildFailed(Exception):
+    """With what the compiler says."""
+
+
+def build(what):
+    """Builds the copy; the path of its simulation."""
+    command = [
+        "swift", "build", "-c", "release", "--product", "simulate", "--package-path", str(TREE), "--scratch-path", str(BUILD)]
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        patience = 2
+        while True:
+            try:
+                output, _ = process.communicate(timeout=patience)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"building {what}, for {time.monotonic() - began:.0f} s")
+                patience = 10
+            except BaseException:
+                process.terminate()
+                raise
+    if process.returncode != 0:
+        errors = [line for line in output.splitlines() if "error:" in line]
+        raise BuildFailed("\n".join(f"    {line}" for line in (errors or output.splitlines()[-20:])[:20]))
+    return BUILD / "release" / "simulate"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What came of a run of the simulation."""
+    code: int
+    report: dict
+    seconds: float
+
+    @property
+    def is_out_of_time(self):
+        return self.code == -signal.SIGXCPU
+
+    @property
+    def promise(self):
+        return self.report.get("promise")
+
+
+def simulate(program, *arguments, timeout):
+    """Runs worlds until one has a finding; on standard error it tells by itself how far it is."""
+
+    def bound():
+        resource.setrlimit(resource.RLIMIT_CPU, (timeout, timeout + 5))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    began = time.monotonic()
+    command = [str(program), *arguments, "--json", "--until-found"]
+    # A bug may end the process; Swift's own report of that would take seconds.
+    environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=bound)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+    return Search(result.returncode, json.loads(lines[-1]) if lines else {}, time.monotonic() - began)
+
+
+def clean_simulation(digest):
+    """The simulation of the product as it is, built only when it has changed."""
+    if CLEAN.exists() and CLEAN_DIGEST.exists() and CLEAN_DIGEST.read_text() == digest:
+        return CLEAN
+    CLEAN_DIGEST.unlink(missing_ok=True)
+    shutil.copy(build("the product as it is"), CLEAN)
+    CLEAN_DIGEST.write_text(digest)
+    return CLEAN
+
+
+# ---- The search
+
+def verdict(bug, search, clean, timeout):
+    """Whether the bug was found, and if not, why."""
+    if search.is_out_of_time:
+        return False, f"nothing within {timeout} s of one core"
+    if search.code == 0:
+        return False, f"nothing in {search.report.get('seeds', '?')} worlds"
+    if search.code != 1 or search.promise is None:
+        return False, f"the simulation ended with {search.code} and found nothing"
+    if search.promise not in bug.promises:
+        return False, f"expected {' or '.join(bug.promises)}: {search.report.get('finding')}"
+    as_it_is = simulate(clean, "--seed", str(search.report["seed"]), timeout=timeout)
+    if as_it_is.promise == search.promise:
+        return False, "the product as it is breaks the same promise in this world"
+    return True, ""
+
+
+def look_for(bug, clean, options):
+    """Prints a line of the table. Returns whether the bug was found."""
+    try:
+        with planted(bug):
+            search = simulate(build(bug.name), "--seeds", str(options.seeds), timeout=options.timeout)
+    except BuildFailed as failure:
+        print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
+        return False
+    is_found, reason = verdict(bug, search, clean, options.timeout)
+    seed, count = search.report.get("seed", "-"), search.report.get("seeds", "-")
+    print(
+        f"{bug.name:42} {search.promise or '-':18} {seed:>6} {count:>6} {search.seconds:>8.1f}"
+        + ("" if is_found else f"  NOT FOUND: {reason}"), flush=True)
+    return is_found
+
+
+def chosen(options, parser):
+    bugs = [bug for kind, some in KINDS.items() if options.kind in (kind, "all") for bug in some]
+    known = {bug.name for bug in bugs}
+    for name in options.only:
+        if name not in known:
+            parser.error(f"there is no bug {name} of this kind; there are {', '.join(sorted(known))}")
+    return [bug for bug in bugs if not options.only or bug.name in options.only]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="make seeded ARGS=…", description=__doc__.splitlines()[0])
+    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all", help="what the rules are written in")
+    parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help="these bugs")
+    parser.add_argument("--seeds", type=int, default=WORLDS, metavar="N", help=f"worlds for each bug ({WORLDS})")
+    parser.add_argument(
+        "--timeout", type=int, default=TIMEOUT, metavar="S", help=f"seconds of one core for each, builds apart ({TIMEOUT})")
+    parser.add_argument("--check", action="store_true", help="build nothing: see whether each bug fits the sources as they are")
+    options = parser.parse_args()
+    bugs = chosen(options, parser)
+    if wrong := problems(bugs):
+        sys.exit("\n".join(f"seeded: {line}" for line in wrong))
+    if options.check:
+        print(f"seeded: {len(bugs)} bugs, each fits the sources once")
+        return
+    began = time.monotonic()
+    TREE.mkdir(parents=True, exist_ok=True)
+    try:
+        clean = clean_simulation(copy_tree())
+    except BuildFailed as failure:
+        sys.exit(f"seeded: the product as it is cannot be built:\n{failure}")
+    print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
+    missed = []
+    for place, bug in enumerate(bugs, start=1):
+        say(f"{place} of {len(bugs)}: {bug.name}")
+        if not look_for(bug, clean, options):
+            missed.append(bug.name)
+    print(f"seeded: {len(bugs) - len(missed)} of {len(bugs)} found in {time.monotonic() - began:.0f} s")
+    if missed:
+        sys.exit(f"seeded: not found: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import InterlockCore
+import InterlockJudge
+import Simulation
+
+/// `make simulate`: runs the product in simulated worlds.
+@main
+struct Simulate: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "simulate",
+        abstract: "Run the product in worlds that a seed decides wholly, and judge what its clients saw.",
+        discussion: """
+            Each world has a fleet of real sidecars, their Redis servers with the product's own scripts, clients, operators, other \
+            programs, and faults. A finding that no known cause explains ends with exit code 1; so does --seed with the same number, \
+            for the same history comes out of it again.
+
+            EXIT CODES
+              0   nothing was found but what is known
+              1   something else was found
+              64  the command line cannot be understood
+
+            EXAMPLES
+              make simulate ARGS='--seeds 1000'
+              make simulate ARGS='--seed 7'
+              make simulate ARGS='--seed 7 --shrink'
+            """)
+
+    @Option(help: ArgumentHelp("Only the world of this seed.", valueName: "n"))
+    var seed: UInt64?
+
+    @Option(help: ArgumentHelp("How many worlds.", valueName: "n"))
+    var seeds = 100
+
+    @Option(help: ArgumentHelp("The seed of the first of them.", valueName: "n"))
+    var first: UInt64 = 1
+
+    @Option(help: ArgumentHelp("How many client operations in each.", valueName: "n"))
+    var operations = 10_000
+
+    @Flag(help: "Cut the story of a finding down to what still shows it, and tell it.")
+    var shrink = false
+
+    @Option(help: ArgumentHelp("What --shrink is about: a promise, or the name of a known finding.", valueName: "name"))
+    var finding: String?
+
+    @Flag(help: "Stop at the first world with a finding that no known cause explains.")
+    var untilFound = false
+
+    @Option(help: ArgumentHelp("Tell the last events of each history.", valueName: "n"))
+    var tail = 0
+
+    @Flag(help: "Tell everything that Redis reads and writes.")
+    var traffic = false
+
+    @Flag(help: "Tell the digest of each history: two with the same seed have the same.")
+    var digest = false
+
+    @Flag(help: "Tell the sums as JSON.")
+    var json = false
+
+    func validate() throws {
+        guard (1...10_000_000).contains(seeds) else { throw ValidationError("--seeds: expected 1 to 10000000, got \(seeds)") }
+        guard (1...10_000_000).contains(operations) else {
+            throw ValidationError("--operations: expected 1 to 10000000, got \(operations)")
+        }
+        guard !shrink || seed != nil else { throw ValidationError("--shrink is about one world: say --seed") }
+    }
+
+    func run() throws {
+        var sums = Sums()
+        var progress = Progress()
+        for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
+            let world = World(seed: seed, keptEvents: max(tail, shrink ? 4000 : 0))
+            if traffic { world.tap { print($0) } }
+            let outcome = world.run(operations: operations)
+            sums.add(outcome)
+            if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
+            for event in outcome.tail.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
+            if !json { tell(outcome) }
+            if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
+                shrinking.run { Progress.tell($0) }
+                for line in shrinking.story { print(line) }
+            }
+            progress.passed(sums, of: self.seed == nil ? seeds : 1)
+            if untilFound, !outcome.unknown.isEmpty { break }
+        }
+        try sums.tell(asJSON: json)
+        if sums.unknown > 0 { throw ExitCode(1) }
+    }
+
+    private func tell(_ outcome: WorldResult) {
+        for violation in outcome.unknown.prefix(seed == nil ? 2 : 20) { print("seed \(outcome.seed): \(violation)") }
+        guard seed != nil else { return }
+        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) {
+            print("seed \(outcome.seed): known \(name), \(found.count) times, first: \(found.first)")
+        }
+    }
+}
+
+/// What all worlds came to.
+struct Sums: Encodable {
+    var seeds = 0
+    var operations = 0
+    var simulatedSeconds = 0.0
+    var seconds = 0.0
+    var faults = 0
+    /// Findings of each known cause.
+    var known: [String: Int] = [:]
+    /// Findings that no known cause explains.
+    var unknown = 0
+    /// The first of them.
+    var seed: UInt64?
+    var promise: String?
+    var finding: String?
+    private let began = ContinuousClock.now
+
+    private enum CodingKeys: CodingKey {
+        case seeds, operations, simulatedSeconds, seconds, faults, known, unknown, seed, promise, finding
+    }
+
+    mutating func add(_ outcome: WorldResult) {
+        seeds += 1
+        operations += outcome.operations
+        simulatedSeconds += outcome.seconds
+        faults += outcome.faults.count
+        for (name, found) in outcome.known { known[name, default: 0] += found.count }
+        unknown += outcome.unknown.count
+        if seed == nil, let first = outcome.unknown.first {
+            (seed, promise, finding) = (outcome.seed, first.promise.rawValue, first.finding)
+        }
+        let took = began.duration(to: .now).components
+        seconds = Double(took.seconds) + Double(took.attoseconds) / 1e18
+    }
+
+    func tell(asJSON: Bool) throws {
+        guard !asJSON else {
+            let encoder = JSONEncoder()
+            encoder.outputFormatting = [.sortedKeys]
+            return print(String(decoding: try encoder.encode(self), as: UTF8.self))
+        }
+        let names = known.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+        print(
+            """
+            \(seeds) worlds, \(operations) operations, \(faults) faults, \(Int(simulatedSeconds)) simulated seconds in \(Int(seconds)) s: \
+            \(Int(Double(operations) / seconds)) operations/s, \(Int(simulatedSeconds / seconds)) times real time
+            known findings: \(names.isEmpty ? "none" : names)
+            others: \(unknown)\(seed.map { ", the first with --seed \($0)" } ?? "")
+            """)
+    }
+}
+
+/// How far a long run has come, on standard error.
+struct Progress {
+    private var next = ContinuousClock.now + .seconds(2)
+
+    mutating func passed(_ sums: Sums, of seeds: Int) {
+        guard ContinuousClock.now > next else { return }
+        next += .seconds(5)
+        Self.tell(
+            "\(sums.seeds) of \(seeds) worlds, \(sums.operations) operations, \(sums.unknown) findings without a known cause")
+    }
+
+    static func tell(_ line: String) {
+        let text = Array("simulate: \(line)\n".utf8)
+        _ = text.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}

@@ -1,0 +1,49 @@
+import Hiredis
+import InterlockCore
+import InterlockJudge
+
+/// Takes from limits, for itself or for tenants, and waits for its turn or not.
+final class LimitClient: DoorClient {
+    private let firstService: Int
+    /// Of its fleet, in the order of the history's numbers.
+    private let services: [String]
+
+    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
+        self.firstService = firstService
+        self.services = services
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+
+    override func act() {
+        let place = Int.random(in: services.indices, using: &random)
+        guard !world.profile.services[place].limits.isEmpty else { return rest() }
+        if random.happens(0.02) { return tell(["LIMIT.PEEK", services[place]]) { [self] _ in rest() } }
+        let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
+        let subject: Int? = random.happens(0.5) ? Int.random(in: 0...3, using: &random) : nil
+        let wait: Int64 = random.happens(0.3) ? Int64.random(in: 10...1500, using: &random) : 0
+        var words = ["LIMIT.TAKE", services[place]]
+        if cost != 1 { words += ["COST", "\(cost)"] }
+        if let subject { words += ["SUBJECT", "t\(subject)"] }
+        if wait > 0 { words += ["WAIT", "\(wait)"] }
+        let operation = Operation.take(service: firstService + place, cost: cost, subject: subject, wait: wait)
+        if wait > 0, random.happens(0.05) {
+            plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
+                hangUp()
+                // Also what the end of its call has planned.
+                forgetPlans()
+                rest()
+            }
+        }
+        ask([(number, operation)], words) { reply in
+            guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
+            return [
+                numbers[0] == 0
+                    ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfter: numbers[4]))
+                    : .refused(.limited(retryAfter: numbers[3]))
+            ]
+        } completion: { [self] _ in
+            forgetPlans()
+            rest()
+        }
+    }
+}

@@ -1,0 +1,315 @@
+import Hiredis
+import InterlockCore
+import InterlockJudge
+
+/// Takes locks in every way there is, holds them, and ends them as programs do: well, late, or never.
+final class LockClient: DoorClient {
+    private struct Held {
+        var number: Int
+        var lock: Int
+        var lease: LeaseID
+        var mode: LeaseMode
+        var token: String
+        var fence: Int64
+        var ttl: Int64
+        var believedUntil: Instant
+        var isLinked: Bool
+        var hasOwner: Bool
+    }
+
+    private struct Wish {
+        var locks: [Int]
+        var mode: LeaseMode
+        var ttl: Int64
+        var wait: Int64
+        var owner: String?
+        var isLinked: Bool
+        var triesLeft: Int
+    }
+
+    /// The most locks of one call.
+    static let most = 3
+
+    private let firstLock: Int
+    private let kinds: [Profile.LockKind]
+    private var owners = 0
+    private var held: [Held] = []
+
+    /// - Parameter firstLock: the number of its fleet's first lock in the history.
+    init(
+        world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind]
+    ) {
+        self.firstLock = firstLock
+        self.kinds = kinds
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+
+    override func act() {
+        if random.happens(0.03) { return look() }
+        var lock = Int.random(in: kinds.indices, using: &random)
+        // The first is the one that everybody wants.
+        if random.happens(0.5) { lock = 0 }
+        var wish = Wish(
+            locks: [lock], mode: mode(of: lock), ttl: ttl(), wait: wait(), owner: nil, isLinked: false, triesLeft: 3)
+        let isQuorum = world.profile.quorum > 0
+        if !isQuorum, case .exclusive = kinds[lock], random.happens(0.15) {
+            let others = kinds.indices.filter { if case .exclusive = kinds[$0] { $0 != lock } else { false } }
+            wish.locks += others.shuffled(using: &random).prefix(Self.most - 1)
+            wish.ttl = max(wish.ttl, 4000)
+        }
+        if random.happens(0.3) {
+            owners += 1
+            wish.owner = "own-\(number)-\(owners)"
+        }
+        wish.isLinked = !isQuorum && random.happens(0.2)
+        acquire(wish)
+    }
+
+    private func mode(of lock: Int) -> LeaseMode {
+        switch kinds[lock] {
+        case .exclusive: .exclusive
+        case .readersAndWriters: random.happens(0.7) ? .shared : .exclusive
+        case .semaphore(let places): .permits(places)
+        }
+    }
+
+    private func ttl() -> Int64 {
+        switch random.unit() {
+        case ..<0.5: Int64.random(in: 300...1500, using: &random)
+        case ..<0.9: Int64.random(in: 1500...6000, using: &random)
+        default: Int64.random(in: 6000...20_000, using: &random)
+        }
+    }
+
+    private func wait() -> Int64 {
+        switch random.unit() {
+        case ..<0.4: 0
+        case ..<0.75: Int64.random(in: 20...800, using: &random)
+        case ..<0.9: Int64.random(in: 800...4000, using: &random)
+        default: Int64.random(in: World.recovery + 500...World.recovery + 4000, using: &random)
+        }
+    }
+
+    // MARK: Acquire
+
+    private func acquire(_ wish: Wish) {
+        var words = ["LOCK.ACQUIRE", world.name(ofLock: wish.locks[0]), "\(wish.ttl)"]
+        if wish.wait > 0 { words += ["WAIT", "\(wish.wait)"] }
+        if let owner = wish.owner { words += ["OWNER", owner] }
+        if wish.isLinked { words.append("LINKED") }
+        switch wish.mode {
+        case .exclusive: break
+        case .shared: words.append("SHARED")
+        case .permits(let places): words += ["PERMITS", "\(places)"]
+        }
+        if wish.locks.count > 1 {
+            words += ["ALSO", "\(wish.locks.count - 1)"] + wish.locks.dropFirst().map(world.name(ofLock:))
+        }
+        let operations = wish.locks.enumerated().map { place, lock in
+            (
+                number: number + place,
+                operation: Operation.acquire(
+                    lock: firstLock + lock, mode: wish.mode, ttl: wish.ttl, wait: wish.wait,
+                    isJoint: wish.locks.count > 1)
+            )
+        }
+        let invokedAt = world.timeline.instant
+        // A program that is not sure asks twice in one breath: its second answer says the same.
+        if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) { tell(words) }
+        if wish.wait > 200, random.happens(0.08) {
+            plan(after: .milliseconds(Int64.random(in: 1...wish.wait, using: &random))) { [self] in vanish() }
+        }
+        var granted: [Held] = []
+        ask(operations, words) { [self] reply in
+            granted = leases(in: reply, wish, invokedAt: invokedAt)
+            guard granted.count == wish.locks.count else {
+                // What an owner's call took on the way is left to lapse.
+                return wish.locks.map { _ in
+                    wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: "joint owner") : .refused(.held)
+                }
+            }
+            return granted.map {
+                .done(
+                    .granted(
+                        lease: $0.lease, fence: $0.fence,
+                        validFor: ($0.believedUntil.nanoseconds - invokedAt.nanoseconds) / 1_000_000))
+            }
+        } completion: { [self] endings in
+            forgetPlans()
+            guard granted.isEmpty else { return hold(granted) }
+            switch endings[0] {
+            case .unknown, .failed:
+                var retry = wish
+                retry.triesLeft -= 1
+                guard wish.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
+                plan(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
+            default: rest()
+            }
+        }
+    }
+
+    private func leases(in reply: RedisReply, _ wish: Wish, invokedAt: Instant) -> [Held] {
+        guard let parts = reply.array else { return [] }
+        let rows = wish.locks.count == 1 ? [[RedisReply.null] + parts] : parts.compactMap(\.array)
+        return rows.enumerated().compactMap { place, row in
+            guard row.count == 4, let token = row[1].text, let fence = row[2].integer, let valid = row[3].integer else {
+                return nil
+            }
+            let lock = firstLock + wish.locks[place]
+            return Held(
+                number: number + place, lock: lock, lease: world.leaseID(lock: lock, token: token, fence: fence),
+                mode: wish.mode, token: token, fence: fence, ttl: wish.ttl,
+                believedUntil: invokedAt.advanced(byMilliseconds: valid), isLinked: wish.isLinked,
+                hasOwner: wish.owner != nil)
+        }
+    }
+
+    // MARK: Holding
+
+    private func hold(_ leases: [Held]) {
+        held = leases
+        for lease in leases where lease.isLinked { link(lease, .began) }
+        let length: Int64 =
+            switch random.unit() {
+            case ..<0.6: .microseconds(Int64.random(in: 100...40_000, using: &random))
+            case ..<0.9: .milliseconds(Int64.random(in: 40...700, using: &random))
+            default: .milliseconds(Int64.random(in: 700...4000, using: &random))
+            }
+        let end = world.timeline.now + length
+        let lease = leases[0]
+        if lease.mode == .exclusive, random.happens(0.6) {
+            plan(after: length / 2) { [self] in
+                for lease in held where lease.believedUntil > world.timeline.instant { write(lease) }
+            }
+        }
+        let point = random.unit()
+        if !lease.isLinked, point < 0.07 {
+            // It sleeps until its lease is over and somebody else may have the lock, and goes on as if nothing had been.
+            let wakesAt = max(lease.believedUntil.nanoseconds, end) + .milliseconds(Int64.random(in: 1...800, using: &random))
+            return plan(after: wakesAt - world.timeline.now) { [self] in
+                for lease in held where lease.mode == .exclusive { write(lease) }
+                renew(0) { [self] in release(0) }
+            }
+        }
+        if point < 0.12 { return plan(after: length) { [self] in forget() } }
+        if point < 0.17 { return plan(after: length) { [self] in vanish() } }
+        keep(until: end)
+    }
+
+    /// Renews while it must, then releases.
+    private func keep(until end: Int64) {
+        let now = world.timeline.now
+        let soonest = held.map(\.believedUntil.nanoseconds).min() ?? now
+        let isRenewed = held.contains { !$0.isLinked } && (end >= soonest || random.happens(0.15))
+        guard isRenewed, soonest > now, end > now else {
+            return plan(after: end - now) { [self] in release(0) }
+        }
+        plan(after: min(end - now, (soonest - now) / 3)) { [self] in
+            renew(0) { [self] in keep(until: end) }
+        }
+    }
+
+    private func write(_ lease: Held) {
+        let isAccepted = world.write(lock: lease.lock, fence: lease.fence)
+        world.record(
+            .wrote(client: lease.number, lock: lease.lock, lease: lease.lease, fence: lease.fence, isAccepted: isAccepted))
+    }
+
+    /// Renews one lease after the other.
+    private func renew(_ place: Int, then done: @escaping () -> Void) {
+        guard held.indices.contains(place) else { return held.isEmpty ? rest() : done() }
+        let lease = held[place]
+        let invokedAt = world.timeline.instant
+        ask(
+            [(lease.number, .renew(lock: lease.lock, lease: lease.lease, ttl: lease.ttl))],
+            ["LOCK.RENEW", world.name(ofLock: lease.lock - firstLock), lease.token, "\(lease.ttl)"]
+        ) { reply in
+            guard let valid = reply.integer else { return [.refused(.lost)] }
+            return [.done(.renewed(validFor: valid))]
+        } completion: { [self] endings in
+            guard held.indices.contains(place), held[place].lease == lease.lease else { return rest() }
+            switch endings[0] {
+            case .done(.renewed(let valid)):
+                held[place].believedUntil = invokedAt.advanced(byMilliseconds: valid)
+                renew(place + 1, then: done)
+            case .refused:
+                drop(place)
+                renew(place, then: done)
+            default:
+                renew(place + 1, then: done)
+            }
+        }
+    }
+
+    /// Releases one lease after the other.
+    private func release(_ place: Int) {
+        guard let lease = held.first else { return rest() }
+        held.removeFirst()
+        ask(
+            [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
+            ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token]
+        ) { reply in
+            [reply.integer == 1 ? .done(.released) : .refused(.lost)]
+        } completion: { [self] endings in
+            if lease.isLinked {
+                // Where it is not known to be released its sidecar may still look after it.
+                if case .unknown = endings[0] { hangUp() }
+                link(lease, .left)
+            }
+            release(0)
+        }
+    }
+
+    private func drop(_ place: Int) {
+        let lease = held.remove(at: place)
+        if lease.isLinked { link(lease, .lost) }
+    }
+
+    /// Does nothing more with its leases: those that are linked last as long as the connection, which ends with them.
+    private func forget() {
+        forgetPlans()
+        leave()
+        rest()
+    }
+
+    /// Closes the connection in the middle of whatever it does.
+    private func vanish() {
+        leave()
+        hangUp()
+        // Also what the ends of its calls have planned.
+        forgetPlans()
+        rest()
+    }
+
+    /// Believes in nothing any more. What is linked lasts as long as the connection.
+    private func leave() {
+        let linked = held.filter(\.isLinked)
+        held = []
+        for lease in linked { link(lease, .left) }
+        if !linked.isEmpty { hangUp() }
+    }
+
+    private func link(_ lease: Held, _ change: LinkChange) {
+        world.record(.linked(client: lease.number, lock: lease.lock, lease: lease.lease, ttl: lease.ttl, change))
+    }
+
+    override func disconnected() {
+        for lease in held where lease.isLinked { link(lease, .lost) }
+        held.removeAll(where: \.isLinked)
+    }
+
+    override func told(_ parts: [RedisReply]) {
+        guard parts.count == 4, parts[0].text == "lock-lost", let token = parts[2].text,
+            let place = held.firstIndex(where: { $0.token == token })
+        else { return }
+        if held[place].isLinked { link(held[place], .lost) }
+        held[place].isLinked = false
+    }
+
+    // MARK: Looking
+
+    private func look() {
+        let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
+        tell(random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]) { [self] _ in rest() }
+    }
+}

@@ -1,0 +1,133 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockJudge
+
+/// Listens to one sidecar's events: what it is told of a breaker, that sidecar acts on.
+final class EventListener: DoorClient {
+    private let firstService: Int
+    private let services: [String]
+    private let channel: String
+
+    private struct Notice: Decodable {
+        var type: String
+        var service: String?
+        var state: String?
+        var until_ms: Int64?
+        var generation: Int64?
+        var forced: String?
+        var forced_until_ms: Int64?
+    }
+
+    init(
+        world: World, number: Int, sidecar: Int, random: SeededRandom, firstService: Int, services: [String], channel: String
+    ) {
+        self.firstService = firstService
+        self.services = services
+        self.channel = channel
+        super.init(world: world, number: number, sidecars: sidecar..<(sidecar + 1), random: random)
+    }
+
+    override func act() {
+        tell(["SUBSCRIBE", channel]) { [self] reply in
+            guard let reply else { return begin() }
+            heard(reply.array ?? [])
+        }
+    }
+
+    override func disconnected() { begin() }
+
+    /// Subscribes anew, once for whatever went wrong.
+    private func begin() {
+        forgetPlans()
+        rest()
+    }
+    override func told(_ parts: [RedisReply]) { heard(parts) }
+
+    private func heard(_ parts: [RedisReply]) {
+        guard parts.count == 3, parts[0].text == "message", case .bulk(let json) = parts[2],
+            let notice = try? JSONDecoder().decode(Notice.self, from: Data(json)), notice.type == "breaker",
+            let place = notice.service.flatMap({ services.firstIndex(of: $0) }), let generation = notice.generation
+        else { return }
+        let forced = notice.forced.flatMap(BreakerSnapshot.Forced.init)
+        let state: BreakerSnapshot.State? =
+            switch forced {
+            case .open: .open
+            case .closed, .disabled: .closed
+            case nil: notice.state.flatMap(BreakerSnapshot.State.init)
+            }
+        guard let state else { return }
+        let end = forced == nil ? notice.until_ms : notice.forced_until_ms
+        world.record(
+            .breakerSeen(
+                sidecar: sidecar, service: firstService + place, state: state, generation: generation,
+                until: end.flatMap { $0 == 0 ? nil : world.instant(ofRedis: $0) }))
+    }
+}
+
+/// An operator: forces breakers now and then, and lets them go again.
+final class Operator: DoorClient {
+    private let firstService: Int
+    private let services: [String]
+
+    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
+        self.firstService = firstService
+        self.services = services
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+
+    override func act() {
+        plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
+            let place = Int.random(in: services.indices, using: &random)
+            let states: [BreakerSnapshot.Forced?] = [.open, .closed, .disabled, nil, nil]
+            let state = states[Int.random(in: states.indices, using: &random)]
+            let length: Int64? = state != nil && random.happens(0.7) ? Int64.random(in: 500...6000, using: &random) : nil
+            var words = ["BREAKER.FORCE", services[place], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
+            if let length { words += ["FOR", "\(length)"] }
+            let began = world.timeline.instant
+            // Until the answer nobody knows what is so.
+            world.record(.forced(service: firstService + place, state: nil, until: nil))
+            tell(words) { [self] reply in
+                if reply?.text == "OK" {
+                    let until = length.map { began.advanced(byMilliseconds: $0) }
+                    world.record(.forced(service: firstService + place, state: state, until: until))
+                }
+                rest()
+            }
+        }
+    }
+}
+
+/// What the outage monitor of a sidecar has found out about a service, whose probes are not simulated.
+final class Prober {
+    private unowned let world: World
+    private let sidecar: Int
+    private let place: Int
+    private var random: SeededRandom
+
+    init(world: World, sidecar: Int, place: Int, random: SeededRandom) {
+        self.world = world
+        self.sidecar = sidecar
+        self.place = place
+        self.random = random
+    }
+
+    func start() {
+        world.timeline.plan(in: .milliseconds(Int64.random(in: 900...1100, using: &random))) { [weak self] in
+            guard let self, !world.isClosing else { return }
+            probe()
+            start()
+        }
+    }
+
+    private func probe() {
+        let upstream = world.upstreams[place]
+        let service = world.profile.services[place]
+        guard service.probe != nil else { return }
+        let finding: OutageFinding = upstream.failing > 0.5 ? .down(reason: "probes fail") : .up
+        world.sidecars[sidecar].call { calls in
+            calls.reportOutage(service: service.name, finding, completion: Completion { _, _ in true })
+        }
+    }
+}

@@ -1,0 +1,297 @@
+import Interlock
+import InterlockCore
+import InterlockJudge
+import SimulatedRedis
+
+/// Breaks things, one after the other or several at a time, and makes them whole again.
+final class Faults {
+    private unowned let world: World
+    private var random: SeededRandom
+    private var lastNumber = 0
+    private var underWay: [Int: (sidecar: Int?, mend: () -> Void)] = [:]
+    /// Each fault with its times, for the story.
+    private(set) var told: [ToldFault] = []
+    /// By how much the clock was moved by the fault that begins.
+    private var ahead: Int64 = 0
+    /// Faults with these numbers do not happen: how a story is cut down.
+    private let omitted: Set<Int>
+
+    init(world: World, random: SeededRandom, omitted: Set<Int>) {
+        self.world = world
+        self.random = random
+        self.omitted = omitted
+    }
+
+    func start() {
+        guard let gap = world.profile.faultGap else { return }
+        world.timeline.plan(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
+            guard let self, !world.isClosing else { return }
+            draw()
+            start()
+        }
+    }
+
+    /// Everything is whole again.
+    func endAll() {
+        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) { end(number, fault.mend) }
+    }
+
+    private func draw() {
+        // A stream of its own for each: omitting one leaves the others as they are.
+        var own = random.split()
+        let kinds: [(FaultKind, Int)] = [
+            (.kill, 4), (.pause, 6), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 2), (.partition, 5), (.latency, 4),
+            (.reset, 5), (.clock, 3), (.failover, 2), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
+            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.quorumServer, world.profile.quorum > 0 ? 24 : 0),
+        ]
+        var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.1 }, using: &own)
+        for (kind, weight) in kinds {
+            if point < weight { return begin(kind, &own) }
+            point -= weight
+        }
+    }
+
+    private func begin(_ kind: FaultKind, _ random: inout SeededRandom) {
+        lastNumber += 1
+        let number = lastNumber
+        let sidecar = Int.random(in: world.sidecars.indices, using: &random)
+        let isOfSidecar = [.kill, .pause, .partition, .latency, .reset].contains(kind)
+        // Of one thing only one fault at a time.
+        guard !omitted.contains(number), underWay.count < 3,
+            !underWay.values.contains(where: { $0.sidecar == (isOfSidecar ? sidecar : nil) })
+        else { return }
+        var length = Self.length(of: kind, &random)
+        let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, &random)
+        guard let (mend, words) = act else { return }
+        let concerned = isOfSidecar ? sidecar : nil
+        world.record(.faultBegan(fault: number, kind, sidecar: concerned))
+        told.append(
+            ToldFault(
+                number: number, kind: kind, sidecar: concerned, began: world.timeline.instant, ended: nil, ahead: ahead,
+                words: words))
+        ahead = 0
+        guard length > 0 else { return end(number, mend) }
+        underWay[number] = (isOfSidecar ? sidecar : nil, mend)
+        world.timeline.plan(in: .milliseconds(length)) { [weak self] in
+            guard let self, let fault = underWay[number] else { return }
+            end(number, fault.mend)
+        }
+    }
+
+    private func end(_ number: Int, _ mend: () -> Void) {
+        underWay[number] = nil
+        mend()
+        world.record(.faultEnded(fault: number))
+        if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = world.timeline.instant }
+    }
+
+    private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
+        switch kind {
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .vanish: 0
+        case .kill: Int64.random(in: 20...1500, using: &random)
+        case .pause:
+            random.happens(0.5) ? Int64.random(in: 200...2000, using: &random) : Int64.random(in: 2000...15_000, using: &random)
+        case .redisWipe: random.happens(0.5) ? 0 : Int64.random(in: 10...1500, using: &random)
+        case .clock: Int64.random(in: 500...8000, using: &random)
+        case .partition, .full: Int64.random(in: 200...9000, using: &random)
+        default: Int64.random(in: 50...3000, using: &random)
+        }
+    }
+
+    /// What is done, how it is made whole again, and in words; `nil`: it cannot be done now.
+    private func carryOut(
+        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, _ random: inout SeededRandom
+    ) -> (mend: () -> Void, words: String)? {
+        let host = world.sidecars[sidecar]
+        let path = host.paths[0]
+        let redis = world.redis
+        switch kind {
+        case .kill:
+            guard host.isUp, !host.isStopped else { return nil }
+            host.kill()
+            return ({ host.start() }, "killed, and started again")
+        case .pause:
+            guard host.isUp else { return nil }
+            host.stop()
+            return ({ host.resume() }, "stands still")
+        case .partition:
+            let isRefusing = random.happens(0.3)
+            if isRefusing {
+                path.isRefusing = true
+                path.cutAll()
+                return ({ path.isRefusing = false }, "connections are refused")
+            }
+            path.isBlackHole = true
+            let isCut = random.happens(0.5)
+            return (
+                {
+                    path.isBlackHole = false; if isCut { path.cutAll() }
+                }, "nothing passes"
+            )
+        case .latency:
+            let usual = path.delay
+            let slow = Int64.random(in: 1...400, using: &random)
+            path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
+            path.splits = 0.3
+            return (
+                {
+                    path.delay = usual; path.splits = 0
+                }, "up to \(slow) ms late, in pieces"
+            )
+        case .reset:
+            path.cutAll()
+            path.splits = 0.5
+            let again = Int64.random(in: 20...600, using: &random)
+            let end = world.timeline.now + .milliseconds(length)
+            cutAgain(path, every: .milliseconds(again), until: end)
+            return ({ path.splits = 0 }, "connections are cut every \(again) ms")
+        case .redisRestart:
+            guard redis.isUp, !redis.isStopped else { return nil }
+            redis.crash()
+            return ({ redis.start(with: .all) }, "restarts with its data")
+        case .failover:
+            guard redis.isUp, !redis.isStopped else { return nil }
+            redis.keepASnapshot()
+            world.isReplicaLagging = true
+            let lag = Int64.random(in: 1...800, using: &random)
+            length += lag
+            world.timeline.plan(in: .milliseconds(lag)) { [weak self] in
+                if self?.underWay[number] != nil { redis.crash() }
+            }
+            return (
+                { [world] in
+                    world.isReplicaLagging = false
+                    if !redis.isUp { redis.start(with: .some) }
+                }, "comes back without its last \(lag) ms"
+            )
+        case .redisPause:
+            guard redis.isUp, !redis.isStopped else { return nil }
+            redis.stop()
+            return ({ redis.resume() }, "stands still")
+        case .redisWipe:
+            guard redis.isUp, !redis.isStopped else { return nil }
+            guard length > 0 else {
+                redis.wipe()
+                return ({}, "is flushed")
+            }
+            redis.crash()
+            return ({ redis.start(with: .none) }, "comes back empty")
+        case .full:
+            redis.server.condition = .outOfMemory
+            return ({ redis.server.condition = .serving }, "is full")
+        case .refusing:
+            let conditions: [SimulatedServer.Condition] = [.readOnly, .loading, .busy, .misconfigured]
+            let condition = conditions[Int.random(in: conditions.indices, using: &random)]
+            redis.server.condition = condition
+            return ({ redis.server.condition = .serving }, "is \(condition)")
+        case .scripts:
+            redis.server.flushScripts()
+            return ({}, "are flushed")
+        case .clock:
+            let steps: [Int64] = [200, 2000, 60_000, 3_600_000, 86_400_000 * 3, 86_400_000 * 400]
+            var step = steps[Int.random(in: steps.indices, using: &random)]
+            if random.happens(0.4) { step = -step }
+            let other = random.happens(0.3) ? step * 2 : 0
+            redis.setClock(aheadByMilliseconds: step)
+            ahead = other == 0 ? step : other
+            if other != 0 {
+                world.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
+                    guard let self, underWay[number] != nil else { return }
+                    // Another jump, and another loss of what was counted.
+                    world.record(.faultEnded(fault: number))
+                    redis.setClock(aheadByMilliseconds: other)
+                    world.record(.faultBegan(fault: number, .clock, sidecar: nil))
+                }
+            }
+            return ({ redis.setClock(aheadByMilliseconds: 0) }, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
+        case .foreignLock: return world.foreigner.touchLock(&random)
+        case .foreignCounter: return world.foreigner.deleteCounter(&random)
+        case .foreignFleet: return world.foreigner.deleteFleet()
+        case .reload: return world.reload(sidecar: sidecar, &random)
+        case .quorumServer: return breakQuorumServer(&random)
+        case .vanish: return nil
+        }
+    }
+
+    private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
+        world.timeline.plan(in: pause) { [weak self] in
+            guard let self, world.timeline.now < end else { return }
+            path.cutAll()
+            cutAgain(path, every: pause, until: end)
+        }
+    }
+
+    /// At most one is away at a time: a fault of another kind is meant for when more are.
+    private func breakQuorumServer(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+        let place = Int.random(in: world.quorum.indices, using: &random)
+        let host = world.quorum[place]
+        guard host.isUp, !host.isStopped else { return nil }
+        switch random.unit() {
+        case ..<0.35:
+            host.stop()
+            return ({ host.resume() }, "\(host.name) stands still")
+        case ..<0.65:
+            host.crash()
+            return ({ host.start(with: .all) }, "\(host.name) is away, and keeps its data")
+        case ..<0.85:
+            for sidecar in world.sidecars { sidecar.paths[place + 1].cutAll() }
+            return ({}, "connections to \(host.name) are cut")
+        default:
+            let sidecar = world.sidecars[Int.random(in: world.sidecars.indices, using: &random)]
+            let path = sidecar.paths[place + 1]
+            path.isBlackHole = true
+            return ({ path.isBlackHole = false }, "nothing passes between sidecar \(sidecar.number) and \(host.name)")
+        }
+    }
+}
+
+/// Another program on the same Redis, which touches what is not its own.
+final class Foreigner {
+    private unowned let world: World
+
+    init(world: World) {
+        self.world = world
+    }
+
+    private func run(_ words: [String]) {
+        let connection = world.redis.server.connect { _ in }
+        let bytes = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
+        connection.receive(Array(bytes.utf8))
+        connection.close()
+    }
+
+    func touchLock(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+        guard world.redis.isUp, !world.redis.isStopped, !world.profile.locks.isEmpty else { return nil }
+        let name = world.name(ofLock: Int.random(in: world.profile.locks.indices, using: &random))
+        let key = KeySpace().lock(name)
+        if random.happens(0.5) {
+            run(["DEL", key])
+            return ({}, "\(name) is deleted")
+        }
+        run(["SET", key, "foreign-token", "PX", "\(Int64.random(in: 50...900, using: &random))"])
+        return ({}, "\(name) is set")
+    }
+
+    func deleteCounter(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+        guard world.redis.isUp, !world.redis.isStopped else { return nil }
+        let place = Int.random(in: world.profile.services.indices, using: &random)
+        let service = world.profile.services[place]
+        guard !service.limits.isEmpty else { return nil }
+        let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
+        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0...3, using: &random))" : nil
+        run(["DEL", KeySpace().rate(service: service.name, of: limit, subject: subject)])
+        return ({}, "\(service.name)/\(limit.name)")
+    }
+
+    func deleteFleet() -> (mend: () -> Void, words: String)? {
+        guard world.redis.isUp, !world.redis.isStopped else { return nil }
+        run(["DEL", KeySpace().fleet])
+        return ({}, "the list is deleted")
+    }
+
+    /// Listens on every channel, for as long as Redis' connections live.
+    func eavesdrop() {
+        let connection = world.redis.server.connect { _ in }
+        connection.receive(Array("*2\r\n$10\r\nPSUBSCRIBE\r\n$1\r\n*\r\n".utf8))
+    }
+}

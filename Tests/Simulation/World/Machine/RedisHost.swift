@@ -1,0 +1,216 @@
+import Hiredis
+import InterlockJudge
+import NIOCore
+import SimulatedRedis
+
+/// A machine with one Redis server: it may stand still, be away, come back with all, some or none of its data, and its clock
+/// drifts and jumps.
+final class RedisHost {
+    /// What it comes back with.
+    enum Data {
+        case all
+        /// As it was when `keepASnapshot` was last called: the rest was not written to disk, or not replicated.
+        case some
+        case none
+    }
+
+    /// As a configuration names it.
+    let name: String
+    let server: SimulatedServer
+    private let timeline: Timeline
+    private let clock: HostClock
+    private(set) var isUp = true
+    private(set) var isStopped = false
+    private var snapshot = Keyspace()
+    private var waiting: [() -> Void] = []
+    private var cuts: [Int: () -> Void] = [:]
+    private var lastConnection = 0
+    /// Is shown what the server reads and writes, with the number of the connection.
+    var onTraffic: ((String, [UInt8]) -> Void)?
+
+    init(name: String, timeline: Timeline, driftPerBillion: Int64) {
+        self.name = name
+        self.timeline = timeline
+        let clock = HostClock(timeline: timeline, driftPerBillion: driftPerBillion)
+        self.clock = clock
+        server = SimulatedServer { clock.microseconds }
+        sweep()
+    }
+
+    /// Its wall clock, in microseconds since 1970.
+    var microseconds: Int64 { clock.microseconds }
+
+    // MARK: Connections
+
+    /// A connection from somewhere arrives. `false`: nobody listens.
+    func accept(_ wire: Wire) -> Bool {
+        guard isUp else { return false }
+        lastConnection += 1
+        let number = lastConnection
+        let connection = server.connect { [weak self] bytes in
+            self?.onTraffic?("\(number) <", bytes)
+            wire.send(ByteBuffer(bytes: bytes), to: wire.near)
+        }
+        connection.onClose = { [weak self] in
+            self?.cuts[number] = nil
+            wire.close(to: wire.near)
+        }
+        cuts[number] = { wire.cut() }
+        wire.far.onBytes = { [weak self] bytes in
+            self?.work {
+                let bytes = Array(bytes.readableBytesView)
+                self?.onTraffic?("\(number) >", bytes)
+                connection.receive(bytes)
+            }
+        }
+        wire.far.onEnd = { [weak self] in
+            self?.work {
+                self?.cuts[number] = nil
+                connection.close()
+            }
+        }
+        return true
+    }
+
+    /// The server has one thread, which may stand still.
+    private func work(_ body: @escaping () -> Void) {
+        if isStopped { waiting.append(body) } else if isUp { body() }
+    }
+
+    // MARK: What happens to it
+
+    func stop() { isStopped = true }
+
+    func resume() {
+        isStopped = false
+        let work = waiting
+        waiting = []
+        for body in work where isUp { body() }
+    }
+
+    /// From now on nothing more is kept; see `Data.some`.
+    func keepASnapshot() { snapshot = server.keyspace }
+
+    /// It is gone, and its connections with it.
+    func crash() {
+        isUp = false
+        isStopped = false
+        waiting = []
+        for (_, cut) in cuts.sorted(by: { $0.key < $1.key }) { cut() }
+        cuts = [:]
+    }
+
+    func start(with data: Data) {
+        let keyspace: Keyspace =
+            switch data {
+            case .all: server.keyspace
+            case .some: snapshot
+            case .none: Keyspace()
+            }
+        server.restart(with: keyspace)
+        isUp = true
+    }
+
+    /// `FLUSHALL` by somebody.
+    func wipe() {
+        let connection = server.connect { _ in }
+        connection.receive(Array("*1\r\n$8\r\nFLUSHALL\r\n".utf8))
+        connection.close()
+    }
+
+    /// Sets its clock on or back, from what it should be.
+    func setClock(aheadByMilliseconds milliseconds: Int64) {
+        clock.ahead = milliseconds * 1000
+        server.removeExpiredKeys()
+    }
+
+    /// Redis deletes what has expired some ten times a second.
+    private func sweep() {
+        timeline.plan(in: .milliseconds(500)) { [weak self] in
+            guard let self else { return }
+            if isUp, !isStopped { server.removeExpiredKeys() }
+            sweep()
+        }
+    }
+}
+
+/// The time of day of a simulated machine.
+final class HostClock {
+    /// 2026-11-22 00:00:00 UTC, in microseconds: when every world begins.
+    static let epoch: Int64 = 1_795_305_600_000_000
+
+    private let timeline: Timeline
+    private let drift: Int64
+    /// In microseconds.
+    var ahead: Int64 = 0
+
+    init(timeline: Timeline, driftPerBillion: Int64) {
+        self.timeline = timeline
+        drift = driftPerBillion
+    }
+
+    var microseconds: Int64 {
+        let passed = (timeline.now - Timeline.beginning) / 1000
+        return Self.epoch + passed + passed * drift / 1_000_000_000 + ahead
+    }
+}
+
+/// Opens connections of one sidecar to the Redis servers of its world, by their names.
+struct SimulatedDialer: RedisDialer, @unchecked Sendable {
+    // Unchecked: a world is confined to one thread.
+    let timeline: Timeline
+    /// The server of this name, and the path to it.
+    let find: (String) -> (host: RedisHost, path: Path)?
+
+    private struct Refused: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
+        let promise = eventLoop.makePromise(of: (any Channel).self)
+        guard case .host(let name, _) = configuration.address, let (host, path) = find(name) else {
+            promise.fail(Refused(description: "cannot resolve \(configuration.displayName)"))
+            return promise.futureResult
+        }
+        var isAnswered = false
+        func answer(_ result: Result<any Channel, any Error>) {
+            guard !isAnswered else { return }
+            isAnswered = true
+            promise.completeWith(result)
+        }
+        let timeout = TimeAmount(configuration.connectTimeout)
+        nonisolated(unsafe) let giveUp = { answer(.failure(ChannelError.connectTimeout(timeout))) }
+        eventLoop.scheduleTask(in: timeout) { giveUp() }
+        // There, and back.
+        timeline.plan(in: path.draw()) {
+            path.pass {
+                let wire = Wire(timeline: timeline, path: path)
+                let isOpen = !path.isRefusing && host.accept(wire)
+                timeline.plan(in: path.draw()) {
+                    path.pass {
+                        nonisolated(unsafe) let arrived = {
+                            guard isOpen else { return answer(.failure(Refused(description: "connection refused"))) }
+                            guard !isAnswered else { return wire.close(to: wire.far) }
+                            answer(.success(SimulatedChannel(over: wire, on: eventLoop)))
+                        }
+                        eventLoop.execute { arrived() }
+                    }
+                }
+            }
+        }
+        return promise.futureResult
+    }
+}
+
+extension SimulatedChannel {
+    /// The near end of a wire, as a process's channel.
+    convenience init(over wire: Wire, on eventLoop: any EventLoop) {
+        self.init(eventLoop: eventLoop)
+        // What arrives is read when the process runs.
+        wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
+        wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
+        onSend = { wire.send($0, to: wire.far) }
+        onClose = { wire.close(to: wire.far) }
+        activate()
+    }
+}

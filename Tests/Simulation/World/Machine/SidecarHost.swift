@@ -1,0 +1,173 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockJudge
+import InterlockSidecar
+import Logging
+import NIOCore
+
+/// A machine with one sidecar: the product's coordinator and RESP door, in a simulated process that may stand still, be killed
+/// and start anew.
+final class SidecarHost {
+    /// One life of the process.
+    private final class Process {
+        let loop: SimulatedEventLoop
+        let coordinator: Coordinator
+        let door: RESPDoorContext
+        var wires: [Wire] = []
+
+        init(loop: SimulatedEventLoop, coordinator: Coordinator, door: RESPDoorContext) {
+            self.loop = loop
+            self.coordinator = coordinator
+            self.door = door
+        }
+    }
+
+    let number: Int
+    /// To each Redis server.
+    let paths: [Path]
+    private let timeline: Timeline
+    private let driftPerBillion: Int64
+    private let servers: [RedisHost]
+    private let logger: Logger
+    private var random: SeededRandom
+    /// Taken at the next start, or at a reload.
+    var configuration: InterlockConfiguration
+    private var process: Process?
+    private(set) var isStopped = false
+
+    init(
+        number: Int, configuration: InterlockConfiguration, servers: [RedisHost], paths: [Path],
+        timeline: Timeline, driftPerBillion: Int64, random: SeededRandom, logger: Logger
+    ) {
+        self.number = number
+        self.configuration = configuration
+        self.servers = servers
+        self.paths = paths
+        self.timeline = timeline
+        self.driftPerBillion = driftPerBillion
+        self.random = random
+        self.logger = logger
+    }
+
+    var isUp: Bool { process != nil }
+
+    // MARK: Life
+
+    func start() {
+        guard process == nil else { return }
+        let loop = SimulatedEventLoop(timeline: timeline, driftPerBillion: driftPerBillion)
+        // The first tokens of two lives differ: each life has a stream of its own.
+        let stream = SharedRandom(random.split())
+        var environment = CoordinatorEnvironment(
+            eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
+            wallClock: WallClock { HostClock.epoch / 1000 + (loop.localNow - Timeline.beginning) / 1_000_000 },
+            random: stream.source,
+            dialer: SimulatedDialer(timeline: timeline) { [servers, paths] name in
+                servers.firstIndex { $0.name == name }.map { (servers[$0], paths[$0]) }
+            }, logger: logger)
+        environment.processID = Int32(number + 1)
+        let coordinator = Coordinator(configuration: configuration, environment: environment)
+        let door = loop.enter {
+            coordinator.assumeIsolated { $0.start() }
+            return RESPDoorContext(
+                coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 10_000,
+                stallTimeout: .seconds(10), logger: logger)
+        }
+        process = Process(loop: loop, coordinator: coordinator, door: door)
+        isStopped = false
+    }
+
+    /// SIGKILL, or the power.
+    func kill() {
+        guard let process else { return }
+        self.process = nil
+        process.loop.kill()
+        Graveyard.bury(process)
+        for path in paths { path.cutAll() }
+        for wire in process.wires { wire.cut() }
+    }
+
+    /// SIGSTOP.
+    func stop() {
+        guard let process else { return }
+        isStopped = true
+        process.loop.stop()
+    }
+
+    /// SIGCONT.
+    func resume() {
+        isStopped = false
+        process?.loop.resume()
+    }
+
+    // MARK: What is asked of it
+
+    /// A client connects. `false`: nobody listens.
+    func accept(_ wire: Wire) -> Bool {
+        guard let process else { return false }
+        process.wires.removeAll { $0.isOver }
+        process.wires.append(wire)
+        let loop = process.loop
+        let door = process.door
+        let channel = SimulatedChannel(eventLoop: loop)
+        // As the system does: what comes before the process has accepted the connection is kept for it.
+        wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
+        wire.far.onEnd = { loop.execute { channel.receiveEnd() } }
+        channel.onSend = { wire.send($0, to: wire.near) }
+        channel.onClose = { wire.close(to: wire.near) }
+        nonisolated(unsafe) let accept = {
+            // A handler that was just made can be added to a channel that was just made.
+            try? door.accept(channel)
+            channel.activate()
+        }
+        loop.execute { accept() }
+        return true
+    }
+
+    /// Calls the coordinator as the sidecar's own parts do, if it runs.
+    func call(_ body: @escaping (CoordinatorCalls) -> Void) {
+        guard let process, !isStopped else { return }
+        process.loop.enter { body(process.coordinator.callsOnEventLoop()) }
+    }
+
+    /// SIGHUP.
+    func reload(_ services: [ServiceDefinition]) {
+        configuration.services = services
+        guard let process, !isStopped else { return }
+        process.loop.enter { process.coordinator.assumeIsolated { $0.reload(services: services) } }
+    }
+
+    /// SIGTERM: waits are answered, and then it is gone.
+    func drain() {
+        guard let process, !isStopped else { return }
+        process.loop.enter {
+            process.coordinator.assumeIsolated { $0.drain() }
+            process.door.closeAll()
+        }
+    }
+}
+
+/// A seeded stream that several may draw from, in the order in which they do.
+private final class SharedRandom: @unchecked Sendable {
+    // Unchecked: a world is confined to one thread.
+    private var random: SeededRandom
+
+    init(_ random: SeededRandom) {
+        self.random = random
+    }
+
+    var source: RandomSource {
+        RandomSource { bytes in
+            var place = 0
+            while place < bytes.count {
+                withUnsafeBytes(of: self.random.next()) { word in
+                    for byte in word.prefix(bytes.count - place) {
+                        bytes[place] = byte
+                        place += 1
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+import NIOCore
+
+/// A process's end of a connection, as its handlers see it: a channel whose bytes go over a simulated wire.
+///
+/// NIO's own test channels live on loops that are no executors, which an actor cannot be confined to.
+final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
+    // Unchecked: it is confined to its process, and a world to one thread.
+
+    let eventLoop: any EventLoop
+    let allocator = ByteBufferAllocator()
+    private let closePromise: EventLoopPromise<Void>
+    private lazy var handlers = ChannelPipeline(channel: self)
+    private var unflushed: [(data: ByteBuffer, promise: EventLoopPromise<Void>?)] = []
+    /// Came over the wire, and was not asked for yet.
+    private var received: [ByteBuffer] = []
+    private var isReadAskedFor = false
+    private var isAtEnd = false
+    private(set) var isActive = false
+
+    /// Takes what the process sends.
+    var onSend: (ByteBuffer) -> Void = { _ in }
+    /// The process has closed its end.
+    var onClose: () -> Void = {}
+
+    init(eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+        closePromise = eventLoop.makePromise()
+    }
+
+    /// The connection stands. Called in the process, before anything is received.
+    func activate() {
+        isActive = true
+        pipeline.fireChannelRegistered()
+        pipeline.fireChannelActive()
+        pipeline.read()
+    }
+
+    // MARK: The wire's side, called in the process
+
+    /// Bytes have come.
+    func receive(_ bytes: ByteBuffer) {
+        guard isActive else { return }
+        received.append(bytes)
+        deliver()
+    }
+
+    /// The other side has closed its end: no more bytes come.
+    func receiveEnd() {
+        guard isActive else { return }
+        isAtEnd = true
+        deliver()
+    }
+
+    private func deliver() {
+        while isActive, isReadAskedFor, !received.isEmpty {
+            isReadAskedFor = false
+            let bytes = received.removeFirst()
+            pipeline.fireChannelRead(bytes)
+            pipeline.fireChannelReadComplete()
+            // As automatic reading does.
+            if isActive { pipeline.read() }
+        }
+        if isActive, isAtEnd, received.isEmpty { close0(error: ChannelError.eof, mode: .all, promise: nil) }
+    }
+
+    // MARK: Channel
+
+    var pipeline: ChannelPipeline { handlers }
+    var closeFuture: EventLoopFuture<Void> { closePromise.futureResult }
+    var localAddress: SocketAddress? { nil }
+    var remoteAddress: SocketAddress? { nil }
+    var parent: (any Channel)? { nil }
+    var isWritable: Bool { true }
+    var _channelCore: any ChannelCore { self }
+
+    func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
+        eventLoop.makeSucceededVoidFuture()
+    }
+
+    func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
+        eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
+    }
+
+    // MARK: ChannelCore
+
+    func write0(_ data: NIOAny, promise: EventLoopPromise<Void>?) {
+        unflushed.append((unwrapData(data, as: ByteBuffer.self), promise))
+    }
+
+    func flush0() {
+        guard !unflushed.isEmpty else { return }
+        let writes = unflushed
+        unflushed = []
+        guard isActive else {
+            for write in writes { write.promise?.fail(ChannelError.ioOnClosedChannel) }
+            return
+        }
+        var bytes = writes[0].data
+        for write in writes.dropFirst() {
+            var more = write.data
+            bytes.writeBuffer(&more)
+        }
+        onSend(bytes)
+        for write in writes { write.promise?.succeed() }
+    }
+
+    func read0() {
+        isReadAskedFor = true
+        guard !received.isEmpty || isAtEnd else { return }
+        // Not from within whoever asks.
+        eventLoop.execute { self.deliver() }
+    }
+
+    func close0(error: any Error, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard isActive else {
+            promise?.fail(ChannelError.alreadyClosed)
+            return
+        }
+        isActive = false
+        onClose()
+        promise?.succeed()
+        pipeline.fireChannelInactive()
+        pipeline.fireChannelUnregistered()
+        eventLoop.execute {
+            self.removeHandlers(pipeline: self.pipeline)
+            self.closePromise.succeed()
+        }
+    }
+
+    func channelRead0(_ data: NIOAny) {}
+    func errorCaught0(error: any Error) {}
+
+    func localAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+    func remoteAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+    func register0(promise: EventLoopPromise<Void>?) { promise?.fail(ChannelError.operationUnsupported) }
+    func registerAlreadyConfigured0(promise: EventLoopPromise<Void>?) { promise?.fail(ChannelError.operationUnsupported) }
+    func bind0(to: SocketAddress, promise: EventLoopPromise<Void>?) { promise?.fail(ChannelError.operationUnsupported) }
+    func connect0(to: SocketAddress, promise: EventLoopPromise<Void>?) { promise?.fail(ChannelError.operationUnsupported) }
+    func triggerUserOutboundEvent0(_ event: Any, promise: EventLoopPromise<Void>?) {
+        promise?.fail(ChannelError.operationUnsupported)
+    }
+}

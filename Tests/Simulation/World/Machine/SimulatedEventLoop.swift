@@ -1,0 +1,188 @@
+import Dispatch
+import HeapModule
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The event loop of one simulated process, on the world's timeline: what it is given runs in order, at once or when its time
+/// has come, and not at all while the process is stopped.
+///
+/// Its clock may run a little faster or slower than the world's.
+final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable {
+    // Unchecked: a world and all that lives in it is confined to the thread that runs it.
+
+    private final class Job {
+        var body: (() -> Void)?
+
+        init(body: @escaping () -> Void) {
+            self.body = body
+        }
+    }
+
+    private struct Planned: Comparable {
+        /// By this loop's clock.
+        var deadline: Int64
+        var order: UInt64
+        var job: Job
+
+        static func < (left: Self, right: Self) -> Bool { (left.deadline, left.order) < (right.deadline, right.order) }
+        static func == (left: Self, right: Self) -> Bool { left.order == right.order }
+    }
+
+    private enum State {
+        case running
+        /// As SIGSTOP leaves a process: it does nothing, and what comes for it waits.
+        case stopped
+        case dead
+    }
+
+    private let timeline: Timeline
+    /// By how many billionths its clock is faster than the world's.
+    private let drift: Int64
+    private var state = State.running
+    private var jobs = Heap<Planned>()
+    private var lastOrder: UInt64 = 0
+    /// The next time at which the timeline calls `run`, by this loop's clock.
+    private var wakesAt = Int64.max
+    private var depth = 0
+    private lazy var succeeded: EventLoopFuture<Void> = makeSucceededFuture(())
+
+    init(timeline: Timeline, driftPerBillion: Int64 = 0) {
+        self.timeline = timeline
+        drift = driftPerBillion
+    }
+
+    /// What its own clock shows, in nanoseconds.
+    var localNow: Int64 {
+        let passed = timeline.now - Timeline.beginning
+        // In two parts: years of nanoseconds times a drift would overflow.
+        return timeline.now + passed / 1_000_000_000 * drift + passed % 1_000_000_000 * drift / 1_000_000_000
+    }
+
+    /// When its clock shows `local`, or a little later: a timer never goes off early.
+    private func worldTime(_ local: Int64) -> Int64 {
+        let ahead = local - localNow
+        guard ahead > 0 else { return timeline.now }
+        guard drift != 0 else { return timeline.now + ahead }
+        return timeline.now + Int64(Double(ahead) / (1 + Double(drift) / 1e9)) + 1
+    }
+
+    // MARK: The process
+
+    /// Enters the loop from the world: what `body` does is done by this process, now.
+    func enter<Result>(_ body: () -> Result) -> Result {
+        precondition(state == .running, "a process that does not run does nothing")
+        depth += 1
+        defer { depth -= 1 }
+        return body()
+    }
+
+    /// SIGSTOP.
+    func stop() {
+        guard state == .running else { return }
+        state = .stopped
+        wakesAt = .max
+    }
+
+    /// SIGCONT: what is due happens now.
+    func resume() {
+        guard state == .stopped else { return }
+        state = .running
+        wake()
+    }
+
+    /// SIGKILL: nothing of it ever happens.
+    func kill() {
+        state = .dead
+        Graveyard.bury(self)
+    }
+
+    private func wake() {
+        guard state == .running, depth == 0, let next = jobs.min else { return }
+        guard next.deadline < wakesAt else { return }
+        let deadline = next.deadline
+        wakesAt = deadline
+        timeline.plan(at: worldTime(deadline)) { [weak self] in
+            // Another was planned since: this one would wake it twice, and plan twice what comes then.
+            guard let self, wakesAt == deadline else { return }
+            run()
+        }
+    }
+
+    private func run() {
+        guard state == .running else { return }
+        wakesAt = .max
+        depth += 1
+        while state == .running, let next = jobs.min, next.deadline <= localNow {
+            jobs.removeMin()
+            next.job.body?()
+        }
+        depth -= 1
+        wake()
+    }
+
+    private func add(_ job: Job, at deadline: Int64) {
+        lastOrder += 1
+        jobs.insert(Planned(deadline: deadline, order: lastOrder, job: job))
+        wake()
+    }
+
+    // MARK: EventLoop
+
+    var now: NIODeadline { .uptimeNanoseconds(UInt64(localNow)) }
+
+    var inEventLoop: Bool { depth > 0 }
+
+    func execute(_ task: @escaping @Sendable () -> Void) {
+        add(Job(body: task), at: localNow)
+    }
+
+    func submit<T>(_ task: @escaping @Sendable () throws -> T) -> EventLoopFuture<T> {
+        scheduleTask(deadline: now, task).futureResult
+    }
+
+    @discardableResult
+    func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        let promise = makePromise(of: T.self)
+        let job = Job {
+            do {
+                promise.assumeIsolatedUnsafeUnchecked().succeed(try task())
+            } catch {
+                promise.fail(error)
+            }
+        }
+        add(job, at: Int64(clamping: deadline.uptimeNanoseconds))
+        nonisolated(unsafe) let planned = job
+        return Scheduled(promise: promise) { planned.body = nil }
+    }
+
+    @discardableResult
+    func scheduleTask<T>(in amount: TimeAmount, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
+        scheduleTask(deadline: now + amount, task)
+    }
+
+    func makeSucceededVoidFuture() -> EventLoopFuture<Void> { succeeded }
+
+    func preconditionInEventLoop(file: StaticString, line: UInt) {
+        precondition(inEventLoop, "not in this simulated process", file: file, line: line)
+    }
+
+    func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {
+        preconditionFailure("a simulated process ends with its world")
+    }
+}
+
+/// Where what a killed process leaves behind stays: in a debug build NIO ends the program when a promise goes that was never kept,
+/// and a process that is killed keeps none.
+enum Graveyard {
+    #if DEBUG
+    // Unsafe: guarded by the lock.
+    private static let lock = NIOLock()
+    private nonisolated(unsafe) static var buried: [AnyObject] = []
+
+    static func bury(_ remains: AnyObject) {
+        lock.withLock { buried.append(remains) }
+    }
+    #else
+    static func bury(_ remains: AnyObject) {}
+    #endif
+}

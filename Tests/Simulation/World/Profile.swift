@@ -1,0 +1,143 @@
+import Interlock
+import InterlockCore
+import InterlockJudge
+
+/// What a world is made of, as its seed draws it: the same distribution for every seed and every fault that is looked for.
+struct Profile {
+    /// How a lock is used by everybody: a name that is a semaphore for some and a lock for others is a mistake.
+    enum LockKind {
+        case exclusive, readersAndWriters
+        case semaphore(Int)
+    }
+
+    var sidecars: Int
+    /// Redis servers of a quorum; 0: locks are in the one Redis.
+    var quorum: Int
+    /// A second fleet, with a prefix of its own, on the same Redis: its sidecars come after the first's.
+    var otherFleet: Int
+    var waitReplicas: Int
+    /// Milliseconds.
+    var maximumHold: Int64?
+    var fleetSize: Int
+    var locks: [LockKind]
+    var services: [ServiceDefinition]
+    var lockClients: Int
+    var limitClients: Int
+    var permitClients: Int
+    /// Milliseconds between what a client does, on average.
+    var pause: ClosedRange<Int64>
+    /// One-way delay between sidecars and Redis, in microseconds.
+    var redisDelay: ClosedRange<Int64>
+    /// Parts in a billion by which clocks run fast or slow.
+    var drift: Int64
+    /// Milliseconds between faults; `nil`: nothing breaks.
+    var faultGap: ClosedRange<Int64>?
+    /// A program that listens on every channel of Redis.
+    var hasEavesdropper: Bool
+
+    init(random: inout SeededRandom) {
+        sidecars = Int.random(in: 1...5, using: &random)
+        let isQuorum = random.happens(0.2)
+        quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
+        otherFleet = !isQuorum && random.happens(0.15) ? Int.random(in: 1...2, using: &random) : 0
+        waitReplicas = !isQuorum && random.happens(0.12) ? 1 : 0
+        maximumHold = random.happens(0.2) ? Int64.random(in: 2000...8000, using: &random) : nil
+        fleetSize = random.happens(0.5) ? sidecars : 1
+        let lockCount = Int.random(in: 1...5, using: &random)
+        locks = (0..<lockCount).map { _ in
+            guard !isQuorum else { return .exclusive }
+            switch random.unit() {
+            case ..<0.55: return .exclusive
+            case ..<0.8: return .readersAndWriters
+            default: return .semaphore(Int.random(in: 1...4, using: &random))
+            }
+        }
+        lockClients = Int.random(in: 3...16, using: &random)
+        limitClients = Int.random(in: 2...10, using: &random)
+        permitClients = Int.random(in: 2...10, using: &random)
+        let pace = random.happens(0.5) ? 5 : 40
+        pause = Int64(pace)...Int64(pace * 8)
+        redisDelay = random.happens(0.7) ? 30...200 : 500...3000
+        drift = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
+        faultGap =
+            switch random.unit() {
+            case ..<0.15: nil
+            case ..<0.6: 300...3000
+            default: 3000...12_000
+            }
+        hasEavesdropper = random.happens(0.1)
+        services = Self.services(random: &random)
+    }
+
+    private static func services(random: inout SeededRandom) -> [ServiceDefinition] {
+        (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", random: &random) }
+    }
+
+    /// One service, as somebody might configure it.
+    static func service(_ name: String, random: inout SeededRandom) -> ServiceDefinition {
+        var limits: [LimitDefinition] = []
+        let count = random.happens(0.2) ? 0 : Int.random(in: 1...3, using: &random)
+        for number in 0..<count {
+            let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
+            let window = windows[Int.random(in: 0..<windows.count, using: &random)]
+            let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 0...6, using: &random))]
+            let algorithm = algorithms[Int.random(in: 0..<3, using: &random)]
+            // Limits of one service differ, so that an answer tells which one it is about.
+            let limit = Int64.random(in: 2...12, using: &random) * 3 + Int64(number)
+            limits.append(
+                LimitDefinition(
+                    name: "l\(number)", limit: limit, window: .milliseconds(window), algorithm: algorithm,
+                    isPerSubject: number > 0 && random.happens(0.5)))
+        }
+        let actions: [LimitPolicy.Action] = [.deny, .wait, .trip]
+        var breaker = BreakerSettings()
+        breaker.window = random.happens(0.7) ? .time(.milliseconds(2000)) : .calls(20)
+        breaker.minimumCalls = 5
+        breaker.openFor = .milliseconds(400)...(.milliseconds(3000))
+        breaker.halfOpenPermits = Int.random(in: 1...4, using: &random)
+        breaker.reporters = random.happens(0.2) ? 2 : 1
+        if random.happens(0.3) { breaker.slowCall = .milliseconds(150) }
+        if random.happens(0.3) { breaker.consecutiveFailures = 4 }
+        let probe =
+            random.happens(0.3)
+            ? ProbeSettings(
+                target: .tcp(host: "nowhere", port: 1), interval: .seconds(1), isFollowedByTrial: random.happens(0.5),
+                origin: random.happens(0.5) ? .all : .one)
+            : nil
+        return ServiceDefinition(
+            name: name, limits: limits,
+            onLimit: LimitPolicy(
+                action: actions[Int.random(in: 0..<3, using: &random)],
+                pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(1500), maximumWaiting: 40),
+            concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
+            breaker: breaker, probe: probe,
+            whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow,
+            permitLifetime: .milliseconds(2000))
+    }
+}
+
+extension Profile: CustomStringConvertible {
+    var description: String {
+        let guarded = services.map { service in
+            let limits = service.limits.map { limit in
+                "\(limit.limit)/\(limit.windowMilliseconds)ms \(limit.algorithm)\(limit.isPerSubject ? " per subject" : "")"
+            }
+            var words = [
+                service.name, limits.joined(separator: " + "), service.onLimit.action.rawValue, "\(service.whenRedisIsDown)",
+            ]
+            if let places = service.concurrency { words.append("\(places) places") }
+            if service.breaker.reporters > 1 { words.append("\(service.breaker.reporters) reporters") }
+            if let probe = service.probe { words.append("probed by \(probe.origin.rawValue)") }
+            words.append("\(service.breaker.halfOpenPermits) trials")
+            return words.filter { !$0.isEmpty }.joined(separator: ", ")
+        }
+        return """
+            \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
+            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(waitReplicas > 0 ? ", waits for a replica" : "")\
+            \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
+            \(hasEavesdropper ? ", an eavesdropper" : "")
+            locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
+            \(guarded.joined(separator: "\n"))
+            """
+    }
+}
