@@ -13,7 +13,7 @@ struct RESPRetryTests {
             let answer = try await door.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", enough: "done\r\n")
             // Each has its lease: the token, not nil.
             #expect(answer.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(answer)")
-            #expect(answer.hasSuffix("$4\r\ndone\r\n"))
+            #expect(answer.contains("$4\r\ndone\r\n"))
         }
     }
 
@@ -37,13 +37,14 @@ struct RESPRetryTests {
             for call in Self.calls {
                 let answer = try await door.exchange(
                     "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
-                #expect(answer.hasSuffix("$4\r\ndone\r\n"), "\(call): \(answer)")
+                // Over RESP3 what becomes of leases may be told at any time.
+                #expect(answer.contains("$4\r\ndone\r\n"), "\(call): \(answer)")
             }
             let all = Self.calls.filter { !$0.hasPrefix("HELLO") && $0 != "RESET" }
             let twice = all.map { "\($0)\r\n\($0)\r\n" }.joined()
             let answer = try await door.exchange(
                 "HELLO \(version)\r\n\(twice)ECHO done\r\n", enough: "$4\r\ndone\r\n")
-            #expect(answer.hasSuffix("$4\r\ndone\r\n"))
+            #expect(answer.contains("$4\r\ndone\r\n"))
             #expect(try await door.cli("PING").text == "PONG")
         }
     }
