@@ -108,8 +108,20 @@ final class Faults {
         switch kind {
         case .kill:
             guard host.isUp, !host.isStopped else { return nil }
-            host.kill()
-            return ({ host.start() }, "killed, and started again")
+            guard random.happens(0.3) else {
+                host.kill()
+                return ({ host.start() }, "killed, and started again")
+            }
+            host.drain()
+            length += 300
+            world.timeline.plan(in: .milliseconds(300)) { [weak self] in
+                if self?.underWay[number] != nil { host.kill() }
+            }
+            return (
+                {
+                    host.kill(); host.start()
+                }, "told to end, and started again"
+            )
         case .pause:
             guard host.isUp else { return nil }
             host.stop()
