@@ -125,7 +125,7 @@ final class LockClient: DoorClient {
             guard granted.count == wish.locks.count else {
                 // What an owner's call took on the way is left to lapse.
                 return wish.locks.map { _ in
-                    wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: "joint owner") : .refused(.held)
+                    wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
                 }
             }
             return granted.map {
