@@ -3,7 +3,7 @@ import Interlock
 import InterlockCore
 public import InterlockJudge
 import InterlockSidecar
-public import Logging
+import Logging
 import SimulatedRedis
 
 /// What a world came to.
@@ -62,18 +62,17 @@ public final class World {
     private var lastLease: LeaseID = 0
     private var lastPermit: PermitNumber = 0
     private var highestFences: [Int: Int64] = [:]
-    private let logger: Logger
+    private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
     /// - Parameters:
     ///   - omitting: numbers of faults that do not happen, to cut a story down.
     ///   - withoutClients: numbers of clients that do nothing, to the same end.
     ///   - keptEvents: how many of the last events are told.
     public init(
-        seed: UInt64, omitting: Set<Int> = [], withoutClients: Set<Int> = [], keptEvents: Int = 0, logger: Logger? = nil
+        seed: UInt64, omitting: Set<Int> = [], withoutClients: Set<Int> = [], keptEvents: Int = 0
     ) {
         self.seed = seed
         self.keptEvents = keptEvents
-        self.logger = logger ?? Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
         random = SeededRandom(seed: seed)
         // Seeds that follow one another begin alike.
         for _ in 0..<8 { _ = random.next() }

@@ -118,3 +118,17 @@ class DoorClient {
         }
     }
 }
+
+/// One that is concerned with services.
+class ServiceClient: DoorClient {
+    /// The number of the first of them in the history.
+    let firstService: Int
+    /// Of its fleet, in the order of the history's numbers.
+    let services: [String]
+
+    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
+        self.firstService = firstService
+        self.services = services
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+}

@@ -3,17 +3,7 @@ import InterlockCore
 import InterlockJudge
 
 /// Takes from limits, for itself or for tenants, and waits for its turn or not.
-final class LimitClient: DoorClient {
-    private let firstService: Int
-    /// Of its fleet, in the order of the history's numbers.
-    private let services: [String]
-
-    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
-        self.firstService = firstService
-        self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
-    }
-
+final class LimitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
         guard !world.profile.services[place].limits.isEmpty else { return rest() }

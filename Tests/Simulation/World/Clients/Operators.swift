@@ -5,9 +5,7 @@ import InterlockCore
 import InterlockJudge
 
 /// Listens to one sidecar's events: what it is told of a breaker, that sidecar acts on.
-final class EventListener: DoorClient {
-    private let firstService: Int
-    private let services: [String]
+final class EventListener: ServiceClient {
     private let channel: String
 
     private struct Notice: Decodable {
@@ -23,10 +21,10 @@ final class EventListener: DoorClient {
     init(
         world: World, number: Int, sidecar: Int, random: SeededRandom, firstService: Int, services: [String], channel: String
     ) {
-        self.firstService = firstService
-        self.services = services
         self.channel = channel
-        super.init(world: world, number: number, sidecars: sidecar..<(sidecar + 1), random: random)
+        super.init(
+            world: world, number: number, sidecars: sidecar..<(sidecar + 1), random: random, firstService: firstService,
+            services: services)
     }
 
     override func act() {
@@ -67,16 +65,7 @@ final class EventListener: DoorClient {
 }
 
 /// An operator: forces breakers now and then, and lets them go again.
-final class Operator: DoorClient {
-    private let firstService: Int
-    private let services: [String]
-
-    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
-        self.firstService = firstService
-        self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
-    }
-
+final class Operator: ServiceClient {
     override func act() {
         plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
             let place = Int.random(in: services.indices, using: &random)

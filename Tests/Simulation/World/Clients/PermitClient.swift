@@ -3,16 +3,7 @@ import InterlockCore
 import InterlockJudge
 
 /// Asks for permits, makes the calls, and reports what became of them; some it never reports.
-final class PermitClient: DoorClient {
-    private let firstService: Int
-    private let services: [String]
-
-    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
-        self.firstService = firstService
-        self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
-    }
-
+final class PermitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
         let wait: Int64 = random.happens(0.3) ? Int64.random(in: 10...3000, using: &random) : 0
