@@ -103,14 +103,18 @@ let package = Package(
         ),
         .target(
             name: "InterlockTesting",
-            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, subprocess],
+            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix],
             swiftSettings: houseRules
         ),
+        .target(
+            name: "InterlockProcesses", dependencies: ["Hiredis", nioCore, nioLocks, nioPosix, subprocess],
+            swiftSettings: houseRules),
         .target(name: "InterlockJudge", dependencies: ["InterlockCore", deque], swiftSettings: houseRules),
         .target(
             name: "InterlockLoad",
             dependencies: [
-                "InterlockJudge", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, deque,
+                "InterlockJudge", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore, nioLocks, nioPosix,
+                deque,
                 logging,
                 subprocess,
                 .product(name: "HeapModule", package: "swift-collections"),
@@ -160,7 +164,7 @@ let package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "SimulatedRedis", "InterlockJudge", "InterlockLoad", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis",
+                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis",
                 nioCore, nioLocks, logging, .product(name: "HeapModule", package: "swift-collections"),
             ],
             path: "Tests/Simulation/World", swiftSettings: houseRules),
@@ -172,12 +176,14 @@ let package = Package(
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
-        .testTarget(name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge"], swiftSettings: houseRules),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge", "InterlockProcesses"],
+            swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "HiredisTests",
             dependencies: [
-                "Hiredis", "InterlockTesting", "InterlockCore", nioCore, nioPosix, nioSSL, logging,
+                "Hiredis", "InterlockProcesses", "InterlockTesting", "InterlockCore", nioCore, nioPosix, nioSSL, logging,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules
@@ -185,7 +191,8 @@ let package = Package(
         .testTarget(
             name: "InterlockTests",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix, logging, lifecycle,
+                "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                logging, lifecycle,
                 unixSignals,
             ],
             swiftSettings: houseRules
@@ -193,7 +200,7 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore, nioLocks, nioPosix,
                 nioSSL,
                 logging, coreMetrics, lifecycle,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -204,7 +211,8 @@ let package = Package(
         .testTarget(
             name: "InterlockLoadTests",
             dependencies: [
-                "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
+                "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses",
+                "InterlockTesting", nioCore,
                 nioLocks, nioPosix, logging,
             ],
             swiftSettings: houseRules
@@ -213,7 +221,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockTesting",
+                "interlock", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
+                "InterlockTesting",
                 nioCore, nioLocks,
                 nioPosix,
                 logging, subprocess,

@@ -1,4 +1,5 @@
 import Hiredis
+import InterlockProcesses
 import InterlockTesting
 import Testing
 

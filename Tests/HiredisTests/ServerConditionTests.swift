@@ -1,5 +1,5 @@
 import Hiredis
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("A server that cannot serve says why", .timeLimit(.minutes(1)))

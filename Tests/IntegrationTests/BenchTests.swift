@@ -2,7 +2,7 @@ import FoundationEssentials
 import Subprocess
 import Testing
 
-@testable import InterlockTesting
+@testable import InterlockProcesses
 
 /// `interlock bench` as people run it: its own fleet, real faults, and a judgement.
 @Suite("interlock bench", .serialized, .timeLimit(.minutes(5)))

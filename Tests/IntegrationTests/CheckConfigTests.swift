@@ -2,7 +2,7 @@ import FoundationEssentials
 import Subprocess
 import Testing
 
-@testable import InterlockTesting
+@testable import InterlockProcesses
 
 @Suite("interlock check-config", .serialized, .timeLimit(.minutes(1)))
 struct CheckConfigTests {

@@ -3,7 +3,7 @@ import Hiredis
 import InterlockCore
 import Testing
 
-@testable import InterlockTesting
+@testable import InterlockProcesses
 
 /// Redis keeps the end of every lease by its wall clock. Here that clock jumps, by libfaketime; the sidecars' clocks do not.
 @Suite("The clock of Redis jumps", .serialized, .timeLimit(.minutes(2)))

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import InterlockProcesses
 import InterlockTesting
 import Subprocess
 import Testing

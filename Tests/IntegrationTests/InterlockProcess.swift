@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import InterlockTesting
+import InterlockProcesses
 import NIOConcurrencyHelpers
 import Subprocess
 

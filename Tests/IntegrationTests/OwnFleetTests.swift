@@ -2,7 +2,7 @@ import InterlockJudge
 import Glibc
 import Hiredis
 import InterlockLoad
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("A fleet of the harness's own", .serialized, .timeLimit(.minutes(3)))

@@ -1,5 +1,5 @@
 import Glibc
-import InterlockTesting
+import InterlockProcesses
 import Subprocess
 import Testing
 

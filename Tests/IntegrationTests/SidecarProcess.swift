@@ -3,7 +3,7 @@ import Glibc
 import Hiredis
 import Subprocess
 
-@testable import InterlockTesting
+@testable import InterlockProcesses
 
 /// A sidecar of a test's own, started as people start one: `interlock serve`, on free ports, with its data in a fresh folder.
 struct SidecarProcess: Sendable {

@@ -1,6 +1,6 @@
 import Hiredis
 import Interlock
-import InterlockTesting
+import InterlockProcesses
 import NIOConcurrencyHelpers
 import Testing
 

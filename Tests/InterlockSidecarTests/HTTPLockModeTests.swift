@@ -1,6 +1,6 @@
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("HTTP door: how locks are held, and several at once")

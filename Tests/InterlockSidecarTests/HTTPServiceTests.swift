@@ -1,5 +1,5 @@
 import Interlock
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar

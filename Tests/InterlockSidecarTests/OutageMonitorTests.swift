@@ -1,5 +1,5 @@
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar

@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Logging
 import NIOPosix
 import Testing

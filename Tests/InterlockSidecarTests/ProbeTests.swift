@@ -1,6 +1,6 @@
 import Glibc
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import NIOCore
 import NIOPosix
 import Testing

@@ -1,4 +1,4 @@
-import InterlockTesting
+import InterlockProcesses
 import NIOCore
 import NIOPosix
 import NIOSSL

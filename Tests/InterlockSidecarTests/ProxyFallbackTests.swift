@@ -1,6 +1,6 @@
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import NIOConcurrencyHelpers
 import Testing
 

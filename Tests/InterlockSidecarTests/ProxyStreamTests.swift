@@ -1,6 +1,6 @@
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import NIOCore
 import NIOPosix
 import NIOConcurrencyHelpers

@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 import InterlockSidecar
-import InterlockTesting
+import InterlockProcesses
 
 /// A door in front of an upstream that a test plays, as the service `shop`.
 struct ProxyTestDoor {

@@ -2,7 +2,7 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockSidecar
-import InterlockTesting
+import InterlockProcesses
 import NIOCore
 import NIOPosix
 import Testing

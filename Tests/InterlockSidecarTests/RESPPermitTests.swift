@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("Permits by the RESP door", .timeLimit(.minutes(1)))

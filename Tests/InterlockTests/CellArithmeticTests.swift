@@ -1,6 +1,6 @@
 import Hiredis
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @testable import Interlock

@@ -2,7 +2,7 @@ import FoundationEssentials
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Logging
 import ServiceLifecycle
 import Testing

@@ -1,6 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
+import InterlockProcesses
 import InterlockTesting
 import NIOConcurrencyHelpers
 import NIOCore

@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("Several locks at once, all or none", .timeLimit(.minutes(2)))

@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("Permits: places, waits and what is given back", .timeLimit(.minutes(2)))

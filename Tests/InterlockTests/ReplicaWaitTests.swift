@@ -1,7 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("Leases that replicas must have before they are handed out", .timeLimit(.minutes(2)))

@@ -1,6 +1,6 @@
 import Interlock
 import InterlockCore
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @Suite("Guarded calls of a Swift program", .timeLimit(.minutes(2)))

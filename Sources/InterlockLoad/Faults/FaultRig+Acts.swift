@@ -1,5 +1,5 @@
 internal import Hiredis
-internal import InterlockTesting
+internal import InterlockProcesses
 
 extension FaultRig {
     /// How long Redis may take to end, and a client to vanish.

@@ -1,4 +1,4 @@
-internal import InterlockTesting
+internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
 /// Runs `work` in a task of its own, which is not cancelled, and waits for it only so long.

@@ -1,6 +1,6 @@
 internal import Glibc
 internal import Hiredis
-internal import InterlockTesting
+internal import InterlockProcesses
 
 /// The wall clock of a fleet's Redis, moved by libfaketime.
 actor FleetClock {

@@ -1,7 +1,7 @@
 public import InterlockJudge
 internal import FoundationEssentials
 public import Hiredis
-internal import InterlockTesting
+internal import InterlockProcesses
 
 /// A real Redis and so many real sidecars, as processes of the harness's own on 127.0.0.1: they die with it.
 ///

@@ -1,6 +1,6 @@
 internal import Glibc
 internal import Hiredis
-internal import InterlockTesting
+internal import InterlockProcesses
 
 /// A sidecar of a fleet of the harness's own: a process that can be killed, stopped, and started again at the same address.
 actor OwnSidecar {

@@ -1,5 +1,5 @@
 import Hiredis
-import InterlockTesting
+import InterlockProcesses
 import Testing
 
 @testable import InterlockLoad

@@ -1,5 +1,6 @@
 import InterlockJudge
 import InterlockCore
+import InterlockProcesses
 import InterlockTesting
 import NIOConcurrencyHelpers
 import Testing

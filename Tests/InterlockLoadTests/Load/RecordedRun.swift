@@ -2,6 +2,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
+import InterlockProcesses
 import InterlockTesting
 import NIOConcurrencyHelpers
 import NIOPosix

@@ -7,7 +7,7 @@
 ///   - limit: how long to wait at most.
 ///   - expectation: what is waited for, for the error's message.
 /// - Throws: `DeadlineExceeded` when the condition does not hold in time; whatever `condition` throws.
-public func eventually(
+package func eventually(
     within limit: Duration = .seconds(20),
     _ expectation: String,
     condition: () async throws -> Bool

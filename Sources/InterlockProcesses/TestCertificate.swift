@@ -1,15 +1,15 @@
 internal import Subprocess
 
 /// A self-signed certificate for `localhost` and 127.0.0.1, valid for a day, made by the `openssl` program.
-public struct TestCertificate: Hashable, Sendable {
+package struct TestCertificate: Hashable, Sendable {
     /// The certificate in PEM; it is its own root of trust.
-    public let certificatePath: String
+    package let certificatePath: String
     /// Its private key in PEM.
-    public let keyPath: String
+    package let keyPath: String
 
     /// Writes `certificate.pem` and `key.pem` to `folder`.
     /// - Throws: `RedisServerError` with what `openssl` printed when it failed.
-    public static func selfSigned(in folder: String) async throws -> TestCertificate {
+    package static func selfSigned(in folder: String) async throws -> TestCertificate {
         let certificate = TestCertificate(certificatePath: "\(folder)/certificate.pem", keyPath: "\(folder)/key.pem")
         let result = try await run(
             .name("openssl"),

@@ -4,9 +4,9 @@ internal import Subprocess
 
 /// The wall clock that a program shows itself, moved by libfaketime; its monotonic clock is the true one. Give the program
 /// `environment`.
-public struct SteeredClock: Sendable {
+package struct SteeredClock: Sendable {
     /// What makes a program read this clock.
-    public let environment: [String: String]
+    package let environment: [String: String]
     private let path: String
 
     /// Shows the true time at first.
@@ -15,7 +15,7 @@ public struct SteeredClock: Sendable {
     ///   - isReadEachTime: whether a move is seen at once, at the price of a file read whenever the program asks for the time:
     ///     a Redis under load does an eighth of its work. Otherwise within two seconds, and it does two thirds.
     /// - Throws: `SteeredClockError` when libfaketime is not installed; what Foundation throws when the file cannot be written.
-    public init(file path: String, isReadEachTime: Bool = true) async throws {
+    package init(file path: String, isReadEachTime: Bool = true) async throws {
         self.path = path
         let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
@@ -31,12 +31,12 @@ public struct SteeredClock: Sendable {
     }
 
     /// Goes on from the true time and so many seconds more.
-    public func show(secondsBesideTrueTime offset: Int) throws {
+    package func show(secondsBesideTrueTime offset: Int) throws {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
 
     /// Stands still at this time, in microseconds of the Unix epoch.
-    public func stand(atMicroseconds time: Int64) throws {
+    package func stand(atMicroseconds time: Int64) throws {
         var seconds = time_t(time / 1_000_000)
         var date = tm()
         gmtime_r(&seconds, &date)
@@ -79,8 +79,8 @@ public struct SteeredClock: Sendable {
 }
 
 /// A clock cannot be moved.
-public struct SteeredClockError: Error, CustomStringConvertible {
-    public var reason: String
+package struct SteeredClockError: Error, CustomStringConvertible {
+    package var reason: String
 
-    public var description: String { reason }
+    package var description: String { reason }
 }

@@ -5,9 +5,9 @@ internal import Hiredis
 /// 127.0.0.1. It persists nothing by itself, and dies with the test process.
 ///
 /// Use `withServer`, which always ends it.
-public actor RedisServer {
+package actor RedisServer {
     /// What the server offers beside its Unix socket.
-    public enum Listener: Hashable, Sendable {
+    package enum Listener: Hashable, Sendable {
         /// Nothing.
         case none
         /// Plain TCP on 127.0.0.1.
@@ -17,12 +17,12 @@ public actor RedisServer {
     }
 
     /// The server's working directory; deleted at the end.
-    public nonisolated var folder: String { temporaryFolder.path }
-    public nonisolated var socketPath: String { "\(folder)/redis.sock" }
+    package nonisolated var folder: String { temporaryFolder.path }
+    package nonisolated var socketPath: String { "\(folder)/redis.sock" }
     /// The TCP or TLS port; `nil` when there is none. Stays the same over a restart.
-    public nonisolated let port: Int?
+    package nonisolated let port: Int?
     /// The certificate of a server with a `tls` listener, for a client to trust.
-    public nonisolated let certificate: TestCertificate?
+    package nonisolated let certificate: TestCertificate?
 
     private nonisolated let temporaryFolder: TemporaryFolder
     /// That of `--requirepass`: of letters and digits, for it becomes part of URLs.
@@ -53,7 +53,7 @@ public actor RedisServer {
     ///   - environment: variables for the server beside those of this process.
     /// - Throws: `RedisServerError` with the server's log when it does not come up within 20 s. A port that was taken in
     ///   the meantime is replaced by another.
-    public static func start(
+    package static func start(
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:]
     ) async throws -> RedisServer {
         var attemptsLeft = 5
@@ -73,7 +73,7 @@ public actor RedisServer {
     /// Starts a server, runs `body`, and ends the server whatever happens. When `body` throws, the server's log is printed.
     ///
     /// For the parameters see `start`.
-    public static func withServer<Result>(
+    package static func withServer<Result>(
         arguments: [String] = [],
         listener: Listener = .tcp,
         environment: [String: String] = [:],
@@ -92,29 +92,29 @@ public actor RedisServer {
     }
 
     /// What the server printed since it was first started; of a lot, the end.
-    public var log: String { earlierLog + (process?.log ?? "") }
+    package var log: String { earlierLog + (process?.log ?? "") }
 
     /// The server's process; `nil`: it does not run. Another after each start.
-    public var processID: Int32? { process?.processID }
+    package var processID: Int32? { process?.processID }
 
     /// Ends the server as an operator would: SIGTERM, and SIGKILL when it has not ended within 5 s.
-    public func stop() async {
+    package func stop() async {
         await process?.stop(patience: .seconds(5))
     }
 
     /// Ends the server as a power cut would: SIGKILL.
-    public func kill() async {
+    package func kill() async {
         process?.send(signal: SIGKILL)
         await process?.waitUntilEnd()
     }
 
     /// Stops the server's clock: it keeps its connections and answers nothing.
-    public func pause() {
+    package func pause() {
         process?.send(signal: SIGSTOP)
     }
 
     /// Lets the server go on after `pause`.
-    public func resume() {
+    package func resume() {
         process?.send(signal: SIGCONT)
     }
 
@@ -125,7 +125,7 @@ public actor RedisServer {
     ///   - addedArguments: configuration for this start only.
     ///   - untilReady: whether to wait until it serves, and not only until it has started.
     /// - Throws: `RedisServerError` when it cannot save its data or does not come up.
-    public func restart(
+    package func restart(
         keepingData: Bool = true, addedArguments: [String] = [], untilReady: Bool = true
     ) async throws {
         if keepingData, process?.isRunning ?? false { try await save() }
