@@ -203,15 +203,6 @@ public struct HistoryCheck: Sendable {
     }
 }
 
-extension Operation {
-    fileprivate var service: Int? {
-        switch self {
-        case .take(let service, _, _, _), .permit(let service, _), .report(let service, _, _), .proxied(let service): service
-        case .acquire, .renew, .release: nil
-        }
-    }
-}
-
 extension OperationEnding {
     /// Whether an operation of this kind can be done so.
     fileprivate func belongs(to operation: Operation) -> Bool {

@@ -31,6 +31,14 @@ public enum Operation: Hashable, Sendable, Codable {
         }
     }
 
+    /// The service that it is about.
+    package var service: Int? {
+        switch self {
+        case .acquire, .renew, .release: nil
+        case .take(let service, _, _, _), .permit(let service, _), .report(let service, _, _), .proxied(let service): service
+        }
+    }
+
     /// For how many milliseconds it may wait for its turn.
     public var wait: Int64 {
         switch self {

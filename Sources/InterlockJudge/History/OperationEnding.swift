@@ -13,6 +13,14 @@ public enum OperationEnding: Hashable, Sendable, Codable {
 
     /// The reason of an operation whose client went away itself: that says nothing of its sidecar.
     public static let vanished = "vanished"
+
+    /// Whether it may have been carried out all the same, or may yet be: an error, too, may come from waiting for an answer in vain.
+    package var isDoubtful: Bool {
+        switch self {
+        case .unknown, .failed: true
+        case .done, .refused: false
+        }
+    }
 }
 
 /// What was answered to an operation that was carried out.

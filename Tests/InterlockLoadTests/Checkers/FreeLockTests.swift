@@ -48,4 +48,43 @@ struct FreeLockTests {
         history.fault(.partition, sidecar: 1, from: 1000, to: 3000)
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
+
+    @Test(
+        "another sidecar that stands still is no excuse, but for what it may have been granted before", arguments: [1000, 4000])
+    func stopped(ttl: Int64) {
+        var history = MadeHistory()
+        history.fault(.pause, sidecar: 3, from: 300, to: 6000)
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 5000), client: 3, sidecar: 3, asked: 200, ended: 5150,
+            .unknown(reason: "timed-out"))
+        #expect(refused(at: 5100, after: history).broken.contains(.freeLocks) == (ttl == 1000))
+    }
+
+    @Test("a lease of the time when Redis' clock jumped has no known end, until it is released", arguments: [true, false])
+    func clock(isReleased: Bool) {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: -20_000, answered: -19_999, valid: 500)
+        history.fault(.clock, from: -19_900, to: -19_800)
+        if isReleased { history.release(1, of: 1, asked: -19_700, answered: -19_699) }
+        #expect(refused(at: 5000, after: history).broken.contains(.freeLocks) == isReleased)
+    }
+
+    @Test("what was released while a replica took over may be held again")
+    func failover() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: -9000, answered: -8999, valid: 14_000)
+        history.fault(.failover, from: -8000, to: -7000)
+        history.release(1, of: 1, asked: -7500, answered: -7499)
+        #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
+    }
+
+    @Test("what a stopped sidecar was asked for it may do when it goes on")
+    func late() {
+        var history = MadeHistory()
+        history.fault(.pause, sidecar: 3, from: -9000, to: 90)
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 4000, wait: 0), client: 3, sidecar: 3, asked: -8000, ended: -5000,
+            .unknown(reason: "timed-out"))
+        #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
+    }
 }

@@ -7,7 +7,8 @@ internal import InterlockCore
 /// before the time until which it stays open by itself; when there is no such time, until there is other news. It is excused
 /// by news of a later state that is not open, when they come before that time and at most half a second after the answer. What
 /// a sidecar knew is forgotten when it is killed, and everywhere when Redis was wiped or its clock jumped; what has no end of
-/// its own also when Redis was away, for then news get lost.
+/// its own also when Redis was away, for then news get lost. For a minute after a jump of the clock ends are not believed: what was told
+/// before it may be told again.
 ///
 /// A guarded call that was answered out of what the proxy remembers must not count as passed. Bounded by sidecars and
 /// services.
@@ -16,6 +17,9 @@ struct BreakerChecker: HistoryChecker {
 
     /// How exactly the end of an open time is known, in ms.
     private static let blur: Int64 = 5
+
+    /// For how many ms after a jump of Redis' clock ends may be told that another clock had set.
+    private static let oldNews: Int64 = 60_000
 
     private struct Open: Sendable {
         var generation: Int64
@@ -52,7 +56,7 @@ struct BreakerChecker: HistoryChecker {
             let before = known[sidecar]?[service]
             guard generation >= before?.generation ?? .min else { return }
             if known[sidecar] == nil { known[sidecar] = services.map { _ in nil } }
-            guard state == .open else {
+            guard state == .open, faults.lastClockJump.advanced(byMilliseconds: Self.oldNews) < step.at else {
                 known[sidecar]?[service] = nil
                 doubtful.explain(service, generation: generation, at: step.at)
                 return
@@ -65,7 +69,10 @@ struct BreakerChecker: HistoryChecker {
             }
         case .faultBegan(_, let kind, let sidecar), .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
-        case .invoked, .ended, .wrote, .linked, .forced:
+        case .forced(let service, _, _):
+            // An operator may have said otherwise, in news that were lost.
+            for sidecar in known.keys { known[sidecar]?[service] = nil }
+        case .invoked, .ended, .wrote, .linked:
             return
         }
     }

@@ -3,10 +3,13 @@ internal import InterlockCore
 /// A half-open breaker comes to a decision: it does not go on refusing when none of its trial calls is being made.
 ///
 /// It is wedged when calls have been refused in the half-open state for longer than a permit can be out and the recovery time, and
-/// none was given a trial meanwhile. Only of services that have trials of the fleet; not judged when a fault lasted at some time
+/// none was given a trial meanwhile, nor refused at once by a limit: that one the breaker had let through. Only of services that have trials of the fleet; not judged when a fault lasted at some time
 /// since. Bounded by services.
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
+
+    /// Within so many ms an answer is one without a wait.
+    private static let atOnce: Int64 = 50
 
     private struct Wait: Sendable {
         /// Since when nothing has happened that could decide it.
@@ -34,6 +37,10 @@ struct HalfOpenChecker: HistoryChecker {
             case .permit(let service, _), .report(let service, _, _): waits[service]?.since = step.at
             default: return
             }
+        case .ended(let call, .refused(.limited), _):
+            guard case .permit(let service, _) = call.operation, step.at < call.invoked.advanced(byMilliseconds: Self.atOnce)
+            else { return }
+            waits[service]?.since = step.at
         case .ended(let call, .refused(.open), _):
             guard case .permit(let service, _) = call.operation, var wait = waits[service] else { return }
             wait.refused += 1

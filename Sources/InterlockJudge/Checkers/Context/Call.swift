@@ -18,6 +18,14 @@ struct Call: Sendable {
         }
     }
 
+    /// The lock that it may hold, and for how many ms.
+    var lockAndTTL: (lock: Int, ttl: Int64)? {
+        switch operation {
+        case .acquire(let lock, _, let ttl, _, _), .renew(let lock, _, let ttl): (lock, ttl)
+        case .release, .take, .permit, .report, .proxied: nil
+        }
+    }
+
     struct Demand: Sendable {
         var service: Int
         var cost: Int64

@@ -20,11 +20,17 @@ struct FaultLog: Sendable {
         case newProcess
         /// Locks are not passed on as they should be, also among sidecars that nothing is wrong with.
         case disturbedLocks
+        /// What was sent may arrive, or be carried out, when the fault is over.
+        case heldBack
+        /// Votes of a quorum are lost; a lock of it goes on being passed on, if later.
+        case lostVotes
         /// What a sidecar hears, and tells, may come late.
         case lateNews
         /// Anything but that Redis' clock jumps.
         case otherThanClock
-        /// Redis is away from a sidecar for more than being full.
+        /// Anything but that a sidecar answers nobody.
+        case otherThanSilence
+        /// Redis, or a server of a quorum, is away from a sidecar for more than being full.
         case cutOff
         /// Anything.
         case any
@@ -55,8 +61,8 @@ struct FaultLog: Sendable {
     private var own: [Int: [Track]] = [:]
     /// When faults that lose counts have ended, the last ones.
     private var countsLost: [Instant] = []
-    /// Redis' clock jumped at some time: it may have been set back, if only to what it was before.
-    private(set) var hasClockJumped = false
+    /// When Redis' clock last jumped: it may have been set back, if only to what it was before.
+    private(set) var lastClockJump = Instant.distantPast
 
     var isEmpty: Bool { all[Effect.any.rawValue].underWay == 0 && all[Effect.any.rawValue].lastEnd == .distantPast }
 
@@ -66,7 +72,7 @@ struct FaultLog: Sendable {
     /// `false`: there is a fault of this number already.
     mutating func began(_ fault: Int, _ kind: FaultKind, sidecar: Int?, at instant: Instant) -> Bool {
         guard underWay.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
-        if kind == .clock { hasClockJumped = true }
+        if kind == .clock { lastClockJump = instant }
         change(kind, sidecar) { track in
             track.underWay += 1
             track.lastBegin = instant
@@ -77,6 +83,7 @@ struct FaultLog: Sendable {
     /// What ended; `nil`: there is no such fault.
     mutating func ended(_ fault: Int, at instant: Instant) -> (kind: FaultKind, sidecar: Int?)? {
         guard let ended = underWay.removeValue(forKey: fault) else { return nil }
+        if ended.kind == .clock { lastClockJump = instant }
         change(ended.kind, ended.sidecar) { $0.end(at: instant) }
         if ended.kind.mayForgetCounts {
             if countsLost.count == Self.keptEnds { countsLost.removeFirst() }
@@ -138,7 +145,7 @@ struct FaultLog: Sendable {
     /// The one exception to rising fences: Redis was wiped, and its clock is, or was before that, another than it had been. So
     /// it is taken to be whenever it was wiped from `instant` on and its clock has ever jumped.
     func fencesMayFall(since instant: Instant) -> Bool {
-        hasClockJumped && touches(.lostData, since: instant)
+        lastClockJump > .distantPast && touches(.lostData, since: instant)
     }
 }
 
@@ -153,16 +160,23 @@ extension FaultKind {
         case .newProcess: self == .kill
         case .disturbedLocks:
             switch self {
-            case .kill, .pause, .vanish, .reload, .scripts, .foreignCounter, .foreignFleet: false
+            case .kill, .pause, .vanish, .reload, .scripts, .foreignCounter, .foreignFleet, .quorumServer: false
             default: true
             }
+        case .heldBack:
+            switch self {
+            case .pause, .partition, .latency, .redisPause, .quorumServer: true
+            default: false
+            }
+        case .lostVotes: self == .quorumServer
         case .lateNews:
             switch self {
             case .kill, .pause, .partition, .latency, .reset, .redisPause: true
             default: false
             }
         case .otherThanClock: self != .clock
-        case .cutOff: cutsOffRedis && self != .full
+        case .otherThanSilence: self != .kill && self != .pause
+        case .cutOff: cutsOffRedis && self != .full || self == .quorumServer
         case .any: true
         }
     }

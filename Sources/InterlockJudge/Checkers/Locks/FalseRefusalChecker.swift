@@ -5,7 +5,7 @@ internal import InterlockCore
 ///
 /// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for within
 /// the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may be; and by any fault
-/// that disturbs locks. Exclusive locks only. Bounded by locks and the calls that are under way.
+/// that disturbs locks, and by a jump of Redis' clock as in `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
@@ -21,6 +21,12 @@ struct FalseRefusalChecker: HistoryChecker {
         var freeFrom = Instant.distantPast
         /// When each is over at the latest.
         var held: [LeaseID: Instant] = [:]
+        /// The lease that somebody was last granted alone.
+        var alone: LeaseID?
+        var clockLeases = ClockLeases()
+        /// As in `FreeLockChecker`.
+        var replicated = Instant.distantPast
+        var lateCalls = LateCalls()
         /// Not looked through before there are so many: of some the time may be over.
         var worthALook = 16
 
@@ -57,25 +63,46 @@ struct FalseRefusalChecker: HistoryChecker {
                 end(lease, of: number, ttl: ttl, at: step.at)
             }
         case .ended(let call, let ending, _):
+            if ending.isDoubtful, let (lock, ttl) = call.lockAndTTL {
+                locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)
+            }
             switch call.operation {
             case .acquire(let number, let mode, let ttl, let wait, let isJoint):
                 // Who wants to share it is not judged, but may keep others out.
                 ended(
-                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive, at: step.at, faults: faults,
+                    call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive, isAlone: mode == .exclusive,
+                    at: step.at, faults: faults,
                     into: &violations)
             case .renew(let number, let lease, let ttl):
                 if case .refused = ending {
                     locks[number]?.held[lease] = nil
+                    locks[number]?.clockLeases.ended(lease)
                 } else {
                     extend(number, ttl, at: step.at)
                     if let end = locks[number]?.freeFrom { locks[number]?.hold(lease, until: end, at: step.at) }
                 }
             case .release(let number, let lease):
+                locks[number]?.clockLeases.ended(lease)
                 switch ending {
                 case .done: end(lease, of: number, ttl: 0, at: step.at)
                 default: locks[number]?.held[lease] = nil
                 }
             default: return
+            }
+        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
+            for (number, lock) in locks {
+                let mayBeMore = lock.freeFrom >= step.at || !lock.open.isEmpty
+                locks[number]?.clockLeases.clockJumped(lock.held.keys, mayBeMore: mayBeMore)
+            }
+        case .faultBegan(_, .failover, _):
+            let last = step.at.advanced(byMilliseconds: FreeLockChecker.longestLease)
+            for (number, lock) in locks {
+                locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max))
+            }
+        case .faultEnded(_, let kind, let sidecar):
+            for number in locks.keys {
+                if kind == .failover, let lock = locks[number] { locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated) }
+                if let ttl = locks[number]?.lateCalls.ended(sidecar: sidecar, faults: faults) { extend(number, ttl, at: step.at) }
             }
         default:
             return
@@ -87,18 +114,16 @@ struct FalseRefusalChecker: HistoryChecker {
         locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
     }
 
-    /// The only lease that there is has ended: the lock is free from now on, whatever was reckoned with.
+    /// Who had the lock alone has released it: it is free from now on, whatever was reckoned with. Other leases may go on.
     private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
-        guard locks[number]?.held.removeValue(forKey: lease) != nil, ttl == 0,
-            locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
-        else {
-            return extend(number, ttl, at: instant)
-        }
+        let isKnown = locks[number]?.held.removeValue(forKey: lease) != nil
+        guard isKnown, ttl == 0, locks[number]?.alone == lease, locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
+        else { return extend(number, ttl, at: instant) }
         locks[number]?.freeFrom = instant
     }
 
     private mutating func ended(
-        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, at instant: Instant,
+        _ call: Call, _ ending: OperationEnding, _ number: Int, _ ttl: Int64, isWaiter: Bool, isAlone: Bool, at instant: Instant,
         faults: FaultLog, into violations: inout [Violation]
     ) {
         var lock = locks[number, default: Lock()]
@@ -112,10 +137,16 @@ struct FalseRefusalChecker: HistoryChecker {
             for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
             let isLonely = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
-            if isFree, isLonely { lock.suspects.append(Suspect(call: call, at: instant, open: lock.open)) }
+            if isFree, isLonely, lock.clockLeases.isEmpty {
+                lock.suspects.append(Suspect(call: call, at: instant, open: lock.open))
+            }
         default:
             let end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
-            if case .done(.granted(let lease, _, _)) = ending { lock.hold(lease, until: end, at: instant) }
+            if case .done(.granted(let lease, _, _)) = ending {
+                if isAlone, call.invoked > faults.lastClockJump { lock.clockLeases.removeAll() }
+                lock.alone = isAlone ? lease : nil
+                lock.hold(lease, until: end, at: instant)
+            }
             lock.freeFrom = max(lock.freeFrom, end)
             lock.suspects = []
         }
@@ -123,7 +154,7 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.suspects.removeAll(where: \.open.isEmpty)
         for suspect in settled {
             let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
-            guard !faults.touches(.disturbedLocks, since: since),
+            guard !faults.touches(.disturbedLocks, since: since), !faults.touches(.lostVotes, since: since),
                 !faults.touches(.silence, sidecar: suspect.call.sidecar, since: since)
             else { continue }
             violations.append(

@@ -3,10 +3,12 @@ internal import InterlockCore
 /// Nobody is left waiting for a lock, or a place of it, that nobody can hold: who is refused after a wait had somebody before him.
 ///
 /// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
-/// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing is broken, else for their
-/// recovery time. Another sidecar that stands still or is killed costs no more than that: what it may have been granted before it
-/// stopped counts as held for its length. Nothing is judged after any other fault. Bounded by locks and the leases and calls
-/// that are in force.
+/// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing but other sidecars is
+/// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may have been granted before it
+/// stopped counts as held for its length. Nothing is judged after any other fault.
+///
+/// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or somebody has
+/// the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
 struct FreeLockChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
@@ -24,6 +26,10 @@ struct FreeLockChecker: HistoryChecker {
         var worthALook = 16
         /// Calls for it that have not ended, by their clients.
         var open: [Int: Call] = [:]
+        var clockLeases = ClockLeases()
+        /// When all leases are over that a replica may know which takes over: also those that are released meanwhile.
+        var replicated = Instant.distantPast
+        var lateCalls = LateCalls()
         /// When somebody who wanted it alone last waited where nothing was wrong.
         var lastWriter = Instant.distantPast
 
@@ -51,6 +57,9 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
+    /// A linked lease is extended for as long as its link stands, by no more than this at a time, in ms.
+    static let longestLease: Int64 = 60_000
+
     private let recovery: Int64
     private let handOver: Int64
     private let clockDrift: Double
@@ -72,6 +81,23 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].open[call.client] = call
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
+        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
+            for (number, lock) in locks {
+                let mayBeMore = lock.lastEnd >= step.at || !lock.open.isEmpty
+                locks[number]?.clockLeases.clockJumped(lock.holds.keys, mayBeMore: mayBeMore)
+            }
+        case .faultBegan(_, .failover, _):
+            for (number, lock) in locks {
+                locks[number]?.replicated = min(
+                    lock.freeSince(for: .exclusive), step.at.advanced(byMilliseconds: Self.longestLease))
+            }
+        case .faultEnded(_, let kind, let sidecar):
+            for number in locks.keys {
+                if kind == .failover, let lock = locks[number] { locks[number]?.lastEnd = max(lock.lastEnd, lock.replicated) }
+                guard let ttl = locks[number]?.lateCalls.ended(sidecar: sidecar, faults: faults) else { continue }
+                let end = ended(ttl, after: step.at)
+                locks[number, default: Lock()].lastEnd = max(locks[number]?.lastEnd ?? end, end)
+            }
         default:
             return
         }
@@ -86,8 +112,14 @@ struct FreeLockChecker: HistoryChecker {
                 locks[lock]?.lastWriter = instant
             }
         }
+        if ending.isDoubtful, let (lock, ttl) = call.lockAndTTL {
+            locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)
+        }
         switch (call.operation, ending) {
         case (.acquire(let lock, let mode, let ttl, _, _), .done(.granted(let lease, _, _))):
+            if mode == .exclusive, call.invoked > faults.lastClockJump {
+                locks[lock]?.clockLeases.removeAll()
+            }
             locks[lock, default: Lock()].hold(lease, mode, until: ended(ttl, after: instant), at: instant)
         case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
             (.renew(let lock, let lease, let ttl), .unknown):
@@ -104,6 +136,7 @@ struct FreeLockChecker: HistoryChecker {
         case (.renew(let lock, let lease, _), .refused), (.release(let lock, let lease), .done),
             (.release(let lock, let lease), .refused):
             locks[lock]?.end(lease, at: instant)
+            locks[lock]?.clockLeases.ended(lease)
         default:
             return
         }
@@ -117,26 +150,28 @@ struct FreeLockChecker: HistoryChecker {
     private func judge(
         _ call: Call, _ number: Int, _ mode: LeaseMode, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
-        guard let lock = locks[number] else { return }
-        var freeSince = max(call.invoked, lock.freeSince(for: mode))
-        for other in lock.open.values {
+        guard var lock = locks[number], lock.clockLeases.isEmpty else { return }
+        for (place, other) in lock.open.values.enumerated() {
             guard case .acquire(_, let otherMode, let ttl, _, let isJoint) = other.operation else { continue }
             // What is taken together is held while the rest is waited for.
             guard !isJoint else { return }
             if faults.isUnderWay(.silence, sidecar: other.sidecar) {
                 let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
                 // Before it stopped it may have been granted, and not answered.
-                if other.invoked <= stopped { freeSince = max(freeSince, ended(ttl, after: stopped)) }
+                if other.invoked <= stopped {
+                    lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: ended(ttl, after: stopped))
+                }
             } else if mode == .shared, otherMode == .exclusive {
                 // Writers are not starved by readers.
                 return
             }
         }
+        var freeSince = max(call.invoked, lock.freeSince(for: mode))
         if mode == .shared { freeSince = max(freeSince, lock.lastWriter) }
         guard instant > freeSince, !faults.touches(.disturbedLocks, since: freeSince.advanced(byMilliseconds: -recovery)),
             !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
         else { return }
-        let isCalm = !faults.touches(.any, since: freeSince.advanced(byMilliseconds: -recovery))
+        let isCalm = !faults.touches(.otherThanSilence, since: freeSince.advanced(byMilliseconds: -recovery))
         let bound = isCalm ? handOver : recovery
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
         violations.append(
