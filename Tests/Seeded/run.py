@@ -2,13 +2,15 @@
 """Breaks one rule of the product at a time, builds it so, and has the simulation look for it: each seeded bug must be found.
 
 Everything happens in a copy of the package, .build-seeded/tree, which is built in .build-seeded/build: from one bug to the next
-only what depends on the change is built again. A bug is found when a world breaks one of the promises that it must break, and the
-same world of the product as it is does not break that promise.
+only what depends on the change is built again. While one is looked for the next is built. A bug is found when a world breaks one of the promises that it must break, and the
+same world of the product as it is does not break that promise. With --real a bug of the scripts is built into `interlock`, and
+`interlock bench` judges a run of real processes.
 
 Exit code 1: a bug was not found within its worlds and its time, or could not be built; 0: all were.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import filecmp
 import hashlib
@@ -21,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -40,8 +43,13 @@ COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 LEFT_OUT = {"Tests/Seeded"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
 PROMISES = "Sources/InterlockJudge/Checkers/Promise.swift"
-#: How many worlds may be tried, and for how many seconds of one core.
-WORLDS, TIMEOUT = 200, 120
+#: How many worlds may be tried, for how many seconds of one core, and how many operations there are in each: many short worlds
+#: show more than a few long ones.
+WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
+#: What is built ahead of the searches.
+AHEAD = 2
+#: Of a real run: long enough for leases to lapse, breakers to trip and windows to pass many times.
+EACH = ("--seed", "1", "--duration", "15s")
 
 
 def say(line):
@@ -127,10 +135,10 @@ class BuildFailed(Exception):
     """With what the compiler says."""
 
 
-def build(what):
-    """Builds the copy; the path of its simulation."""
+def build(what, product):
+    """Builds the copy; the path of one of its programs."""
     command = [
-        "swift", "build", "-c", "release", "--product", "simulate", "--package-path", str(TREE), "--scratch-path", str(BUILD)]
+        "swift", "build", "-c", "release", "--product", product, "--package-path", str(TREE), "--scratch-path", str(BUILD)]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         patience = 2
@@ -147,7 +155,7 @@ def build(what):
     if process.returncode != 0:
         errors = [line for line in output.splitlines() if "error:" in line]
         raise BuildFailed("\n".join(f"    {line}" for line in (errors or output.splitlines()[-20:])[:20]))
-    return BUILD / "release" / "simulate"
+    return BUILD / "release" / product
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ def simulate(program, *arguments, timeout):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     began = time.monotonic()
-    command = [str(program), *arguments, "--json", "--until-found"]
+    command = [str(program), *arguments, "--operations", str(OPERATIONS), "--json", "--until-found"]
     # A bug may end the process; Swift's own report of that would take seconds.
     environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=bound)
@@ -187,7 +195,7 @@ def clean_simulation(digest):
     if CLEAN.exists() and CLEAN_DIGEST.exists() and CLEAN_DIGEST.read_text() == digest:
         return CLEAN
     CLEAN_DIGEST.unlink(missing_ok=True)
-    shutil.copy(build("the product as it is"), CLEAN)
+    shutil.copy(build("the product as it is", "simulate"), CLEAN)
     CLEAN_DIGEST.write_text(digest)
     return CLEAN
 
@@ -210,20 +218,94 @@ def verdict(bug, search, clean, timeout):
     return True, ""
 
 
-def look_for(bug, clean, options):
-    """Prints a line of the table. Returns whether the bug was found."""
-    try:
-        with planted(bug):
-            search = simulate(build(bug.name), "--seeds", str(options.seeds), timeout=options.timeout)
-    except BuildFailed as failure:
-        print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
-        return False
-    is_found, reason = verdict(bug, search, clean, options.timeout)
-    seed, count = search.report.get("seed", "-"), search.report.get("seeds", "-")
+def built(bug, product):
+    """A program with the bug in it, at a path of its own."""
+    with planted(bug):
+        program = build(bug.name, product)
+    return shutil.copy(program, WORK / f"{product}-{bug.name}")
+
+
+def row(bug, promise, seed, count, seconds, reason):
+    """Prints a line of the table."""
     print(
-        f"{bug.name:42} {search.promise or '-':18} {seed:>6} {count:>6} {search.seconds:>8.1f}"
-        + ("" if is_found else f"  NOT FOUND: {reason}"), flush=True)
+        f"{bug.name:42} {promise or '-':18} {seed:>6} {count:>6} {seconds:>8.1f}" + (f"  NOT FOUND: {reason}" if reason else ""),
+        flush=True)
+
+
+def look_for(bug, program, clean, options):
+    """Whether worlds show the bug."""
+    search = simulate(program, "--seeds", str(options.seeds), timeout=options.timeout)
+    pathlib.Path(program).unlink()
+    is_found, reason = verdict(bug, search, clean, options.timeout)
+    row(bug, search.promise, search.report.get("seed", "-"), search.report.get("seeds", "-"), search.seconds, reason)
     return is_found
+
+
+def look_for_all(bugs, options):
+    """The names of those that were not found."""
+    clean = clean_simulation(copy_tree())
+    head()
+    missed, searches = [], {}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as searcher:
+        def settle(most):
+            while len(searches) > most:
+                name = next(iter(searches))
+                if not searches.pop(name).result():
+                    missed.append(name)
+
+        for place, bug in enumerate(bugs, start=1):
+            say(f"{place} of {len(bugs)}: {bug.name}")
+            try:
+                program = built(bug, "simulate")
+            except BuildFailed as failure:
+                print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
+                missed.append(bug.name)
+                continue
+            searches[bug.name] = searcher.submit(look_for, bug, program, clean, options)
+            settle(AHEAD)
+        settle(0)
+    return missed
+
+
+def head():
+    print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
+
+
+# ---- Real runs
+
+def bench(program, arguments):
+    """The exit code of a real run, and the promises that it found broken."""
+    with tempfile.TemporaryDirectory(prefix="interlock-seeded-") as folder:
+        report = pathlib.Path(folder) / "report.json"
+        command = [str(program), "bench", *arguments, *EACH, "--json", str(report)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if not report.exists():
+            sys.exit(f"seeded: {' '.join(command)} gave no report (exit code {result.returncode}):\n{result.stdout}{result.stderr}")
+        return result.returncode, [violation["promise"] for violation in json.loads(report.read_text())["check"]["violations"]]
+
+
+def run_all(bugs):
+    """The names of those that no real run showed. One at a time: a build beside a run would disturb it."""
+    copy_tree()
+    clean = build("the product as it is", "interlock")
+    for workload in sorted({bug.bench for bug in bugs}):
+        say(f"the product as it is: interlock bench {' '.join(workload)}")
+        if any(bench(clean, workload)):
+            sys.exit(f"seeded: the product as it is breaks promises in interlock bench {' '.join(workload)}")
+    head()
+    missed = []
+    for place, bug in enumerate(bugs, start=1):
+        say(f"{place} of {len(bugs)}: {bug.name}")
+        program = pathlib.Path(built(bug, "interlock"))
+        began = time.monotonic()
+        code, broken = bench(program, bug.bench)
+        program.unlink()
+        found = next((promise for promise in broken if promise in bug.promises), None)
+        is_found = code == 1 and found is not None
+        row(bug, found, "-", "-", time.monotonic() - began, "" if is_found else f"it ended with {code}, {broken or 'nothing broken'}")
+        if not is_found:
+            missed.append(bug.name)
+    return missed
 
 
 def chosen(options, parser):
@@ -232,7 +314,7 @@ def chosen(options, parser):
     for name in options.only:
         if name not in known:
             parser.error(f"there is no bug {name} of this kind; there are {', '.join(sorted(known))}")
-    return [bug for bug in bugs if not options.only or bug.name in options.only]
+    return [bug for bug in bugs if (not options.only or bug.name in options.only) and (bug.bench or not options.real)]
 
 
 def main():
@@ -242,6 +324,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=WORLDS, metavar="N", help=f"worlds for each bug ({WORLDS})")
     parser.add_argument(
         "--timeout", type=int, default=TIMEOUT, metavar="S", help=f"seconds of one core for each, builds apart ({TIMEOUT})")
+    parser.add_argument("--real", action="store_true", help="real runs of `interlock bench` instead, of bugs in scripts")
     parser.add_argument("--check", action="store_true", help="build nothing: see whether each bug fits the sources as they are")
     options = parser.parse_args()
     bugs = chosen(options, parser)
@@ -253,15 +336,9 @@ def main():
     began = time.monotonic()
     TREE.mkdir(parents=True, exist_ok=True)
     try:
-        clean = clean_simulation(copy_tree())
+        missed = run_all(bugs) if options.real else look_for_all(bugs, options)
     except BuildFailed as failure:
-        sys.exit(f"seeded: the product as it is cannot be built:\n{failure}")
-    print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
-    missed = []
-    for place, bug in enumerate(bugs, start=1):
-        say(f"{place} of {len(bugs)}: {bug.name}")
-        if not look_for(bug, clean, options):
-            missed.append(bug.name)
+        sys.exit(f"seeded: cannot be built:\n{failure}")
     print(f"seeded: {len(bugs) - len(missed)} of {len(bugs)} found in {time.monotonic() - began:.0f} s")
     if missed:
         sys.exit(f"seeded: not found: {', '.join(missed)}")

@@ -1,4 +1,4 @@
-"""Rules that the product's Redis scripts keep, each broken on purpose; see `seeded.py`."""
+"""Rules that the product's Redis scripts keep, each broken on purpose; see `seeded.py`. Real runs must show each of them too."""
 
 from seeded import Bug
 
@@ -6,32 +6,41 @@ LOCKS = "Sources/Interlock/Locks"
 LIMITS = "Sources/Interlock/RateLimits"
 BREAKERS = "Sources/Interlock/Breakers"
 
+#: Clients that meet each other often, and that forget, overstay and vanish.
+CROWD = ("mixed", "--names", "60", "--ttl", "1s", "--wait", "2s", "--rate", "1500", "--clients", "160")
+#: A few semaphores and locks of readers and writers, held for long.
+HOLDERS = ("mixed", "--mix", "lock=100", "--names", "10", "--ttl", "1s", "--hold", "0..40ms", "--rate", "300", "--clients", "100")
+#: Far more calls than the limits allow.
+RUSH = ("limit", "--rate", "4000", "--clients", "100")
+#: Calls that last, to services that fail now and then.
+CALLS = ("mixed", "--mix", "permit=100", "--hold", "0..60ms", "--rate", "2000", "--clients", "300")
+
 BUGS = [
     Bug(
         "release-without-token", f"{LOCKS}/release.lua",
         "if holder ~= ARGV[1] then", "if not holder then",
-        ("exclusion", "fenced-writes")),
+        ("exclusion", "fenced-writes"), CROWD),
     Bug(
         "renew-without-token", f"{LOCKS}/renew.lua",
         "if holder ~= ARGV[1] then", "if not holder then",
-        ("exclusion",)),
+        ("exclusion",), CROWD),
     Bug(
         "acquire-without-check", f"{LOCKS}/acquire.lua",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then", "redis.call('SET', KEYS[1], token, 'PX', ttl) then",
-        ("exclusion",)),
+        ("exclusion",), CROWD),
     Bug(
         "no-fence", f"{LOCKS}/locks.lua",
         "  local fence = time[1] * 1000000 + time[2]\n", "  local fence = 1\n  if time then return fence end\n",
-        ("rising-fences",)),
+        ("rising-fences",), CROWD),
     Bug(
         "half-leases", f"{LOCKS}/acquire.lua",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', math.ceil(ttl / 2)) then",
-        ("exclusion",)),
+        ("exclusion",), CROWD),
     Bug(
         "one-more-place", f"{LOCKS}/groups.lua",
         "redis.call('ZCARD', KEYS[4]) - 1 < places", "redis.call('ZCARD', KEYS[4]) - 2 < places",
-        ("exclusion",)),
+        ("exclusion",), HOLDERS),
     Bug(
         "writers-pass-readers", f"{LOCKS}/acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
@@ -40,26 +49,26 @@ BUGS = [
         "  redis.call('SET', KEYS[1], token, 'PX', ttl)\n"
         "  return {1, mint(ttl)}\n"
         "end\n",
-        ("exclusion",)),
+        ("exclusion",), CROWD),
     Bug(
         "counter-without-expiry", f"{LIMITS}/take.lua",
         "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', reset)",
         "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', 1000 * reset)",
-        ("limits-refill",)),
+        ("limits-refill",), RUSH),
     Bug(
         "one-more-call", f"{LIMITS}/take.lua",
         "  capacity[k] = batch[d + 1]\n", "  capacity[k] = batch[d + 1] + 1\n",
-        ("limits",)),
+        ("limits",), RUSH),
     Bug(
         "lost-counts", f"{LIMITS}/take.lua",
         "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)", "call('SET', KEYS[k], '1', 'KEEPTTL')",
-        ("limits",)),
+        ("limits",), RUSH),
     Bug(
         "trip-without-generation", f"{BREAKERS}/breaker.lua",
         "  generation = math.max(generation + 1, time[1] * 1000000 + time[2])\n", "  generation = math.max(generation, 1)\n",
-        ("open-breakers", "trials")),
+        ("open-breakers", "trials"), CALLS),
     Bug(
         "trials-without-bound", f"{BREAKERS}/breaker.lua",
         "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n", "",
-        ("trials",)),
+        ("trials",), CALLS),
 ]

@@ -22,6 +22,8 @@ class Bug:
     new: str
     #: Any one of these must be reported broken.
     promises: tuple
+    #: The arguments of `interlock bench` for a real run that shows it too; empty: none is known to.
+    bench: tuple = ()
 
 
 #: Two who believe in one lease are seen by their beliefs, by what they write, or by their fences.
@@ -181,12 +183,12 @@ BUGS = [
     Bug(
         "failed-login-not-tried-again", f"{REDIS}/Connection/RedisLink.swift",
         "            if let failure { return handler.close(reason: failure) }\n", "            if failure != nil { return }\n",
-        ("recovery",)),
+        ("recovery", "trials")),
     Bug(
         "subscription-not-renewed", f"{REDIS}/Connection/RedisSubscriber.swift",
         "        requestSubscriptions(by: handler)\n        scheduleCheck(of: handler)\n",
         "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
-        ("free-locks",)),
+        ("free-locks", "open-breakers")),
     Bug(
         "linked-lease-outlives-its-connection", f"{DOOR}/RESPConnection.swift",
         "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {\n",
