@@ -72,7 +72,10 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     func enter<Result>(_ body: () -> Result) -> Result {
         precondition(state == .running, "a process that does not run does nothing")
         depth += 1
-        defer { depth -= 1 }
+        defer {
+            depth -= 1
+            wake()
+        }
         return body()
     }
 
