@@ -177,7 +177,7 @@ let package = Package(
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
         .testTarget(
-            name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge", "InterlockProcesses"],
+            name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge", "InterlockProcesses", nioCore],
             swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(

@@ -8,7 +8,7 @@ struct ShrinkingTests {
     @Test("what is left of a story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis' clock far ahead, and back: fences fall (L11).
-        let whole = await simulated(1, operations: 1200)
+        let whole = await simulated(1035, operations: 1200)
         #expect(whole.known["L11"] != nil)
         let beginning = try #require(Shrinking(whole, operations: 1200, target: "L11"))
         let shrinking = await withCheckedContinuation { continuation in

@@ -17,7 +17,7 @@ public struct HistoryWriter: Sendable {
 
     /// Begins a new file, in the place of one that is there.
     /// - Throws: `HistoryFileError`.
-    public init(path: String, rules: HistoryRules) throws(HistoryFileError) {
+    public init(path: String, rules: HistoryRules, source: HistorySource = .run) throws(HistoryFileError) {
         self.path = path
         do {
             file = try OpenFile(writingTo: path)
@@ -30,7 +30,7 @@ public struct HistoryWriter: Sendable {
         // The same history is the same file.
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         do {
-            buffer += try encoder.encode(HistoryFileHeader(history: HistoryFileHeader.version, rules: rules))
+            buffer += try encoder.encode(HistoryFileHeader(history: HistoryFileHeader.version, source: source, rules: rules))
         } catch {
             throw HistoryFileError(path: path, line: 1, "the rules cannot be written as JSON: \(error)")
         }

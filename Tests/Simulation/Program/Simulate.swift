@@ -51,6 +51,9 @@ struct Simulate: ParsableCommand {
     @Option(help: ArgumentHelp("Tell the last events of each history.", valueName: "n"))
     var tail = 0
 
+    @Option(help: ArgumentHelp("Write the history of --seed down, for `interlock bench check`.", valueName: "file"))
+    var history: String?
+
     @Flag(help: "Tell everything that Redis reads and writes.")
     var traffic = false
 
@@ -65,6 +68,7 @@ struct Simulate: ParsableCommand {
         guard (1...10_000_000).contains(operations) else {
             throw ValidationError("--operations: expected 1 to 10000000, got \(operations)")
         }
+        guard history == nil || seed != nil else { throw ValidationError("--history is of one world: say --seed") }
         guard !shrink || seed != nil else { throw ValidationError("--shrink is about one world: say --seed") }
     }
 
@@ -72,13 +76,16 @@ struct Simulate: ParsableCommand {
         var sums = Sums()
         var progress = Progress()
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {
-            let world = World(seed: seed, keptEvents: max(tail, shrink ? 4000 : 0))
+            let world = World(seed: seed)
             if traffic { world.tap { print($0) } }
             let outcome = world.run(operations: operations)
             sums.add(outcome)
+            if let history { try outcome.write(to: history) }
             if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
-            for event in outcome.tail.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
-            if !json { tell(outcome) }
+            for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
+            if !json { tell(outcome, sums) }
+            // What is known is told, also to a file.
+            fflush(nil)
             if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
                 shrinking.run { Progress.tell($0) }
                 for line in shrinking.story { print(line) }
@@ -90,10 +97,10 @@ struct Simulate: ParsableCommand {
         if sums.unknown > 0 { throw ExitCode(1) }
     }
 
-    private func tell(_ outcome: WorldResult) {
+    private func tell(_ outcome: WorldResult, _ sums: Sums) {
         for violation in outcome.unknown.prefix(seed == nil ? 2 : 20) { print("seed \(outcome.seed): \(violation)") }
-        guard seed != nil else { return }
-        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) {
+        // Of many worlds the first that shows it.
+        for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) where sums.knownSeeds[name] == outcome.seed {
             print("seed \(outcome.seed): known \(name), \(found.count) times, first: \(found.first)")
         }
     }
@@ -108,6 +115,8 @@ struct Sums: Encodable {
     var faults = 0
     /// Findings of each known cause.
     var known: [String: Int] = [:]
+    /// The first seed that showed each of them.
+    var knownSeeds: [String: UInt64] = [:]
     /// Findings that no known cause explains.
     var unknown = 0
     /// The first of them.
@@ -117,7 +126,7 @@ struct Sums: Encodable {
     private let began = ContinuousClock.now
 
     private enum CodingKeys: CodingKey {
-        case seeds, operations, simulatedSeconds, seconds, faults, known, unknown, seed, promise, finding
+        case seeds, operations, simulatedSeconds, seconds, faults, known, knownSeeds, unknown, seed, promise, finding
     }
 
     mutating func add(_ outcome: WorldResult) {
@@ -125,7 +134,10 @@ struct Sums: Encodable {
         operations += outcome.operations
         simulatedSeconds += outcome.seconds
         faults += outcome.faults.count
-        for (name, found) in outcome.known { known[name, default: 0] += found.count }
+        for (name, found) in outcome.known {
+            known[name, default: 0] += found.count
+            if knownSeeds[name] == nil { knownSeeds[name] = outcome.seed }
+        }
         unknown += outcome.unknown.count
         if seed == nil, let first = outcome.unknown.first {
             (seed, promise, finding) = (outcome.seed, first.promise.rawValue, first.finding)
@@ -140,7 +152,8 @@ struct Sums: Encodable {
             encoder.outputFormatting = [.sortedKeys]
             return print(String(decoding: try encoder.encode(self), as: UTF8.self))
         }
-        let names = known.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
+        let names = known.sorted { $0.key < $1.key }
+            .map { "\($0.key) \($0.value) (first --seed \(knownSeeds[$0.key] ?? 0))" }.joined(separator: ", ")
         print(
             """
             \(seeds) worlds, \(operations) operations, \(faults) faults, \(Int(simulatedSeconds)) simulated seconds in \(Int(seconds)) s: \

@@ -5,21 +5,26 @@ import SimulatedRedis
 
 /// Breaks things, one after the other or several at a time, and makes them whole again.
 final class Faults {
+    /// What one lasting fault at a time concerns. What is over at once may come at any time.
+    private enum Place: Equatable {
+        case sidecar(Int), redis, quorum
+    }
+
     private unowned let world: World
     private var random: SeededRandom
     private var lastNumber = 0
-    private var underWay: [Int: (sidecar: Int?, mend: () -> Void)] = [:]
+    private var underWay: [Int: (place: Place?, mend: () -> Void)] = [:]
     /// Each fault with its times, for the story.
     private(set) var told: [ToldFault] = []
     /// By how much the clock was moved by the fault that begins.
     private var ahead: Int64 = 0
     /// Faults with these numbers do not happen: how a story is cut down.
-    private let omitted: Set<Int>
+    private let kept: Set<Int>?
 
-    init(world: World, random: SeededRandom, omitted: Set<Int>) {
+    init(world: World, random: SeededRandom, kept: Set<Int>?) {
         self.world = world
         self.random = random
-        self.omitted = omitted
+        self.kept = kept
     }
 
     func start() {
@@ -39,12 +44,8 @@ final class Faults {
     private func draw() {
         // A stream of its own for each: omitting one leaves the others as they are.
         var own = random.split()
-        let kinds: [(FaultKind, Int)] = [
-            (.kill, 4), (.pause, 6), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 2), (.partition, 5), (.latency, 4),
-            (.reset, 5), (.clock, 3), (.failover, 2), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
-            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.quorumServer, world.profile.quorum > 0 ? 24 : 0),
-        ]
-        var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.1 }, using: &own)
+        let kinds = world.profile.faultWeights
+        var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &own)
         for (kind, weight) in kinds {
             if point < weight { return begin(kind, &own) }
             point -= weight
@@ -55,15 +56,20 @@ final class Faults {
         lastNumber += 1
         let number = lastNumber
         let sidecar = Int.random(in: world.sidecars.indices, using: &random)
-        let isOfSidecar = [.kill, .pause, .partition, .latency, .reset].contains(kind)
-        // Of one thing only one fault at a time.
-        guard !omitted.contains(number), underWay.count < 3,
-            !underWay.values.contains(where: { $0.sidecar == (isOfSidecar ? sidecar : nil) })
-        else { return }
+        let place: Place? =
+            switch kind {
+            case .kill, .pause, .partition, .latency, .reset: .sidecar(sidecar)
+            case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: nil
+            case .quorumServer: .quorum
+            default: .redis
+            }
+        let isTaken = place != nil && underWay.values.contains { $0.place == place }
+        // Connections break also while something else is broken.
+        guard kept?.contains(number) ?? true, underWay.count < 3, !isTaken || kind == .quorumServer else { return }
         var length = Self.length(of: kind, &random)
-        let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, &random)
+        let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
         guard let (mend, words) = act else { return }
-        let concerned = isOfSidecar ? sidecar : nil
+        let concerned: Int? = if case .sidecar = place { sidecar } else { kind == .reload ? sidecar : nil }
         world.record(.faultBegan(fault: number, kind, sidecar: concerned))
         told.append(
             ToldFault(
@@ -71,7 +77,7 @@ final class Faults {
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, mend) }
-        underWay[number] = (isOfSidecar ? sidecar : nil, mend)
+        underWay[number] = (place, mend)
         world.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = underWay[number] else { return }
             end(number, fault.mend)
@@ -94,13 +100,14 @@ final class Faults {
         case .redisWipe: random.happens(0.5) ? 0 : Int64.random(in: 10...1500, using: &random)
         case .clock: Int64.random(in: 500...8000, using: &random)
         case .partition, .full: Int64.random(in: 200...9000, using: &random)
-        default: Int64.random(in: 50...3000, using: &random)
+        default: random.happens(0.5) ? Int64.random(in: 50...1000, using: &random) : Int64.random(in: 1000...3000, using: &random)
         }
     }
 
     /// What is done, how it is made whole again, and in words; `nil`: it cannot be done now.
     private func carryOut(
-        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, _ random: inout SeededRandom
+        _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
+        _ random: inout SeededRandom
     ) -> (mend: () -> Void, words: String)? {
         let host = world.sidecars[sidecar]
         let path = host.paths[0]
@@ -220,7 +227,7 @@ final class Faults {
         case .foreignCounter: return world.foreigner.deleteCounter(&random)
         case .foreignFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
-        case .quorumServer: return breakQuorumServer(&random)
+        case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
         case .vanish: return nil
         }
     }
@@ -233,12 +240,14 @@ final class Faults {
         }
     }
 
-    /// At most one is away at a time: a fault of another kind is meant for when more are.
-    private func breakQuorumServer(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+    /// At most one is away at a time: a quorum promises nothing when more are.
+    private func breakQuorumServer(
+        length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
+    ) -> (mend: () -> Void, words: String)? {
         let place = Int.random(in: world.quorum.indices, using: &random)
         let host = world.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
-        switch random.unit() {
+        switch isOneAway ? 0.7 : random.unit() {
         case ..<0.35:
             host.stop()
             return ({ host.resume() }, "\(host.name) stands still")
@@ -247,6 +256,7 @@ final class Faults {
             return ({ host.start(with: .all) }, "\(host.name) is away, and keeps its data")
         case ..<0.85:
             for sidecar in world.sidecars { sidecar.paths[place + 1].cutAll() }
+            length = 0
             return ({}, "connections to \(host.name) are cut")
         default:
             let sidecar = world.sidecars[Int.random(in: world.sidecars.indices, using: &random)]

@@ -10,6 +10,43 @@ struct Profile {
         case semaphore(Int)
     }
 
+    /// What everybody is like who takes locks: what many do alike is what strains a lock.
+    struct Manners {
+        /// How many milliseconds somebody waits who does.
+        enum Patience: CaseIterable {
+            case mixed, short, long
+        }
+
+        /// The probability that a call waits at all.
+        var waits: Double
+        var patience: Patience
+        /// The probability that a call has an OWNER.
+        var owners: Double
+        /// For how long leases are held: milliseconds only, all lengths, or seconds.
+        enum Holds: CaseIterable {
+            case brief, mixed, long
+        }
+
+        var holds: Holds
+        /// For how long leases are asked for: short ones are renewed while they are needed.
+        enum Leases: CaseIterable {
+            case short, mixed, long
+        }
+
+        var leases: Leases
+        /// Everybody acts at whole multiples of so many milliseconds, as scheduled jobs do.
+        var beat: Int64?
+
+        init(random: inout SeededRandom) {
+            waits = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
+            patience = random.happens(0.3) ? .mixed : Patience.allCases[Int.random(in: 0..<3, using: &random)]
+            owners = [0.1, 0.3, 0.8][Int.random(in: 0..<3, using: &random)]
+            holds = Holds.allCases[Int.random(in: 0..<3, using: &random)]
+            leases = random.happens(0.3) ? .mixed : Leases.allCases[Int.random(in: 0..<3, using: &random)]
+            beat = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
+        }
+    }
+
     var sidecars: Int
     /// Redis servers of a quorum; 0: locks are in the one Redis.
     var quorum: Int
@@ -20,6 +57,7 @@ struct Profile {
     var maximumHold: Int64?
     var fleetSize: Int
     var locks: [LockKind]
+    var manners: Manners
     var services: [ServiceDefinition]
     var lockClients: Int
     var limitClients: Int
@@ -32,12 +70,14 @@ struct Profile {
     var drift: Int64
     /// Milliseconds between faults; `nil`: nothing breaks.
     var faultGap: ClosedRange<Int64>?
+    /// How often each kind comes: most worlds have only some, for what few kinds do together is rarely met among all.
+    var faultWeights: [(kind: FaultKind, weight: Int)]
     /// A program that listens on every channel of Redis.
     var hasEavesdropper: Bool
 
     init(random: inout SeededRandom) {
         sidecars = Int.random(in: 1...5, using: &random)
-        let isQuorum = random.happens(0.2)
+        let isQuorum = random.happens(0.3)
         quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
         otherFleet = !isQuorum && random.happens(0.15) ? Int.random(in: 1...2, using: &random) : 0
         waitReplicas = !isQuorum && random.happens(0.12) ? 1 : 0
@@ -47,17 +87,18 @@ struct Profile {
         locks = (0..<lockCount).map { _ in
             guard !isQuorum else { return .exclusive }
             switch random.unit() {
-            case ..<0.55: return .exclusive
-            case ..<0.8: return .readersAndWriters
+            case ..<0.5: return .exclusive
+            case ..<0.75: return .readersAndWriters
             default: return .semaphore(Int.random(in: 1...4, using: &random))
             }
         }
+        manners = Manners(random: &random)
         lockClients = Int.random(in: 3...16, using: &random)
         limitClients = Int.random(in: 2...10, using: &random)
         permitClients = Int.random(in: 2...10, using: &random)
         let pace = random.happens(0.5) ? 5 : 40
         pause = Int64(pace)...Int64(pace * 8)
-        redisDelay = random.happens(0.7) ? 30...200 : 500...3000
+        redisDelay = random.happens(0.5) ? 30...200 : 500...3000
         drift = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
         faultGap =
             switch random.unit() {
@@ -65,8 +106,33 @@ struct Profile {
             case ..<0.6: 300...3000
             default: 3000...12_000
             }
+        faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
         services = Self.services(random: &random)
+    }
+
+    private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
+        let all: [(kind: FaultKind, weight: Int)] = [
+            (.kill, 4), (.pause, 10), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 3), (.partition, 5), (.latency, 4),
+            (.reset, 5), (.clock, 3), (.failover, 3), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
+            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.quorumServer, isQuorum ? 24 : 0),
+        ]
+        guard random.happens(0.8) else { return all }
+        // Locks of a quorum notice nothing else.
+        if isQuorum, random.happens(0.6) { return all.filter { $0.kind == .quorumServer } }
+        // The heavier the likelier, and none twice.
+        var left = all
+        var some: [(kind: FaultKind, weight: Int)] = []
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            var point = Int.random(in: 0..<left.reduce(0) { $0 + $1.weight }, using: &random)
+            guard
+                let place = left.firstIndex(where: {
+                    point -= $0.weight; return point < 0
+                })
+            else { break }
+            some.append(left.remove(at: place))
+        }
+        return some
     }
 
     private static func services(random: inout SeededRandom) -> [ServiceDefinition] {
@@ -99,7 +165,7 @@ struct Profile {
         if random.happens(0.3) { breaker.slowCall = .milliseconds(150) }
         if random.happens(0.3) { breaker.consecutiveFailures = 4 }
         let probe =
-            random.happens(0.3)
+            random.happens(0.5)
             ? ProbeSettings(
                 target: .tcp(host: "nowhere", port: 1), interval: .seconds(1), isFollowedByTrial: random.happens(0.5),
                 origin: random.happens(0.5) ? .all : .one)

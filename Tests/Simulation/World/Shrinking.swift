@@ -1,14 +1,13 @@
 import InterlockCore
 import InterlockJudge
 
-/// Cuts a story down to what still shows the same finding: fewer operations, then fewer faults, then fewer clients.
+/// Cuts a story down to what still shows the same finding: nothing after it, then fewer faults, then fewer clients.
 public struct Shrinking: Sendable {
     private let seed: UInt64
     /// What is to be seen still: the name of a known cause, or a promise.
     private let target: String
-    private(set) var operations: Int
-    private(set) var omitted: Set<Int> = []
-    private(set) var withoutClients: Set<Int> = []
+    private let operations: Int
+    private var cut: Cut
     /// The shortest story so far.
     public private(set) var result: WorldResult
 
@@ -21,32 +20,54 @@ public struct Shrinking: Sendable {
             return nil
         }
         self.target = target
+        cut = Cut(faults: Set(result.faults.map(\.number)), clients: Set(result.clients))
+        if let finding = finding(in: result) { cut.milliseconds = Self.milliseconds(finding) }
     }
 
-    private func shows(_ result: WorldResult) -> Bool {
-        result.known[target] != nil || result.unknown.contains { $0.promise.rawValue == target }
+    /// After which the finding is in the history.
+    private static func milliseconds(_ finding: Violation) -> Int64 {
+        (finding.at.nanoseconds - Timeline.beginning) / 1_000_000 + 1
+    }
+
+    private func finding(in result: WorldResult) -> Violation? {
+        result.unknown.first { $0.promise.rawValue == target } ?? result.known[target]?.first
     }
 
     /// - Parameter tell: is told what is being tried.
     public mutating func run(tell: (String) -> Void) {
-        tell("\(target): fewer operations than \(operations)")
-        while operations > 50, attempt(operations: operations * 2 / 3) {}
-        while operations > 50, attempt(operations: operations * 9 / 10) {}
-        tell("\(target): fewer faults than \(result.faults.count), with \(operations) operations")
-        for fault in result.faults.reversed() { _ = attempt(omitting: fault.number) }
-        tell("\(target): fewer clients than \(result.clients.count), with \(result.faults.count) faults")
-        for client in result.clients { _ = attempt(without: client) }
-        for fault in result.faults.reversed() { _ = attempt(omitting: fault.number) }
+        guard attempt(cut) else { return }
+        tell("\(target): fewer faults than \(result.faults.count)")
+        leaveOut(\.faults)
+        tell("\(target): fewer clients than \(cut.clients?.count ?? 0), with \(result.faults.count) faults")
+        leaveOut(\.clients)
+        leaveOut(\.faults)
     }
 
-    private mutating func attempt(operations fewer: Int? = nil, omitting fault: Int? = nil, without client: Int? = nil) -> Bool {
-        let omitted = fault.map { self.omitted.union([$0]) } ?? self.omitted
-        let clients = client.map { withoutClients.union([$0]) } ?? withoutClients
-        let operations = fewer ?? operations
-        let world = World(seed: seed, omitting: omitted, withoutClients: clients, keptEvents: 4000)
-        let result = world.run(operations: operations)
-        guard shows(result) else { return false }
-        (self.omitted, withoutClients, self.operations, self.result) = (omitted, clients, operations, result)
+    /// Leaves out what can be, many at once first: halves, quarters, and at last each by itself.
+    private mutating func leaveOut(_ part: WritableKeyPath<Cut, Set<Int>?>) {
+        var left = (cut[keyPath: part] ?? []).sorted()
+        var size = max(1, left.count / 2)
+        while true {
+            var kept: [Int] = []
+            for start in stride(from: 0, to: left.count, by: size) {
+                let some = left[start..<min(start + size, left.count)]
+                var less = cut
+                less[keyPath: part]?.subtract(some)
+                if !attempt(less) { kept += some }
+            }
+            left = kept
+            guard size > 1 else { return }
+            size /= 2
+        }
+    }
+
+    private mutating func attempt(_ cut: Cut) -> Bool {
+        let result = World(seed: seed, cut: cut).run(operations: operations)
+        guard let finding = finding(in: result) else { return false }
+        (self.cut, self.result) = (cut, result)
+        self.cut.milliseconds = min(Self.milliseconds(finding), cut.milliseconds ?? .max)
+        // What did not come about need not be left out.
+        self.cut.faults?.formIntersection(result.faults.map(\.number))
         return true
     }
 
@@ -56,7 +77,7 @@ public struct Shrinking: Sendable {
         func time(_ instant: Instant) -> String { "\(instant.nanoseconds / 1_000_000 - beginning) ms" }
         var lines = result.profile.split(separator: "\n").map(String.init)
         lines.append(
-            "\(result.clients.count - withoutClients.count) clients, \(result.operations) operations, \(result.faults.count) faults"
+            "\(cut.clients?.count ?? result.clients.count) clients, \(result.operations) operations, \(result.faults.count) faults"
         )
         for fault in result.faults {
             let whose = fault.sidecar.map { " of sidecar \($0)" } ?? ""
@@ -64,13 +85,20 @@ public struct Shrinking: Sendable {
                 "\(time(fault.began)) to \(fault.ended.map(time) ?? "the end"): #\(fault.number) \(fault.kind.rawValue)\(whose), \(fault.words)"
             )
         }
-        guard let finding = result.unknown.first(where: { $0.promise.rawValue == target }) ?? result.known[target]?.first else {
-            return lines
-        }
+        guard let finding = finding(in: result) else { return lines }
         lines.append("\(time(finding.at)): \(finding.promise.rawValue): \(finding.finding)")
-        let subject = finding.finding.hasPrefix("lock ") ? "lock: \(finding.finding.dropFirst(5).prefix { $0.isNumber })," : nil
-        let before = result.tail.filter { $0.at <= finding.at && (subject.map("\($0.what)".contains) ?? true) }
-        for event in before.suffix(12) { lines.append("  \(time(event.at)) \(event.what)") }
+        let about = ToldCall.all(of: result.events).filter {
+            $0.began <= finding.at && $0.isAbout(finding, services: result.services)
+        }
+        for call in about.suffix(16) {
+            let end = call.ended.map { "to \(time($0))" } ?? "on"
+            let ending = call.ending.map { "\($0)" } ?? "under way"
+            lines.append(
+                "  \(time(call.began)) \(end): client \(call.client) at sidecar \(call.sidecar): \(call.operation): \(ending)")
+        }
+        lines.append(
+            "seed \(seed), faults \((cut.faults ?? []).sorted()), clients \((cut.clients ?? []).sorted()), until \(cut.milliseconds ?? 0) ms"
+        )
         return lines
     }
 }

@@ -1,10 +1,26 @@
 import Hiredis
 import Interlock
-import InterlockCore
+public import InterlockCore
 public import InterlockJudge
 import InterlockSidecar
 import Logging
 import SimulatedRedis
+
+/// What is left of a world when its story is cut down: parts of it are left out, and the rest is as it was.
+public struct Cut: Sendable {
+    /// The numbers of the faults that happen; `nil`: all.
+    public var faults: Set<Int>?
+    /// The numbers of the clients that do something; `nil`: all.
+    public var clients: Set<Int>?
+    /// When everything is made whole; `nil`: when there were operations enough.
+    public var milliseconds: Int64?
+
+    public init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
+        self.faults = faults
+        self.clients = clients
+        self.milliseconds = milliseconds
+    }
+}
 
 /// What a world came to.
 public struct WorldResult: Sendable {
@@ -21,11 +37,23 @@ public struct WorldResult: Sendable {
     public var seconds: Double
     /// Who took part, in words.
     public var profile: String
+    /// The names of its services.
+    var services: [String]
     public var faults: [ToldFault]
     /// Clients that took part, by their numbers.
     public var clients: [Int]
-    /// The last events of the history, when they were asked for.
-    public var tail: [HistoryEvent]
+    /// The history, when it was over, and what it is judged by.
+    public var events: [HistoryEvent]
+    public var end: Instant
+    public var rules: HistoryRules
+
+    /// Writes the history down as `interlock bench --history` does, for `interlock bench check`.
+    /// - Throws: `HistoryFileError`.
+    public func write(to path: String) throws {
+        var writer = try HistoryWriter(path: path, rules: rules, source: .simulation)
+        for event in events { try writer.write(event) }
+        try writer.close(at: end)
+    }
 }
 
 /// A fleet of real sidecars, the Redis servers that they share, everybody who uses them, and what breaks: all of it decided by
@@ -34,10 +62,13 @@ public final class World {
     /// Milliseconds within which an operation is answered beyond its wait, and within which all recovers.
     static let patience: Int64 = 3000
     static let recovery: Int64 = 6500
+    /// Of the second fleet's keys.
+    static let otherPrefix = "other:"
 
     let timeline = Timeline()
     let profile: Profile
     private let seed: UInt64
+    private let cut: Cut
     private var random: SeededRandom
     private(set) var redis: RedisHost
     private(set) var quorum: [RedisHost] = []
@@ -54,8 +85,8 @@ public final class World {
     private var check: HistoryCheck
     private var digest = HistoryDigest()
     private var operations = 0
-    private var recent: [HistoryEvent] = []
-    private let keptEvents: Int
+    private var events: [HistoryEvent] = []
+    private var ghosts: [Ghost] = []
     /// No client begins anything new, and nothing breaks any more.
     private(set) var isClosing = false
     private var leases: [String: LeaseID] = [:]
@@ -64,15 +95,10 @@ public final class World {
     private var highestFences: [Int: Int64] = [:]
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
-    /// - Parameters:
-    ///   - omitting: numbers of faults that do not happen, to cut a story down.
-    ///   - withoutClients: numbers of clients that do nothing, to the same end.
-    ///   - keptEvents: how many of the last events are told.
-    public init(
-        seed: UInt64, omitting: Set<Int> = [], withoutClients: Set<Int> = [], keptEvents: Int = 0
-    ) {
+    /// - Parameter cut: what is left of it, when a story is cut down.
+    public init(seed: UInt64, cut: Cut = Cut()) {
+        self.cut = cut
         self.seed = seed
-        self.keptEvents = keptEvents
         random = SeededRandom(seed: seed)
         // Seeds that follow one another begin alike.
         for _ in 0..<8 { _ = random.next() }
@@ -81,7 +107,7 @@ public final class World {
         redis = RedisHost(name: "redis", timeline: timeline, driftPerBillion: Self.drift(profile, &random))
         check = HistoryCheck(rules: Self.rules(profile), toldViolations: .max)
         redis.server.replicasAcknowledging = 1
-        populate(omitting: omitting, withoutClients: withoutClients)
+        populate()
     }
 
     private static func drift(_ profile: Profile, _ random: inout SeededRandom) -> Int64 {
@@ -90,13 +116,13 @@ public final class World {
 
     // MARK: Who is in it
 
-    private func populate(omitting: Set<Int>, withoutClients: Set<Int>) {
+    private func populate() {
         quorum = (0..<profile.quorum).map { number in
             RedisHost(name: "quorum-\(number)", timeline: timeline, driftPerBillion: Self.drift(profile, &random))
         }
         let total = profile.sidecars + profile.otherFleet
         for number in 0..<total {
-            let prefix = number < profile.sidecars ? KeySpace.defaultPrefix : "other:"
+            let prefix = number < profile.sidecars ? KeySpace.defaultPrefix : Self.otherPrefix
             sidecars.append(sidecar(number, prefix: prefix))
             doors.append(Path(delay: 10_000...60_000, random: random.split()))
         }
@@ -115,12 +141,12 @@ public final class World {
         if profile.otherFleet > 0 {
             addClients(
                 fleet: profile.sidecars..<total, firstLock: profile.locks.count, firstService: profile.services.count,
-                prefix: "other:")
+                prefix: Self.otherPrefix)
         }
         if profile.hasEavesdropper { foreigner.eavesdrop() }
-        let faults = Faults(world: self, random: random.split(), omitted: omitting)
+        let faults = Faults(world: self, random: random.split(), kept: cut.faults)
         self.faults = faults
-        for client in clients where !withoutClients.contains(client.number) { client.start() }
+        for client in clients where cut.clients?.contains(client.number) ?? true { client.start() }
         for prober in probers { prober.start() }
         faults.start()
         changeUpstreams()
@@ -167,7 +193,7 @@ public final class World {
                     world: self, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
                     services: services))
         }
-        if random.happens(0.4) {
+        if random.happens(0.6) {
             clients.append(
                 Operator(
                     world: self, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
@@ -223,7 +249,8 @@ public final class World {
         }
         return HistoryRules(
             services: profile.otherFleet > 0 ? services + services : services, sidecars: profile.sidecars, patience: patience,
-            recovery: recovery, handOver: profile.quorum > 0 ? 3000 : 800, clockDrift: Double(profile.drift) * 2 / 1e9)
+            recovery: recovery, handOver: profile.quorum > 0 ? 3000 : 500 + 300 * Int64(profile.sidecars),
+            clockDrift: Double(profile.drift) * 2 / 1e9)
     }
 
     // MARK: What its clients need
@@ -262,9 +289,22 @@ public final class World {
         if case .ended = what { operations += 1 }
         digest.add(event)
         check.observe(event)
-        guard keptEvents > 0 else { return }
-        if recent.count >= 2 * keptEvents { recent.removeFirst(keptEvents) }
-        recent.append(event)
+        events.append(event)
+    }
+
+    /// A call with an owner was told that a lock is held: from then on it has not got it. Whether its token is in the lock all
+    /// the same is looked up, for the story alone.
+    func refused(owner: String, lock: Int, number: Int, space: KeySpace) {
+        timeline.plan(in: .milliseconds(100)) { [self] in
+            let name = name(ofLock: lock)
+            let servers = quorum.isEmpty ? [redis] : quorum
+            let holding = servers.count { host in
+                let keys = host.server.keyspace
+                return keys.holds(owner, in: space.lock(name)) || keys.holds(owner, in: space.holders(name))
+            }
+            guard holding > servers.count / 2 else { return }
+            ghosts.append(Ghost(lock: number, at: timeline.instant))
+        }
     }
 
     /// Shows everything that Redis reads and writes, as it happens.
@@ -280,22 +320,36 @@ public final class World {
     /// Since the beginning.
     var milliseconds: Int64 { (timeline.now - Timeline.beginning) / 1_000_000 }
 
-    /// The configuration of one sidecar is read again: with other limits for one service, or the same as before.
+    /// One sidecar reads its configuration again, in which one service is other than in those of the others; or the same as it was.
     func reload(sidecar: Int, _ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
         let host = sidecars[sidecar]
         guard host.isUp, !host.isStopped else { return nil }
         var services = profile.services
         let place = Int.random(in: services.indices, using: &random)
-        services[place].onLimit.maximumWaiting += Int.random(in: 0...3, using: &random)
+        let change: String
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0, 1:
+            services[place].onLimit.maximumWaiting += Int.random(in: 1...3, using: &random)
+            change = "max_waiting \(services[place].onLimit.maximumWaiting)"
+        case 2:
+            let window = Int64.random(in: 1000...4000, using: &random)
+            services[place].breaker.window = .time(.milliseconds(window))
+            change = "breaker.window \(window) ms"
+        case 3:
+            services[place].concurrency = random.happens(0.3) ? nil : Int.random(in: 1...4, using: &random)
+            change = "concurrency \(services[place].concurrency.map(String.init) ?? "none")"
+        default: change = "as it was"
+        }
         host.reload(services)
-        return ({}, "sidecar \(sidecar), \(services[place].name).max_waiting \(services[place].onLimit.maximumWaiting)")
+        return ({}, "\(services[place].name).\(change)")
     }
 
     // MARK: Running
 
     /// Lets so many operations happen, makes everything whole, and waits until all must have recovered.
     public func run(operations target: Int) -> WorldResult {
-        timeline.run(until: Timeline.beginning + .seconds(3600)) { operations >= target }
+        let end: Int64 = cut.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
+        timeline.run(until: Timeline.beginning + end) { operations >= target }
         faults?.endAll()
         // Clients go on until all has recovered, then come to their end.
         timeline.run(until: timeline.now + .milliseconds(Self.recovery + 5000))
@@ -309,7 +363,9 @@ public final class World {
 
     private var result: WorldResult {
         let report = check.report
-        let story = KnownFinding.Story(profile: profile, faults: faults?.told ?? [])
+        let story = Story(
+            profile: profile, faults: faults?.told ?? [], calls: report.violations.isEmpty ? [] : ToldCall.all(of: events),
+            ghosts: ghosts)
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
         for violation in report.violations {
@@ -321,7 +377,8 @@ public final class World {
         }
         return WorldResult(
             seed: seed, check: report, unknown: unknown, known: known, digest: digest.value, operations: operations,
-            seconds: Double(timeline.now - Timeline.beginning) / 1e9, profile: profile.description, faults: story.faults,
-            clients: clients.map(\.number), tail: recent.suffix(keptEvents))
+            seconds: Double(timeline.now - Timeline.beginning) / 1e9, profile: profile.description,
+            services: profile.services.map(\.name), faults: story.faults,
+            clients: clients.map(\.number), events: events, end: timeline.instant, rules: Self.rules(profile))
     }
 }

@@ -26,6 +26,15 @@ package struct Keyspace: Sendable {
         positions[key].flatMap { entries[$0] }
     }
 
+    /// Whether the key is a string of this text, or a sorted set with this member.
+    package func holds(_ text: String, in key: String) -> Bool {
+        switch self[Bytes(key)]?.value {
+        case .string(let bytes): bytes == Bytes(text)
+        case .sortedSet(let set): set.score(of: Bytes(text)) != nil
+        default: false
+        }
+    }
+
     /// Makes a key or replaces its value and its expiry.
     mutating func set(_ key: Bytes, to value: Value, expiry: Int64?) {
         if let position = positions[key] {

@@ -29,8 +29,8 @@ class DoorClient {
     func act() {}
     /// A push came.
     func told(_ parts: [RedisReply]) {}
-    /// The connection is gone: what was linked to it ends.
-    func disconnected() {}
+    /// The connection is gone, closed by itself or not: what was linked to it ends.
+    func disconnected(byItself: Bool) {}
 
     func start() { rest() }
 
@@ -63,7 +63,7 @@ class DoorClient {
         let made = DoorConnection(
             to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline, speaksRESP3: speaksRESP3)
         made.onPush = { [weak self] in self?.told($0) }
-        made.onLost = { [weak self] in self?.disconnected() }
+        made.onLost = { [weak self] in self?.disconnected(byItself: false) }
         connection = made
         return made
     }
@@ -73,7 +73,7 @@ class DoorClient {
         let gone = connection
         connection = nil
         gone?.close()
-        disconnected()
+        disconnected(byItself: true)
     }
 
     /// Sends a command that no promise is about.
@@ -100,14 +100,16 @@ class DoorClient {
             completion(endings)
         }
         func all(_ ending: OperationEnding) -> [OperationEnding] { operations.map { _ in ending } }
-        door.send(words) { result in
+        door.send(words) { [weak self] result in
             switch result {
             case .success(.error(let error)):
                 let word = error.message.prefix { $0 != " " }
                 end(all(.failed(code: String(word))))
             case .success(let reply): end(judge(reply))
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
-            case .failure(.answerLost): end(all(.unknown(reason: "answer-lost")))
+            // Its own end says nothing of the sidecar.
+            case .failure(.answerLost):
+                end(all(.unknown(reason: self?.connection === door ? "answer-lost" : OperationEnding.vanished)))
             }
         }
         // More patient than the rules are.

@@ -1,4 +1,5 @@
 import Hiredis
+import Interlock
 import InterlockCore
 import InterlockJudge
 
@@ -44,6 +45,15 @@ final class LockClient: DoorClient {
         super.init(world: world, number: number, sidecars: sidecars, random: random)
     }
 
+    override func rest() {
+        guard let beat = world.profile.manners.beat else { return super.rest() }
+        // At the next beat, as exactly as machines' clocks agree.
+        let left = .milliseconds(beat) - world.timeline.now % .milliseconds(beat)
+        plan(after: left + .microseconds(Int64.random(in: 0...500, using: &random))) { [self] in
+            if !world.isClosing { act() }
+        }
+    }
+
     override func act() {
         if random.happens(0.03) { return look() }
         var lock = Int.random(in: kinds.indices, using: &random)
@@ -57,7 +67,7 @@ final class LockClient: DoorClient {
             wish.locks += others.shuffled(using: &random).prefix(Self.most - 1)
             wish.ttl = max(wish.ttl, 4000)
         }
-        if random.happens(0.3) {
+        if random.happens(world.profile.manners.owners) {
             owners += 1
             wish.owner = "own-\(number)-\(owners)"
         }
@@ -74,19 +84,23 @@ final class LockClient: DoorClient {
     }
 
     private func ttl() -> Int64 {
-        switch random.unit() {
-        case ..<0.5: Int64.random(in: 300...1500, using: &random)
-        case ..<0.9: Int64.random(in: 1500...6000, using: &random)
-        default: Int64.random(in: 6000...20_000, using: &random)
+        let point = random.unit()
+        switch world.profile.manners.leases {
+        case .mixed where point < 0.5, .short: return Int64.random(in: 300...1500, using: &random)
+        case .mixed where point < 0.9: return Int64.random(in: 1500...6000, using: &random)
+        case .mixed, .long: return Int64.random(in: 6000...20_000, using: &random)
         }
     }
 
     private func wait() -> Int64 {
-        switch random.unit() {
-        case ..<0.4: 0
-        case ..<0.75: Int64.random(in: 20...800, using: &random)
-        case ..<0.9: Int64.random(in: 800...4000, using: &random)
-        default: Int64.random(in: World.recovery + 500...World.recovery + 4000, using: &random)
+        guard random.happens(world.profile.manners.waits) else { return 0 }
+        let long = World.recovery + 500...World.recovery + 4000
+        switch world.profile.manners.patience {
+        case .short: return Int64.random(in: 20...800, using: &random)
+        case .long: return Int64.random(in: long, using: &random)
+        case .mixed:
+            let point = random.unit()
+            return Int64.random(in: point < 0.6 ? 20...800 : point < 0.85 ? 800...4000 : long, using: &random)
         }
     }
 
@@ -114,6 +128,7 @@ final class LockClient: DoorClient {
             )
         }
         let invokedAt = world.timeline.instant
+        let lock = wish.locks[0]
         // A program that is not sure asks twice in one breath: its second answer says the same.
         if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) { tell(words) }
         if wish.wait > 200, random.happens(0.08) {
@@ -123,6 +138,11 @@ final class LockClient: DoorClient {
         ask(operations, words) { [self] reply in
             granted = leases(in: reply, wish, invokedAt: invokedAt)
             guard granted.count == wish.locks.count else {
+                if let owner = wish.owner, wish.locks.count == 1 {
+                    world.refused(
+                        owner: owner, lock: lock, number: firstLock + lock,
+                        space: firstLock == 0 ? KeySpace() : KeySpace(prefix: World.otherPrefix))
+                }
                 // What an owner's call took on the way is left to lapse.
                 return wish.locks.map { _ in
                     wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
@@ -170,10 +190,11 @@ final class LockClient: DoorClient {
         held = leases
         for lease in leases where lease.isLinked { link(lease, .began) }
         let length: Int64 =
-            switch random.unit() {
-            case ..<0.6: .microseconds(Int64.random(in: 100...40_000, using: &random))
-            case ..<0.9: .milliseconds(Int64.random(in: 40...700, using: &random))
-            default: .milliseconds(Int64.random(in: 700...4000, using: &random))
+            switch (world.profile.manners.holds, random.unit()) {
+            case (.brief, _), (.mixed, ..<0.6): .microseconds(Int64.random(in: 100...40_000, using: &random))
+            case (.mixed, ..<0.9): .milliseconds(Int64.random(in: 40...700, using: &random))
+            case (.mixed, _): .milliseconds(Int64.random(in: 700...4000, using: &random))
+            case (.long, _): .milliseconds(Int64.random(in: 500...12_000, using: &random))
             }
         let end = world.timeline.now + length
         let lease = leases[0]
@@ -293,8 +314,8 @@ final class LockClient: DoorClient {
         world.record(.linked(client: lease.number, lock: lease.lock, lease: lease.lease, ttl: lease.ttl, change))
     }
 
-    override func disconnected() {
-        for lease in held where lease.isLinked { link(lease, .lost) }
+    override func disconnected(byItself: Bool) {
+        for lease in held where lease.isLinked { link(lease, byItself ? .left : .lost) }
         held.removeAll(where: \.isLinked)
     }
 

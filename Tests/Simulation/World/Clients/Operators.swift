@@ -34,7 +34,7 @@ final class EventListener: ServiceClient {
         }
     }
 
-    override func disconnected() { begin() }
+    override func disconnected(byItself: Bool) { begin() }
 
     /// Subscribes anew, once for whatever went wrong.
     private func begin() {
