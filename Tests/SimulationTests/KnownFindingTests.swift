@@ -18,6 +18,7 @@ struct KnownFindingTests {
 
     static let stories: [Story] = [
         Story(finding: "L1", seed: 318, faults: [2, 3, 10, 11], clients: [9, 12, 15, 18, 21, 24], milliseconds: 18578),
+        Story(finding: "L2", seed: 668, faults: [1, 2, 4], clients: [0, 3, 6, 18, 21, 24, 27, 30, 33, 36], milliseconds: 36407),
         Story(finding: "L5", seed: 236, faults: [], clients: [0, 6, 9], milliseconds: 7473),
         Story(
             finding: "L9", seed: 7, faults: [2], clients: [108, 111, 114, 117, 120, 123, 126, 132, 138, 180], milliseconds: 16209),
@@ -33,6 +34,8 @@ struct KnownFindingTests {
         Story(
             finding: "R12", seed: 223, faults: [56, 67, 70, 71], clients: [30, 39, 42, 45, 51, 57, 60, 63, 66, 69],
             milliseconds: 112211),
+        Story(
+            finding: "N1", seed: 1090, faults: [], clients: [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 72], milliseconds: 65887),
         Story(finding: "N4", seed: 30, faults: [], clients: [0, 3, 6, 9, 12, 15, 30, 33, 36], milliseconds: 31446),
     ]
 

@@ -42,6 +42,13 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
+    @Test("who is granted a free lock late has waited in vain too", arguments: [(3100.0, true), (3101.0, false)])
+    func grantedLate(ended: Double, isGood: Bool) {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 100, answered: ended)
+        #expect(history.broken == (isGood ? [] : [.freeLocks]))
+    }
+
     @Test("a fault is an excuse")
     func fault() {
         var history = MadeHistory()

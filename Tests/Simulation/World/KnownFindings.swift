@@ -110,6 +110,20 @@ struct Story {
         }
     }
 
+    /// For how many milliseconds everybody was refused a lock who asked for it since it was last granted or given back.
+    func refusedFor(_ number: Int, before violation: Violation) -> Int64 {
+        var first: Instant?
+        for call in calls.sorted(by: { ($0.ended ?? .distantFuture) < ($1.ended ?? .distantFuture) }) {
+            guard let ended = call.ended, ended <= violation.at else { break }
+            switch (call.operation, call.ending) {
+            case (.acquire(number, _, _, _, _), .refused): first = first ?? ended
+            case (.acquire(number, _, _, _, _), _), (.renew(number, _, _), .done), (.release(number, _), .done): first = nil
+            default: continue
+            }
+        }
+        return first.map { (violation.at.nanoseconds - $0.nanoseconds) / 1_000_000 } ?? 0
+    }
+
     /// Whether a lease of a lock came to its end within so many milliseconds before the finding without having been released.
     func lapsed(ofLock number: Int, within milliseconds: Int64, before violation: Violation) -> Bool {
         var ends: [LeaseID: Instant] = [:]
@@ -199,6 +213,8 @@ public struct KnownFinding: Sendable {
             guard story.profile.quorum > 0, violation.finding.contains("nobody who asked meanwhile was granted it"),
                 let lock = story.lockNumber(violation)
             else { return false }
+            // A split is over soon: the next round has other chances.
+            guard story.refusedFor(lock, before: violation) <= 3000 else { return false }
             // Of two one has a majority, while all servers are there. A vote counts until it is taken back: a moment longer than the call.
             let isOneAway = !story.recent([.quorumServer], within: 1000, before: violation).isEmpty
             return story.acquires(ofLock: lock, within: 50, before: violation).count >= (isOneAway ? 2 : 3)

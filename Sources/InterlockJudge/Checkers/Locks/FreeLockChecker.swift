@@ -1,6 +1,7 @@
 internal import InterlockCore
 
-/// Nobody is left waiting for a lock, or a place of it, that nobody can hold: who is refused after a wait had somebody before him.
+/// Nobody is left waiting for a lock, or a place of it, that nobody can hold: who is refused after a wait, or granted it late, had
+/// somebody before him.
 ///
 /// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
 /// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing but other sidecars is
@@ -116,7 +117,8 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)
         }
         switch (call.operation, ending) {
-        case (.acquire(let lock, let mode, let ttl, _, _), .done(.granted(let lease, _, _))):
+        case (.acquire(let lock, let mode, let ttl, let wait, let isJoint), .done(.granted(let lease, _, _))):
+            if wait > 0, !isJoint { judge(call, lock, mode, at: instant, faults: faults, into: &violations) }
             if mode == .exclusive, call.invoked > faults.lastClockJump {
                 locks[lock]?.clockLeases.removeAll()
             }
@@ -178,8 +180,8 @@ struct FreeLockChecker: HistoryChecker {
             Violation(
                 Self.promise, at: instant,
                 """
-                lock \(number): client \(call.client) waited at sidecar \(call.sidecar) and was refused, though nobody can have kept it \
-                out for \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) are promised
+                lock \(number): client \(call.client) waited at sidecar \(call.sidecar), though nobody can have kept it out for \
+                \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) are promised
                 """))
     }
 }
