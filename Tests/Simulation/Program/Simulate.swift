@@ -65,8 +65,9 @@ struct Simulate: ParsableCommand {
 
     func validate() throws {
         guard (1...10_000_000).contains(seeds) else { throw ValidationError("--seeds: expected 1 to 10000000, got \(seeds)") }
-        guard (1...10_000_000).contains(operations) else {
-            throw ValidationError("--operations: expected 1 to 10000000, got \(operations)")
+        // Its history is kept, for the story.
+        guard (1...1_000_000).contains(operations) else {
+            throw ValidationError("--operations: expected 1 to 1000000, got \(operations)")
         }
         guard history == nil || seed != nil else { throw ValidationError("--history is of one world: say --seed") }
         guard !shrink || seed != nil else { throw ValidationError("--shrink is about one world: say --seed") }

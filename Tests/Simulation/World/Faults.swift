@@ -18,7 +18,7 @@ final class Faults {
     private(set) var told: [ToldFault] = []
     /// By how much the clock was moved by the fault that begins.
     private var ahead: Int64 = 0
-    /// Faults with these numbers do not happen: how a story is cut down.
+    /// Only faults with these numbers happen; `nil`: all. So a story is cut down.
     private let kept: Set<Int>?
 
     init(world: World, random: SeededRandom, kept: Set<Int>?) {
@@ -247,7 +247,9 @@ final class Faults {
         let place = Int.random(in: world.quorum.indices, using: &random)
         let host = world.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
-        switch isOneAway ? 0.7 : random.unit() {
+        let point = random.unit()
+        guard !isOneAway else { return cutAll(of: place, length: &length) }
+        switch point {
         case ..<0.35:
             host.stop()
             return ({ host.resume() }, "\(host.name) stands still")
@@ -255,15 +257,19 @@ final class Faults {
             host.crash()
             return ({ host.start(with: .all) }, "\(host.name) is away, and keeps its data")
         case ..<0.85:
-            for sidecar in world.sidecars { sidecar.paths[place + 1].cutAll() }
-            length = 0
-            return ({}, "connections to \(host.name) are cut")
+            return cutAll(of: place, length: &length)
         default:
             let sidecar = world.sidecars[Int.random(in: world.sidecars.indices, using: &random)]
             let path = sidecar.paths[place + 1]
             path.isBlackHole = true
             return ({ path.isBlackHole = false }, "nothing passes between sidecar \(sidecar.number) and \(host.name)")
         }
+    }
+
+    private func cutAll(of place: Int, length: inout Int64) -> (mend: () -> Void, words: String) {
+        for sidecar in world.sidecars { sidecar.paths[place + 1].cutAll() }
+        length = 0
+        return ({}, "connections to \(world.quorum[place].name) are cut")
     }
 }
 

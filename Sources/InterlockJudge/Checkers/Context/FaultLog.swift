@@ -150,6 +150,9 @@ struct FaultLog: Sendable {
 }
 
 extension FaultKind {
+    /// What was sent may arrive, or be carried out, when it is over.
+    var holdsBack: Bool { mayCause(.heldBack) }
+
     fileprivate func mayCause(_ effect: FaultLog.Effect) -> Bool {
         switch effect {
         case .lostExclusivity: mayCostExclusivity

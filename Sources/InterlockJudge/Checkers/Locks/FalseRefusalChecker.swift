@@ -102,7 +102,9 @@ struct FalseRefusalChecker: HistoryChecker {
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
                 if kind == .failover, let lock = locks[number] { locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated) }
-                if let ttl = locks[number]?.lateCalls.ended(sidecar: sidecar, faults: faults) { extend(number, ttl, at: step.at) }
+                if let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) {
+                    extend(number, ttl, at: step.at)
+                }
             }
         default:
             return

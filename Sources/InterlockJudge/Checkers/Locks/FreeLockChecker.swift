@@ -95,7 +95,7 @@ struct FreeLockChecker: HistoryChecker {
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
                 if kind == .failover, let lock = locks[number] { locks[number]?.lastEnd = max(lock.lastEnd, lock.replicated) }
-                guard let ttl = locks[number]?.lateCalls.ended(sidecar: sidecar, faults: faults) else { continue }
+                guard let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) else { continue }
                 let end = ended(ttl, after: step.at)
                 locks[number, default: Lock()].lastEnd = max(locks[number]?.lastEnd ?? end, end)
             }
