@@ -98,7 +98,7 @@ extension OperationEnding {
         case .refused(.held), .refused(.lost), .refused(.limited): true
         case .refused(.open), .refused(.busy), .refused(.other): nil
         case .failed(let code): Self.mistakes.contains(code) ? nil : false
-        case .unknown(let reason): reason == OperationEnding.vanished ? nil : false
+        case .unknown(let reason): [OperationEnding.vanished, OperationEnding.abandoned].contains(reason) ? nil : false
         }
     }
 

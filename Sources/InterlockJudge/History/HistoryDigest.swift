@@ -93,9 +93,10 @@ package struct HistoryDigest: Sendable {
             add(cost)
             add(subject ?? -1)
             add(wait)
-        case .permit(let service, let wait):
+        case .permit(let service, let subject, let wait):
             add(15)
             add(service)
+            add(subject ?? -1)
             add(wait)
         case .report(let service, let permit, let isOK):
             add(16)

@@ -67,7 +67,8 @@ extension HistoryLine {
             .take(
                 service: try field("service", service), cost: try field("cost", cost), subject: subject,
                 wait: try field("wait", wait))
-        case .permit: .permit(service: try field("service", service), wait: try field("wait", wait))
+        case .permit:
+            .permit(service: try field("service", service), subject: subject, wait: try field("wait", wait))
         case .report:
             .report(service: try field("service", service), permit: try field("permit", permit), isOK: try field("ok", ok))
         case .proxied: .proxied(service: try field("service", service))

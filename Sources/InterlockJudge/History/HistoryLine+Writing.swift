@@ -47,8 +47,8 @@ extension HistoryLine {
             (self.lock, self.lease) = (lock, lease)
         case .take(let service, let cost, let subject, let wait):
             (self.service, self.cost, self.subject, self.wait) = (service, cost, subject, wait)
-        case .permit(let service, let wait):
-            (self.service, self.wait) = (service, wait)
+        case .permit(let service, let subject, let wait):
+            (self.service, self.subject, self.wait) = (service, subject, wait)
         case .report(let service, let permit, let isOK):
             (self.service, self.permit, ok) = (service, permit, isOK)
         case .proxied(let service):

@@ -8,7 +8,7 @@ internal import InterlockCore
 /// | `renew` | client, sidecar, lock, lease, ttl |
 /// | `release` | client, sidecar, lock, lease |
 /// | `take` | client, sidecar, service, cost, subject?, wait |
-/// | `permit` | client, sidecar, service, wait |
+/// | `permit` | client, sidecar, service, subject?, wait |
 /// | `report` | client, sidecar, service, permit, ok |
 /// | `proxy` | client, sidecar, service |
 /// | `granted` | client, lease, fence, valid |

@@ -12,7 +12,7 @@ public enum Operation: Hashable, Sendable, Codable {
     /// `LIMIT.TAKE`.
     case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
     /// `PERMIT.ACQUIRE`.
-    case permit(service: Int, wait: Int64)
+    case permit(service: Int, subject: Int? = nil, wait: Int64)
     /// `PERMIT.REPORT` of a permit: from the moment it is invoked the call is over.
     case report(service: Int, permit: PermitNumber, isOK: Bool)
     /// A request through the guarded proxy.
@@ -35,14 +35,14 @@ public enum Operation: Hashable, Sendable, Codable {
     package var service: Int? {
         switch self {
         case .acquire, .renew, .release: nil
-        case .take(let service, _, _, _), .permit(let service, _), .report(let service, _, _), .proxied(let service): service
+        case .take(let service, _, _, _), .permit(let service, _, _), .report(let service, _, _), .proxied(let service): service
         }
     }
 
     /// For how many milliseconds it may wait for its turn.
     public var wait: Int64 {
         switch self {
-        case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, let wait): wait
+        case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait
         case .renew, .release, .report, .proxied: 0
         }
     }

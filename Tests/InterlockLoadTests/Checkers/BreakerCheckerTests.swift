@@ -52,6 +52,14 @@ struct BreakerCheckerTests {
         #expect(history.broken.isEmpty)
     }
 
+    @Test("a sidecar whose clock goes fast may take an open time for over", arguments: [(0.0, false), (0.01, true)])
+    func fastClock(drift: Double, isGood: Bool) {
+        var history = open()
+        history.rules.clockDrift = drift
+        history.permit(1, asked: 1985, answered: 1986)
+        #expect(history.broken == (isGood ? [] : [.openBreakers]))
+    }
+
     @Test("a call that is refused is as it should be")
     func refused() {
         var history = open()

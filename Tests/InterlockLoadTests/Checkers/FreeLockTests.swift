@@ -42,6 +42,35 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
+    @Test("what is granted to who went away is given back, unless something breaks meanwhile", arguments: [false, true])
+    func abandoned(isBroken: Bool) {
+        var history = MadeHistory()
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
+            .unknown(reason: OperationEnding.abandoned))
+        if isBroken { history.fault(.foreignFleet, from: 150, to: 151) }
+        #expect(refused(at: 4000, after: history).broken == (isBroken ? [] : [.freeLocks]))
+    }
+
+    @Test("programs that die are no excuse for a lock that nobody has")
+    func deadPrograms() {
+        var history = MadeHistory()
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
+            .unknown(reason: OperationEnding.abandoned))
+        history.fault(.vanish, sidecar: 0, from: 150, to: 160)
+        #expect(refused(at: 4000, after: history).broken == [.freeLocks])
+    }
+
+    @Test("of locks that are taken together each may be held until all are refused")
+    func joint() {
+        var history = MadeHistory()
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 3900, isJoint: true), client: 1, asked: 50, ended: 3950,
+            .refused(.held))
+        #expect(refused(at: 4000, after: history).broken.isEmpty)
+    }
+
     @Test("who is granted a free lock late has waited in vain too", arguments: [(3100.0, true), (3101.0, false)])
     func grantedLate(ended: Double, isGood: Bool) {
         var history = MadeHistory()

@@ -15,7 +15,7 @@ internal import InterlockCore
 struct BreakerChecker: HistoryChecker {
     static let promise = Promise.openBreakers
 
-    /// How exactly the end of an open time is known, in ms.
+    /// How exactly the end of an open time is known, in ms, where clocks agree.
     private static let blur: Int64 = 5
 
     /// For how many ms after a jump of Redis' clock ends may be told that another clock had set.
@@ -33,6 +33,7 @@ struct BreakerChecker: HistoryChecker {
     }
 
     private let services: [ServiceRules]
+    private let clockDrift: Double
     /// By sidecar and service: what it knows to be open.
     private var known: [Int: [Open?]] = [:]
     /// By service: the newest change that was heard of.
@@ -41,6 +42,7 @@ struct BreakerChecker: HistoryChecker {
 
     init(rules: HistoryRules) {
         services = rules.services
+        clockDrift = rules.clockDrift
         newest = rules.services.map { _ in Change() }
     }
 
@@ -85,7 +87,11 @@ struct BreakerChecker: HistoryChecker {
         guard let service = call.demand?.service, let open = known[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
-        let end = open.until?.advanced(byMilliseconds: -Self.blur)
+        // A sidecar counts the time that is left by its own clock.
+        let end = open.until.map { until in
+            let drift = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)
+            return until.advanced(byMilliseconds: -Self.blur - drift)
+        }
         guard end.map({ instant < $0 }) ?? true else { return }
         // It may have read from Redis what another sidecar was told before.
         guard newest[service].generation <= open.generation || newest[service].state == .open else { return }

@@ -13,7 +13,8 @@ struct Call: Sendable {
     var demand: Demand? {
         switch operation {
         case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)
-        case .permit(let service, _), .proxied(let service): Demand(service: service, cost: 1, subject: nil)
+        case .permit(let service, let subject, _): Demand(service: service, cost: 1, subject: subject)
+        case .proxied(let service): Demand(service: service, cost: 1, subject: nil)
         case .acquire, .renew, .release, .report: nil
         }
     }

@@ -20,6 +20,8 @@ struct FaultLog: Sendable {
         case newProcess
         /// Locks are not passed on as they should be, also among sidecars that nothing is wrong with.
         case disturbedLocks
+        /// Calls of services are answered otherwise than they should be, or late.
+        case disturbedServices
         /// What was sent may arrive, or be carried out, when the fault is over.
         case heldBack
         /// Votes of a quorum are lost; a lock of it goes on being passed on, if later.
@@ -28,7 +30,7 @@ struct FaultLog: Sendable {
         case lateNews
         /// Anything but that Redis' clock jumps.
         case otherThanClock
-        /// Anything but that a sidecar answers nobody.
+        /// Anything but that a sidecar answers nobody, or that programs die.
         case otherThanSilence
         /// Redis, or a server of a quorum, is away from a sidecar for more than being full.
         case cutOff
@@ -166,6 +168,7 @@ extension FaultKind {
             case .kill, .pause, .vanish, .reload, .scripts, .foreignCounter, .foreignFleet, .quorumServer: false
             default: true
             }
+        case .disturbedServices: self != .quorumServer && self != .foreignLock
         case .heldBack:
             switch self {
             case .pause, .partition, .latency, .redisPause, .quorumServer: true
@@ -178,7 +181,7 @@ extension FaultKind {
             default: false
             }
         case .otherThanClock: self != .clock
-        case .otherThanSilence: self != .kill && self != .pause
+        case .otherThanSilence: self != .kill && self != .pause && self != .vanish
         case .cutOff: cutsOffRedis && self != .full || self == .quorumServer
         case .any: true
         }

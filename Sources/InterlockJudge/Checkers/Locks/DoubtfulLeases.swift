@@ -44,3 +44,31 @@ struct ClockLeases: Sendable {
     /// Somebody has the lock alone who asked for it after the jump: there is no other lease.
     mutating func removeAll() { self = ClockLeases() }
 }
+
+/// Calls for one lock without an OWNER whose clients went away while they waited: what they are granted all the same is given back,
+/// unless something breaks before that. Bounded by those that went away within a moment.
+struct AbandonedCalls: Sendable {
+    /// What is granted to nobody is given back within so many ms.
+    static let givingBack: Int64 = 500
+
+    private var calls: [(isGivenBack: Instant, isOver: Instant)] = []
+
+    /// A client has gone away. Returns until when its lease counts.
+    /// - Parameter isOver: when it would be over by itself.
+    mutating func left(_ call: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog) -> Instant {
+        let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
+        guard !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
+            isGivenBack < isOver
+        else { return isOver }
+        calls.removeAll { $0.isGivenBack < instant }
+        calls.append((isGivenBack, isOver))
+        return isGivenBack
+    }
+
+    /// Something breaks. Returns until when leases may stand that are not given back yet; `nil`: there are none.
+    mutating func faultBegan(_ kind: FaultKind, at instant: Instant) -> Instant? {
+        guard kind != .vanish else { return nil }
+        defer { calls = [] }
+        return calls.filter { $0.isGivenBack >= instant }.map(\.isOver).max()
+    }
+}

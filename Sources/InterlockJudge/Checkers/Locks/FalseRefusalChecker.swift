@@ -5,9 +5,12 @@ internal import InterlockCore
 ///
 /// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for within
 /// the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may be; and by any fault
-/// that disturbs locks, and by a jump of Redis' clock as in `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
+/// that disturbs locks, for a ticket may be left of it, and by a jump of Redis' clock as in `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
+
+    /// For so many ms the ticket of a sidecar that waits for nothing any more may stand in a queue: a free lock is offered to it once.
+    private static let ticketLifetime: Int64 = 10_000
 
     private struct Suspect: Sendable {
         var call: Call
@@ -27,6 +30,7 @@ struct FalseRefusalChecker: HistoryChecker {
         /// As in `FreeLockChecker`.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
+        var abandoned = AbandonedCalls()
         /// Not looked through before there are so many: of some the time may be over.
         var worthALook = 16
 
@@ -89,16 +93,16 @@ struct FalseRefusalChecker: HistoryChecker {
                 }
             default: return
             }
-        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
+        case .faultBegan(_, let kind, _):
             for (number, lock) in locks {
-                let mayBeMore = lock.freeFrom >= step.at || !lock.open.isEmpty
-                locks[number]?.clockLeases.clockJumped(lock.held.keys, mayBeMore: mayBeMore)
+                if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) {
+                    locks[number]?.freeFrom = max(lock.freeFrom, end)
+                }
             }
-        case .faultBegan(_, .failover, _):
-            let last = step.at.advanced(byMilliseconds: FreeLockChecker.longestLease)
-            for (number, lock) in locks {
-                locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max))
-            }
+            if kind == .clock { clockJumped(at: step.at) }
+            if kind == .failover { replicate(at: step.at) }
+        case .faultEnded(_, .clock, _):
+            clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
                 if kind == .failover, let lock = locks[number] { locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated) }
@@ -109,6 +113,19 @@ struct FalseRefusalChecker: HistoryChecker {
         default:
             return
         }
+    }
+
+    private mutating func clockJumped(at instant: Instant) {
+        for (number, lock) in locks {
+            let mayBeMore = lock.freeFrom >= instant || !lock.open.isEmpty
+            locks[number]?.clockLeases.clockJumped(lock.held.keys, mayBeMore: mayBeMore)
+        }
+    }
+
+    /// A replica may take over that knows what is in force now.
+    private mutating func replicate(at instant: Instant) {
+        let last = instant.advanced(byMilliseconds: FreeLockChecker.longestLease)
+        for (number, lock) in locks { locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max)) }
     }
 
     private mutating func extend(_ number: Int, _ ttl: Int64, at instant: Instant) {
@@ -143,7 +160,10 @@ struct FalseRefusalChecker: HistoryChecker {
                 lock.suspects.append(Suspect(call: call, at: instant, open: lock.open))
             }
         default:
-            let end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+            var end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+            if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
+                end = lock.abandoned.left(call, at: instant, isOver: end, recovery: recovery, faults: faults)
+            }
             if case .done(.granted(let lease, _, _)) = ending {
                 if isAlone, call.invoked > faults.lastClockJump { lock.clockLeases.removeAll() }
                 lock.alone = isAlone ? lease : nil
@@ -156,7 +176,8 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.suspects.removeAll(where: \.open.isEmpty)
         for suspect in settled {
             let since = suspect.call.invoked.advanced(byMilliseconds: -recovery)
-            guard !faults.touches(.disturbedLocks, since: since), !faults.touches(.lostVotes, since: since),
+            guard !faults.touches(.disturbedLocks, since: since.advanced(byMilliseconds: -Self.ticketLifetime)),
+                !faults.touches(.lostVotes, since: since),
                 !faults.touches(.silence, sidecar: suspect.call.sidecar, since: since)
             else { continue }
             violations.append(

@@ -8,6 +8,8 @@ internal import InterlockCore
 /// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may have been granted before it
 /// stopped counts as held for its length. Nothing is judged after any other fault.
 ///
+/// A call without an OWNER whose client goes away while it waits is over with the wait: what its sidecar is granted for it is given back.
+///
 /// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or somebody has
 /// the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
 struct FreeLockChecker: HistoryChecker {
@@ -31,6 +33,7 @@ struct FreeLockChecker: HistoryChecker {
         /// When all leases are over that a replica may know which takes over: also those that are released meanwhile.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
+        var abandoned = AbandonedCalls()
         /// When somebody who wanted it alone last waited where nothing was wrong.
         var lastWriter = Instant.distantPast
 
@@ -77,21 +80,21 @@ struct FreeLockChecker: HistoryChecker {
         case .linked(let lock, let lease, let ttl, let change, _):
             let end = change == .began ? Instant.distantFuture : ended(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
+        case .faultBegan(_, let kind, _):
+            for (number, lock) in locks {
+                if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) {
+                    locks[number]?.lastEnd = max(lock.lastEnd, end)
+                }
+            }
+            if kind == .clock { clockJumped(at: step.at) }
+            if kind == .failover { replicate(at: step.at) }
         case .invoked(let call, _):
             guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
             locks[lock, default: Lock()].open[call.client] = call
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
-        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
-            for (number, lock) in locks {
-                let mayBeMore = lock.lastEnd >= step.at || !lock.open.isEmpty
-                locks[number]?.clockLeases.clockJumped(lock.holds.keys, mayBeMore: mayBeMore)
-            }
-        case .faultBegan(_, .failover, _):
-            for (number, lock) in locks {
-                locks[number]?.replicated = min(
-                    lock.freeSince(for: .exclusive), step.at.advanced(byMilliseconds: Self.longestLease))
-            }
+        case .faultEnded(_, .clock, _):
+            clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
                 if kind == .failover, let lock = locks[number] { locks[number]?.lastEnd = max(lock.lastEnd, lock.replicated) }
@@ -102,6 +105,19 @@ struct FreeLockChecker: HistoryChecker {
         default:
             return
         }
+    }
+
+    private mutating func clockJumped(at instant: Instant) {
+        for (number, lock) in locks {
+            let mayBeMore = lock.lastEnd >= instant || !lock.open.isEmpty
+            locks[number]?.clockLeases.clockJumped(lock.holds.keys, mayBeMore: mayBeMore)
+        }
+    }
+
+    /// A replica may take over that knows what is in force now.
+    private mutating func replicate(at instant: Instant) {
+        let last = instant.advanced(byMilliseconds: Self.longestLease)
+        for (number, lock) in locks { locks[number]?.replicated = min(lock.freeSince(for: .exclusive), last) }
     }
 
     private mutating func ended(
@@ -129,9 +145,17 @@ struct FreeLockChecker: HistoryChecker {
             let before = locks[lock]?.holds[lease]?.end ?? .distantPast
             locks[lock, default: Lock()].hold(lease, nil, until: max(before, ended(ttl, after: instant)), at: instant)
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
-            // Of several at once, one may not have been asked for yet.
-            guard wait > 0, !isJoint else { return }
+            guard !isJoint else {
+                // It may have been held for as long as another of them was waited for.
+                locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? instant, instant)
+                return
+            }
+            guard wait > 0 else { return }
             judge(call, lock, mode, at: instant, faults: faults, into: &violations)
+        case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
+            let end = locks[lock, default: Lock()].abandoned.left(
+                call, at: instant, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
+            locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? end, end)
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = ended(ttl, after: instant)
             locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? end, end)

@@ -164,7 +164,7 @@ final class LoadClient {
             let now = end(.taken(limit: limit, remaining: remaining, resetAfter: resetAfter))
             engine.measures.windows.taken(service: service, cost: cost, resetAfter: resetAfter, at: now)
             becomeFree()
-        case (.permit(let service, _), .permit(let id, let state)):
+        case (.permit(let service, _, _), .permit(let id, let state)):
             let number = engine.nextPermit()
             let now = end(.permitted(number, state: state))
             isGone ? becomeFree() : call(service, permit: number, id: id, now: now)
