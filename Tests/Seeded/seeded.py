@@ -53,12 +53,6 @@ BUGS = [
         "quorum-wait-ends-unanswered", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "        refuse(waiter)\n        leave(waiter, id: id)\n", "        leave(waiter, id: id)\n",
         ("answers",)),
-    Bug(
-        "left-waiter-keeps-lease", f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
-        "    func giveBack(_ waiter: LockWaiter) {\n        guard waiter.request.owner == nil else { return }\n",
-        "    func giveBack(_ waiter: LockWaiter) {\n"
-        "        guard waiter.request.owner == nil, waiter.standing != .left else { return }\n",
-        ("free-locks",)),
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(
         "hand-over-for-claim-window", f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",

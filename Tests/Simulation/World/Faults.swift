@@ -59,7 +59,7 @@ final class Faults {
         let place: Place? =
             switch kind {
             case .kill, .pause, .partition, .latency, .reset: .sidecar(sidecar)
-            case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: nil
+            case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .vanish: nil
             case .quorumServer: .quorum
             default: .redis
             }
@@ -69,7 +69,8 @@ final class Faults {
         var length = Self.length(of: kind, &random)
         let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
         guard let (mend, words) = act else { return }
-        let concerned: Int? = if case .sidecar = place { sidecar } else { kind == .reload ? sidecar : nil }
+        let concerned: Int? =
+            if case .sidecar = place { sidecar } else { kind == .reload || kind == .vanish ? sidecar : nil }
         world.record(.faultBegan(fault: number, kind, sidecar: concerned))
         told.append(
             ToldFault(
@@ -93,7 +94,7 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .vanish: 0
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: 0
         case .kill: Int64.random(in: 20...1500, using: &random)
         case .pause:
             random.happens(0.5) ? Int64.random(in: 200...2000, using: &random) : Int64.random(in: 2000...15_000, using: &random)
@@ -228,7 +229,9 @@ final class Faults {
         case .foreignFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
-        case .vanish: return nil
+        case .vanish:
+            world.killClients(ofSidecar: sidecar, for: length)
+            return ({}, "the programs beside it die, and come again")
         }
     }
 
@@ -306,7 +309,7 @@ final class Foreigner {
         let service = world.profile.services[place]
         guard !service.limits.isEmpty else { return nil }
         let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
-        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0...3, using: &random))" : nil
+        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<world.profile.habits.tenants, using: &random))" : nil
         run(["DEL", KeySpace().rate(service: service.name, of: limit, subject: subject)])
         return ({}, "\(service.name)/\(limit.name)")
     }

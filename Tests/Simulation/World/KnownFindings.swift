@@ -69,6 +69,16 @@ public struct ToldCall: Sendable {
 struct Ghost: Sendable {
     var lock: Int
     var at: Instant
+    /// When it was last seen so.
+    var until: Instant
+}
+
+/// A lock that one copy of a call was granted while the other copy, with the same OWNER, went on waiting for it.
+struct Twin: Sendable {
+    var lock: Int
+    var at: Instant
+    /// Milliseconds.
+    var ttl: Int64
 }
 
 /// What a finding is judged with: what broke, who asked for what, and what was seen in Redis.
@@ -77,6 +87,7 @@ struct Story {
     var faults: [ToldFault]
     var calls: [ToldCall]
     var ghosts: [Ghost]
+    var twins: [Twin]
 
     /// The number of the lock that the finding is about; `nil`: it is about none.
     func lockNumber(_ violation: Violation) -> Int? {
@@ -110,20 +121,6 @@ struct Story {
         }
     }
 
-    /// For how many milliseconds everybody was refused a lock who asked for it since it was last granted or given back.
-    func refusedFor(_ number: Int, before violation: Violation) -> Int64 {
-        var first: Instant?
-        for call in calls.sorted(by: { ($0.ended ?? .distantFuture) < ($1.ended ?? .distantFuture) }) {
-            guard let ended = call.ended, ended <= violation.at else { break }
-            switch (call.operation, call.ending) {
-            case (.acquire(number, _, _, _, _), .refused): first = first ?? ended
-            case (.acquire(number, _, _, _, _), _), (.renew(number, _, _), .done), (.release(number, _), .done): first = nil
-            default: continue
-            }
-        }
-        return first.map { (violation.at.nanoseconds - $0.nanoseconds) / 1_000_000 } ?? 0
-    }
-
     /// Whether a lease of a lock came to its end within so many milliseconds before the finding without having been released.
     func lapsed(ofLock number: Int, within milliseconds: Int64, before violation: Violation) -> Bool {
         var ends: [LeaseID: Instant] = [:]
@@ -140,11 +137,26 @@ struct Story {
         return ends.values.contains { $0 <= violation.at && $0.advanced(byMilliseconds: milliseconds) >= violation.at }
     }
 
-    /// Whether a sidecar was cut off from Redis then: by a fault of its own or of Redis.
-    func isCutOff(sidecar: Int?, at instant: Instant) -> Bool {
+    /// Whether a sidecar was cut off from Redis then, or since: by a fault of its own or of Redis.
+    func isCutOff(sidecar: Int?, since: Instant? = nil, at instant: Instant) -> Bool {
         faults.contains { fault in
             fault.kind.cutsOffRedis && (fault.sidecar == nil || fault.sidecar == sidecar)
-                && fault.began <= instant && (fault.ended.map { $0 >= instant } ?? true)
+                && fault.began <= instant && (fault.ended.map { $0 >= since ?? instant } ?? true)
+        }
+    }
+
+    /// Whether a sidecar that is cut off says that it has more left of a limit than its share of the whole fleet's would be:
+    /// its counters of an earlier outage are forgotten only when none comes for a window.
+    func grantsMoreThanAShare(before violation: Violation) -> Bool {
+        guard let service = service(violation) else { return false }
+        return calls.contains { call in
+            guard case .take(let place, let cost, _, _) = call.operation, place % profile.services.count == service.place,
+                let ended = call.ended, ended <= violation.at, isCutOff(sidecar: call.sidecar, at: call.began),
+                isCutOff(sidecar: call.sidecar, at: ended), case .done(.taken(let number, let remaining, _))? = call.ending,
+                let limit = service.definition.limits.first(where: { $0.capacity == number || $0.limit == number }),
+                ended.advanced(byMilliseconds: limit.windowMilliseconds) >= violation.at
+            else { return false }
+            return remaining + cost > max(1, limit.capacity / Int64(profile.sidecars))
         }
     }
 
@@ -202,9 +214,9 @@ public struct KnownFinding: Sendable {
             "who has an OWNER is told that a lock is held, and is granted it all the same: nobody holds it for the whole ttl"
         ) { violation, story in
             guard let lock = story.lockNumber(violation) else { return false }
-            // A lease lasts for 20 seconds at most, and a wait can begin while it does.
+            // A wait can begin while it lasts.
             let since = violation.at.advanced(byMilliseconds: -30_000)
-            return story.ghosts.contains { $0.lock == lock && $0.at <= violation.at && $0.at >= since }
+            return story.ghosts.contains { $0.lock == lock && $0.at <= violation.at && $0.until >= since }
         },
         KnownFinding(
             "L5", [.freeLocks],
@@ -213,11 +225,11 @@ public struct KnownFinding: Sendable {
             guard story.profile.quorum > 0, violation.finding.contains("nobody who asked meanwhile was granted it"),
                 let lock = story.lockNumber(violation)
             else { return false }
-            // A split is over soon: the next round has other chances.
-            guard story.refusedFor(lock, before: violation) <= 3000 else { return false }
-            // Of two one has a majority, while all servers are there. A vote counts until it is taken back: a moment longer than the call.
+            // Of two one has a majority, while all servers are there. A vote counts until it is taken back: longer than the call
+            // by two ways to a server and back.
             let isOneAway = !story.recent([.quorumServer], within: 1000, before: violation).isEmpty
-            return story.acquires(ofLock: lock, within: 50, before: violation).count >= (isOneAway ? 2 : 3)
+            let moment = 50 + 4 * story.profile.redisDelay.upperBound / 1000
+            return story.acquires(ofLock: lock, within: moment, before: violation).count >= (isOneAway ? 2 : 3)
         },
         KnownFinding(
             "L9", [.renewals], "while Redis is full a lease of a shared lock or a semaphore cannot be renewed"
@@ -258,6 +270,16 @@ public struct KnownFinding: Sendable {
             }
         },
         KnownFinding(
+            "N5", [.freeLocks],
+            "an OWNER's second call goes on waiting for what its first was granted, when others wait between them"
+        ) { violation, story in
+            guard let lock = story.lockNumber(violation), violation.finding.contains("waited") else { return false }
+            return story.twins.contains { twin in
+                twin.lock == lock && twin.at <= violation.at
+                    && violation.at <= twin.at.advanced(byMilliseconds: twin.ttl + 1000)
+            }
+        },
+        KnownFinding(
             "N1", [.freeLocks],
             "when a place of a semaphore or a shared lease lapses, and is not released, those who wait learn of it up to five seconds later"
         ) { violation, story in
@@ -294,11 +316,16 @@ public struct KnownFinding: Sendable {
             }
         },
         KnownFinding(
-            "R10", [.limits], "a reload while Redis is away grants the local share again"
+            "R10", [.limits], "a reload while Redis is away, or soon after, grants the local share again"
         ) { violation, story in
-            guard violation.finding.contains(localShares), let service = story.service(violation) else { return false }
+            guard violation.finding.contains(localShares), let service = story.service(violation),
+                let longest = service.definition.limits.map(\.windowMilliseconds).max()
+            else { return false }
             return story.recent([.reload], within: 120_000, before: violation).contains { reload in
-                story.changesLimits(reload, of: service.definition) && story.isCutOff(sidecar: reload.sidecar, at: reload.began)
+                // What was granted without Redis counts for a window.
+                let since = reload.began.advanced(byMilliseconds: -longest)
+                return story.changesLimits(reload, of: service.definition)
+                    && story.isCutOff(sidecar: reload.sidecar, since: since, at: reload.began)
             }
         },
         KnownFinding(
@@ -317,6 +344,7 @@ public struct KnownFinding: Sendable {
             let since = longest + 20_000
             let isBeginning = violation.at.nanoseconds - Timeline.beginning < .milliseconds(since)
             return isBeginning || !story.recent([.kill, .pause], within: since, before: violation).isEmpty
+                || story.grantsMoreThanAShare(before: violation)
         },
     ]
 
@@ -339,12 +367,24 @@ public struct KnownFinding: Sendable {
 
     private static let breakers: [KnownFinding] = [
         KnownFinding(
+            "N6", [.halfOpen], "a trial permit is kept when its call finds all places taken"
+        ) { violation, story in
+            guard let service = story.service(violation), service.definition.concurrency != nil else { return false }
+            // For as long as a permit lasts.
+            let since = violation.at.advanced(byMilliseconds: -service.definition.permitLifetime.wholeMilliseconds - 3000)
+            return story.calls.contains { call in
+                guard case .permit(let place, _, 0) = call.operation, case .refused(.busy)? = call.ending, let ended = call.ended
+                else { return false }
+                return place % story.profile.services.count == service.place && ended >= since && ended <= violation.at
+            }
+        },
+        KnownFinding(
             "R6", [.halfOpen], "a trial permit is kept while its call waits at a limit"
         ) { violation, story in
             guard let service = story.service(violation), !service.definition.limits.isEmpty else { return false }
             let since = violation.at.advanced(byMilliseconds: -World.recovery)
             return story.calls.contains { call in
-                guard case .permit(let place, let wait) = call.operation, wait > 0, call.began <= violation.at else {
+                guard case .permit(let place, _, let wait) = call.operation, wait > 0, call.began <= violation.at else {
                     return false
                 }
                 return place % story.profile.services.count == service.place && call.lasts(atLeast: 100)
@@ -358,11 +398,25 @@ public struct KnownFinding: Sendable {
                 && !story.recent([.redisWipe, .failover], within: 10_000, before: violation).isEmpty
         },
         KnownFinding(
-            "N2", [.forcedStates],
-            "what is forced after Redis lost its data is erased by a sidecar that remembers a later generation"
+            "N7", [.openBreakers],
+            "a later end of an outage, told under the same generation after Redis lost its data, is not heard"
         ) { violation, story in
+            guard story.service(violation)?.definition.probe != nil,
+                let call = story.calls.last(where: { $0.ended == violation.at })
+            else { return false }
+            // Without Redis it is not asked for either.
+            return !story.recent([.redisWipe, .failover], within: 10_000, before: violation).isEmpty
+                && story.isCutOff(sidecar: call.sidecar, since: violation.at.advanced(byMilliseconds: -1000), at: violation.at)
+        },
+        KnownFinding(
+            "N2", [.forcedStates, .openBreakers],
+            "what is forced or decided after Redis lost its data has an earlier generation than a sidecar remembers, or the same"
+        ) { violation, story in
+            guard violation.promise == .forcedStates || violation.finding.contains("under the same generation") else {
+                return false
+            }
             // Generations are times of Redis' clock: it had been ahead, and what it had said was remembered.
-            story.recent([.redisWipe, .failover], within: 10_000, before: violation).contains { loss in
+            return story.recent([.redisWipe, .failover], within: 10_000, before: violation).contains { loss in
                 story.faults.contains { $0.kind == .clock && $0.ahead > 0 && $0.began < loss.began }
             }
         },

@@ -20,6 +20,8 @@ struct Profile {
         /// The probability that a call waits at all.
         var waits: Double
         var patience: Patience
+        /// The probability that who waits goes away meanwhile.
+        var leavers: Double
         /// The probability that a call has an OWNER.
         var owners: Double
         /// For how long leases are held: milliseconds only, all lengths, or seconds.
@@ -34,16 +36,44 @@ struct Profile {
         }
 
         var leases: Leases
+        /// The probability that who takes a lock that may be shared wants it alone.
+        var writers: Double
         /// Everybody acts at whole multiples of so many milliseconds, as scheduled jobs do.
         var beat: Int64?
 
         init(random: inout SeededRandom) {
             waits = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
             patience = random.happens(0.3) ? .mixed : Patience.allCases[Int.random(in: 0..<3, using: &random)]
+            leavers = random.happens(0.6) ? 0.05 : 0.4
             owners = [0.1, 0.3, 0.8][Int.random(in: 0..<3, using: &random)]
             holds = Holds.allCases[Int.random(in: 0..<3, using: &random)]
             leases = random.happens(0.3) ? .mixed : Leases.allCases[Int.random(in: 0..<3, using: &random)]
+            writers = random.happens(0.5) ? 0.3 : 0.05
             beat = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
+        }
+    }
+
+    /// What everybody is like who calls services.
+    struct Habits {
+        /// Those for whom calls are made that are made for somebody.
+        var tenants: Int
+        /// The probability that a call waits for its turn.
+        var waits: Double
+        /// The longest wait for a permit, in milliseconds.
+        var patience: Int64
+
+        init(random: inout SeededRandom) {
+            tenants = random.happens(0.5) ? 1 : 4
+            waits = [0, 0.3, 0.3, 0.6][Int.random(in: 0..<4, using: &random)]
+            patience = random.happens(0.5) ? 3000 : 15_000
+        }
+
+        func tenant(_ random: inout SeededRandom) -> Int? {
+            random.happens(0.5) ? Int.random(in: 0..<tenants, using: &random) : nil
+        }
+
+        func wait(upTo longest: Int64, _ random: inout SeededRandom) -> Int64 {
+            random.happens(waits) ? Int64.random(in: 10...longest, using: &random) : 0
         }
     }
 
@@ -58,6 +88,7 @@ struct Profile {
     var fleetSize: Int
     var locks: [LockKind]
     var manners: Manners
+    var habits: Habits
     var services: [ServiceDefinition]
     var lockClients: Int
     var limitClients: Int
@@ -93,12 +124,19 @@ struct Profile {
             }
         }
         manners = Manners(random: &random)
+        habits = Habits(random: &random)
         lockClients = Int.random(in: 3...16, using: &random)
         limitClients = Int.random(in: 2...10, using: &random)
         permitClients = Int.random(in: 2...10, using: &random)
         let pace = random.happens(0.5) ? 5 : 40
         pause = Int64(pace)...Int64(pace * 8)
-        redisDelay = random.happens(0.5) ? 30...200 : 500...3000
+        // In one rack, in one region, or far away; the servers of a quorum are near, for each has a small part of a lease to answer.
+        redisDelay =
+            switch random.unit() {
+            case ..<0.4: 30...200
+            case ..<0.8: 500...3000
+            default: isQuorum ? 500...3000 : 5000...30_000
+            }
         drift = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
         faultGap =
             switch random.unit() {
@@ -108,14 +146,14 @@ struct Profile {
             }
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
-        services = Self.services(random: &random)
+        services = Self.services(patience: habits.patience, random: &random)
     }
 
     private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
         let all: [(kind: FaultKind, weight: Int)] = [
             (.kill, 4), (.pause, 10), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 3), (.partition, 5), (.latency, 4),
             (.reset, 5), (.clock, 3), (.failover, 3), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
-            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.quorumServer, isQuorum ? 24 : 0),
+            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.vanish, 4), (.quorumServer, isQuorum ? 24 : 0),
         ]
         guard random.happens(0.8) else { return all }
         // Locks of a quorum notice nothing else.
@@ -135,14 +173,15 @@ struct Profile {
         return some
     }
 
-    private static func services(random: inout SeededRandom) -> [ServiceDefinition] {
-        (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", random: &random) }
+    private static func services(patience: Int64, random: inout SeededRandom) -> [ServiceDefinition] {
+        (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", patience: patience, random: &random) }
     }
 
     /// One service, as somebody might configure it.
-    static func service(_ name: String, random: inout SeededRandom) -> ServiceDefinition {
+    /// - Parameter patience: of those who wait for a permit, in milliseconds.
+    static func service(_ name: String, patience: Int64, random: inout SeededRandom) -> ServiceDefinition {
         var limits: [LimitDefinition] = []
-        let count = random.happens(0.2) ? 0 : Int.random(in: 1...3, using: &random)
+        let count = random.happens(0.2) ? 0 : random.happens(0.4) ? 1 : Int.random(in: 1...3, using: &random)
         for number in 0..<count {
             let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
             let window = windows[Int.random(in: 0..<windows.count, using: &random)]
@@ -153,7 +192,7 @@ struct Profile {
             limits.append(
                 LimitDefinition(
                     name: "l\(number)", limit: limit, window: .milliseconds(window), algorithm: algorithm,
-                    isPerSubject: number > 0 && random.happens(0.5)))
+                    isPerSubject: random.happens(number > 0 ? 0.5 : 0.2)))
         }
         let actions: [LimitPolicy.Action] = [.deny, .wait, .trip]
         var breaker = BreakerSettings()
@@ -174,11 +213,11 @@ struct Profile {
             name: name, limits: limits,
             onLimit: LimitPolicy(
                 action: actions[Int.random(in: 0..<3, using: &random)],
-                pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(1500), maximumWaiting: 40),
+                pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(patience / 2), maximumWaiting: 40),
             concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
             breaker: breaker, probe: probe,
             whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow,
-            permitLifetime: .milliseconds(2000))
+            permitLifetime: .milliseconds(random.happens(0.6) ? 2000 : 15_000))
     }
 }
 

@@ -78,6 +78,8 @@ public final class World {
     var upstreams: [Upstream]
     private(set) lazy var foreigner = Foreigner(world: self)
     private var clients: [DoorClient] = []
+    /// Those of them that call as programs do.
+    private var callers: [DoorClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
     var isReplicaLagging = false { didSet { redis.server.replicasAcknowledging = isReplicaLagging ? 0 : 1 } }
@@ -87,6 +89,7 @@ public final class World {
     private var operations = 0
     private var events: [HistoryEvent] = []
     private var ghosts: [Ghost] = []
+    private var twins: [Twin] = []
     /// No client begins anything new, and nothing breaks any more.
     private(set) var isClosing = false
     private var leases: [String: LeaseID] = [:]
@@ -193,6 +196,7 @@ public final class World {
                     world: self, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
                     services: services))
         }
+        callers = clients.filter { $0 is LockClient || $0 is LimitClient || $0 is PermitClient }
         if random.happens(0.6) {
             clients.append(
                 Operator(
@@ -296,14 +300,38 @@ public final class World {
     /// the same is looked up, for the story alone.
     func refused(owner: String, lock: Int, number: Int, space: KeySpace) {
         timeline.plan(in: .milliseconds(100)) { [self] in
-            let name = name(ofLock: lock)
             let servers = quorum.isEmpty ? [redis] : quorum
-            let holding = servers.count { host in
-                let keys = host.server.keyspace
-                return keys.holds(owner, in: space.lock(name)) || keys.holds(owner, in: space.holders(name))
-            }
-            guard holding > servers.count / 2 else { return }
-            ghosts.append(Ghost(lock: number, at: timeline.instant))
+            guard holds(owner, lock, servers, space) else { return }
+            ghosts.append(Ghost(lock: number, at: timeline.instant, until: timeline.instant))
+            haunt(ghosts.count - 1, servers, owner: owner, lock: lock, space: space)
+        }
+    }
+
+    /// What is LINKED is extended for as long as its connection stands.
+    private func haunt(_ place: Int, _ servers: [RedisHost], owner: String, lock: Int, space: KeySpace) {
+        timeline.plan(in: .milliseconds(1000)) { [self] in
+            guard !isClosing, holds(owner, lock, servers, space) else { return }
+            ghosts[place].until = timeline.instant
+            haunt(place, servers, owner: owner, lock: lock, space: space)
+        }
+    }
+
+    /// Whether a majority of the servers has a token in a lock, for itself or as one of several.
+    private func holds(_ token: String, _ lock: Int, _ servers: [RedisHost], _ space: KeySpace) -> Bool {
+        let name = name(ofLock: lock)
+        let holding = servers.count { host in
+            let keys = host.server.keyspace
+            return keys.holds(token, in: space.lock(name)) || keys.holds(token, in: space.holders(name))
+        }
+        return holding > servers.count / 2
+    }
+
+    /// Of a call that was sent twice in one breath the first copy is granted the lock. Whether the second, whose answer counts, goes
+    /// on waiting all the same is looked up, for the story alone.
+    func grantedToTwin(of client: LockClient, lock: Int, ttl: Int64) {
+        let call = client.calls
+        timeline.plan(in: .milliseconds(100)) { [self] in
+            if client.calls == call, !client.isAnswered { twins.append(Twin(lock: lock, at: timeline.instant, ttl: ttl)) }
         }
     }
 
@@ -319,6 +347,11 @@ public final class World {
 
     /// Since the beginning.
     var milliseconds: Int64 { (timeline.now - Timeline.beginning) / 1_000_000 }
+
+    /// The programs beside one sidecar die, and come again after so many milliseconds.
+    func killClients(ofSidecar sidecar: Int, for milliseconds: Int64) {
+        for client in callers where client.sidecar == sidecar { client.die(for: milliseconds) }
+    }
 
     /// One sidecar reads its configuration again, in which one service is other than in those of the others; or the same as it was.
     func reload(sidecar: Int, _ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
@@ -365,7 +398,7 @@ public final class World {
         let report = check.report
         let story = Story(
             profile: profile, faults: faults?.told ?? [], calls: report.violations.isEmpty ? [] : ToldCall.all(of: events),
-            ghosts: ghosts)
+            ghosts: ghosts, twins: twins)
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
         for violation in report.violations {

@@ -76,15 +76,26 @@ class DoorClient {
         disconnected(byItself: true)
     }
 
+    /// Its process dies in the middle of whatever it does, and another takes its place after so many milliseconds.
+    func die(for milliseconds: Int64) {
+        hangUp()
+        // Also what the ends of its calls have planned.
+        forgetPlans()
+        plan(after: .milliseconds(milliseconds)) { [self] in rest() }
+    }
+
     /// Sends a command that no promise is about.
     func tell(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
         door.send(words) { done(try? $0.get()) }
     }
 
     /// Sends a command and records what was asked and how it ended. `completion` is called once, with the end and the reply.
-    /// - Parameter numbers: under which it is recorded: a call for several things is one call for each.
+    /// - Parameters:
+    ///   - operations: with the numbers under which they are recorded: a call for several things is one call for each.
+    ///   - farewell: how it ended when the client itself closes the connection meanwhile.
     func ask(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
+        farewell: String = OperationEnding.vanished,
         judge: @escaping (RedisReply) -> [OperationEnding],
         completion: @escaping ([OperationEnding]) -> Void
     ) {
@@ -109,7 +120,7 @@ class DoorClient {
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
             // Its own end says nothing of the sidecar.
             case .failure(.answerLost):
-                end(all(.unknown(reason: self?.connection === door ? "answer-lost" : OperationEnding.vanished)))
+                end(all(.unknown(reason: self?.connection === door ? "answer-lost" : farewell)))
             }
         }
         // More patient than the rules are.

@@ -9,8 +9,8 @@ final class LimitClient: ServiceClient {
         guard !world.profile.services[place].limits.isEmpty else { return rest() }
         if random.happens(0.02) { return tell(["LIMIT.PEEK", services[place]]) { [self] _ in rest() } }
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
-        let subject: Int? = random.happens(0.5) ? Int.random(in: 0...3, using: &random) : nil
-        let wait: Int64 = random.happens(0.3) ? Int64.random(in: 10...1500, using: &random) : 0
+        let subject = world.profile.habits.tenant(&random)
+        let wait = world.profile.habits.wait(upTo: 1500, &random)
         var words = ["LIMIT.TAKE", services[place]]
         if cost != 1 { words += ["COST", "\(cost)"] }
         if let subject { words += ["SUBJECT", "t\(subject)"] }

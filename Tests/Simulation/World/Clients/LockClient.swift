@@ -35,6 +35,10 @@ final class LockClient: DoorClient {
     private let kinds: [Profile.LockKind]
     private var owners = 0
     private var held: [Held] = []
+    /// How often it has asked for locks.
+    private(set) var calls = 0
+    /// Whether its last acquire has its answer.
+    private(set) var isAnswered = true
 
     /// - Parameter firstLock: the number of its fleet's first lock in the history.
     init(
@@ -78,7 +82,7 @@ final class LockClient: DoorClient {
     private func mode(of lock: Int) -> LeaseMode {
         switch kinds[lock] {
         case .exclusive: .exclusive
-        case .readersAndWriters: random.happens(0.7) ? .shared : .exclusive
+        case .readersAndWriters: random.happens(world.profile.manners.writers) ? .exclusive : .shared
         case .semaphore(let places): .permits(places)
         }
     }
@@ -129,13 +133,23 @@ final class LockClient: DoorClient {
         }
         let invokedAt = world.timeline.instant
         let lock = wish.locks[0]
+        calls += 1
+        isAnswered = false
         // A program that is not sure asks twice in one breath: its second answer says the same.
-        if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) { tell(words) }
-        if wish.wait > 200, random.happens(0.08) {
-            plan(after: .milliseconds(Int64.random(in: 1...wish.wait, using: &random))) { [self] in vanish() }
+        if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) {
+            tell(words) { [self] reply in
+                guard let reply, !leases(in: reply, wish, invokedAt: invokedAt).isEmpty else { return }
+                world.grantedToTwin(of: self, lock: firstLock + lock, ttl: wish.ttl)
+            }
+        }
+        if wish.wait > 200, random.happens(world.profile.manners.leavers) {
+            // Soon, as programs with deadlines of their own do, or at any time.
+            let longest = random.happens(0.5) ? 100 : wish.wait
+            plan(after: .milliseconds(Int64.random(in: 1...longest, using: &random))) { [self] in die(for: 0) }
         }
         var granted: [Held] = []
-        ask(operations, words) { [self] reply in
+        let farewell = wish.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
+        ask(operations, words, farewell: farewell) { [self] reply in
             granted = leases(in: reply, wish, invokedAt: invokedAt)
             guard granted.count == wish.locks.count else {
                 if let owner = wish.owner, wish.locks.count == 1 {
@@ -156,6 +170,7 @@ final class LockClient: DoorClient {
             }
         } completion: { [self] endings in
             forgetPlans()
+            isAnswered = true
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:
@@ -213,7 +228,7 @@ final class LockClient: DoorClient {
             }
         }
         if point < 0.12 { return plan(after: length) { [self] in forget() } }
-        if point < 0.17 { return plan(after: length) { [self] in vanish() } }
+        if point < 0.17 { return plan(after: length) { [self] in die(for: 0) } }
         keep(until: end)
     }
 
@@ -293,13 +308,9 @@ final class LockClient: DoorClient {
         rest()
     }
 
-    /// Closes the connection in the middle of whatever it does.
-    private func vanish() {
+    override func die(for milliseconds: Int64) {
         leave()
-        hangUp()
-        // Also what the ends of its calls have planned.
-        forgetPlans()
-        rest()
+        super.die(for: milliseconds)
     }
 
     /// Believes in nothing any more. What is linked lasts as long as the connection.

@@ -6,12 +6,14 @@ import InterlockJudge
 final class PermitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
-        let wait: Int64 = random.happens(0.3) ? Int64.random(in: 10...3000, using: &random) : 0
+        let subject = world.profile.habits.tenant(&random)
+        let wait = world.profile.habits.wait(upTo: world.profile.habits.patience, &random)
         var words = ["PERMIT.ACQUIRE", services[place]]
+        if let subject { words += ["SUBJECT", "t\(subject)"] }
         if wait > 0 { words += ["WAIT", "\(wait)"] }
         let service = firstService + place
         var granted: (number: PermitNumber, id: String)?
-        ask([(number, .permit(service: service, wait: wait))], words) { [world] reply in
+        ask([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
             guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
                 let state = parts[2].text.flatMap(BreakerSnapshot.State.init), let retryAfter = parts[3].integer
             else { return [.failed(code: "?")] }
