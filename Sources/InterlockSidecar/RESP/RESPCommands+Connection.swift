@@ -13,15 +13,15 @@ extension RESPCommands {
                 if connection.session.follower != nil, !writer.speaksRESP3 {
                     writer.array(2)
                     writer.bulk("pong")
-                    writer.bulk(request.count > 1 ? request.text(1) : "")
+                    if request.count > 1 { writer.bulk(request.argument(1)) } else { writer.bulk("") }
                 } else if request.count > 1 {
-                    writer.bulk(request.text(1))
+                    writer.bulk(request.argument(1))
                 } else {
                     writer.simple("PONG")
                 }
             }
         case .echo:
-            connection.reply(tag) { $0.bulk(request.text(1)) }
+            connection.reply(tag) { $0.bulk(request.argument(1)) }
         case .auth:
             authenticate(request, tag, connection)
         case .hello:
@@ -29,7 +29,7 @@ extension RESPCommands {
         case .client:
             client(request, tag, connection)
         case .command:
-            describeCommands(request, tag, connection)
+            try describeCommands(request, tag, connection)
         case .info:
             let report = SidecarReport(status: calls.status, connections: connection.door.connectionCount).text
             connection.reply(tag) { $0.bulk(report) }
@@ -70,13 +70,18 @@ extension RESPCommands {
             return
         }
         let hasName = request.count == 3
-        let key = request.text(hasName ? 2 : 1)
-        guard let caller = access.caller(key: key, name: hasName ? request.text(1) : nil) else {
+        let name = hasName ? request.text(1) : nil
+        guard let caller = Self.caller(access, name: name, key: request.text(hasName ? 2 : 1)) else {
             connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
             return
         }
         connection.session.caller = caller
         connection.reply(tag) { $0.simple("OK") }
+    }
+
+    /// Who shows this key. Clients that know only a password send the user name "default".
+    private static func caller(_ access: AccessControl, name: String?, key: String) -> AccessControl.Caller? {
+        access.caller(key: key, name: name == "default" ? nil : name)
     }
 
     private func hello(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
@@ -94,9 +99,8 @@ extension RESPCommands {
         while index < request.count {
             if request.isWord(index, "AUTH"), index + 2 < request.count {
                 let access = connection.door.access
-                // Clients that know only a password send the user name "default".
-                let user = request.text(index + 1)
-                caller = access.caller(key: request.text(index + 2), name: user == "default" ? nil : user) ?? access.anonymous
+                caller =
+                    Self.caller(access, name: request.text(index + 1), key: request.text(index + 2)) ?? access.anonymous
                 guard caller != nil else {
                     connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
                     return
@@ -154,33 +158,44 @@ extension RESPCommands {
         }
     }
 
-    private func describeCommands(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
-        if request.count > 1, request.isWord(1, "COUNT") {
-            connection.reply(tag) { $0.integer(Int64(table.all.count)) }
-        } else if request.count > 1, request.isWord(1, "DOCS") {
+    private func describeCommands(
+        _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
+    ) throws(InterlockError) {
+        guard request.count > 1 else {
             connection.reply(tag) { writer in
-                writer.map(table.all.count)
-                for entry in table.all {
+                writer.array(table.all.count)
+                for entry in table.all { writer.command(entry) }
+            }
+            return
+        }
+        let named = (2..<max(2, request.count)).map { table[request.key(of: $0)] }
+        if request.isWord(1, "COUNT"), request.count == 2 {
+            connection.reply(tag) { $0.integer(Int64(table.all.count)) }
+        } else if request.isWord(1, "INFO") {
+            let entries = request.count == 2 ? table.all : named
+            connection.reply(tag) { writer in
+                writer.array(entries.count)
+                for entry in entries { if let entry { writer.command(entry) } else { writer.null() } }
+            }
+        } else if request.isWord(1, "DOCS") {
+            let entries = request.count == 2 ? table.all : named.compactMap { $0 }
+            connection.reply(tag) { writer in
+                writer.map(entries.count)
+                for entry in entries {
                     writer.bulk(entry.name.lowercased())
                     writer.map(1)
                     writer.bulk("summary")
                     writer.bulk(entry.usage)
                 }
             }
-        } else {
+        } else if request.isWord(1, "LIST"), request.count == 2 {
             connection.reply(tag) { writer in
                 writer.array(table.all.count)
-                for entry in table.all {
-                    writer.array(6)
-                    writer.bulk(entry.name.lowercased())
-                    let isFixed = entry.arity.lowerBound == entry.arity.upperBound
-                    writer.integer(Int64(isFixed ? entry.arity.lowerBound : -entry.arity.lowerBound))
-                    writer.array(0)
-                    writer.integer(0)
-                    writer.integer(0)
-                    writer.integer(0)
-                }
+                for entry in table.all { writer.bulk(entry.name.lowercased()) }
             }
+        } else {
+            throw InterlockError(
+                .other, "unknown COMMAND subcommand or wrong number of arguments; COUNT, DOCS, INFO and LIST are there")
         }
     }
 
@@ -213,5 +228,19 @@ extension RESPCommands {
         guard let follower = connection.session.follower else { return }
         connection.session.follower = nil
         connection.door.unfollow(follower)
+    }
+}
+
+extension RESPWriter {
+    /// What Redis 7 tells of a command: its name, arity, flags, first and last key, step, categories, tips, key specifications
+    /// and subcommands.
+    fileprivate func command(_ entry: RESPCommandTable.Entry) {
+        array(10)
+        bulk(entry.name.lowercased())
+        let isFixed = entry.arity.lowerBound == entry.arity.upperBound
+        integer(Int64(isFixed ? entry.arity.lowerBound : -entry.arity.lowerBound))
+        array(0)
+        for _ in 0..<3 { integer(0) }
+        for _ in 0..<4 { array(0) }
     }
 }

@@ -25,7 +25,9 @@ final class RESPCommands {
 
     /// Starts one command; its reply goes to `connection` under `tag`.
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
+        guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = entry(request) else {
+            guard !request.isWord(0, "MULTI") else { return refuseTransaction(tag, connection) }
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
             }
@@ -54,6 +56,30 @@ final class RESPCommands {
             try run(entry.command, request, tag: tag, on: connection, completions)
         } catch {
             connection.reply(tag) { $0.error(error) }
+        }
+    }
+
+    /// What comes after a refused `MULTI` was meant to happen together or not at all: it does not happen.
+    private func refuseTransaction(_ tag: UInt64, _ connection: RESPConnection) {
+        connection.session.isInRefusedTransaction = true
+        connection.reply(tag) {
+            $0.error("ERR", "a sidecar has no transactions; what is sent before EXEC is not run. Send it without MULTI")
+        }
+    }
+
+    private func refuseInTransaction(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
+        let isReset = request.isWord(0, "RESET") || request.isWord(0, "QUIT")
+        let isEnd = isReset || request.isWord(0, "EXEC") || request.isWord(0, "DISCARD")
+        connection.session.isInRefusedTransaction = !isEnd
+        if isReset { return run(request, tag: tag, on: connection) }
+        connection.reply(tag) { writer in
+            if request.isWord(0, "EXEC") {
+                writer.error("EXECABORT", "Transaction discarded: a sidecar has none, and nothing of it was run")
+            } else if isEnd {
+                writer.simple("OK")
+            } else {
+                writer.error("ERR", "not run: it came after MULTI, and a sidecar has no transactions; EXEC or DISCARD ends it")
+            }
         }
     }
 

@@ -22,6 +22,8 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// The most commands of one connection that are pending.
     static let longestPipeline = 1024
+    /// With so many bytes of replies that wait for an earlier one, reading pauses.
+    static let mostWaiting = 1 << 20
     /// The most that is kept for a client that does not read; then it is dropped.
     static let longestOutput = 4 << 20
     /// Replies are handed to the socket when they reach this size, and at the end of each tick.
@@ -38,6 +40,8 @@ final class RESPConnection: ChannelDuplexHandler {
     @exclusivity(unchecked) private var input = ByteBuffer()
     @exclusivity(unchecked) private var writer = RESPWriter()
     @exclusivity(unchecked) private var slots = Deque<Slot>()
+    /// The bytes of those that are ready.
+    @exclusivity(unchecked) private var waitingBytes = 0
     /// The tag of the first slot.
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
     /// When the commands that are being taken came.
@@ -81,6 +85,7 @@ final class RESPConnection: ChannelDuplexHandler {
             let apart = RESPWriter(speaksRESP3: writer.speaksRESP3)
             write(apart)
             slots[Int(tag - firstTag)] = .ready(apart.buffer)
+            waitingBytes += apart.buffer.count
             return true
         }
         write(writer)
@@ -109,6 +114,7 @@ final class RESPConnection: ChannelDuplexHandler {
     private func writeThoseReady() {
         while case .ready(let buffer) = slots.first {
             writer.buffer.append(buffer)
+            waitingBytes -= buffer.count
             slots.removeFirst()
             firstTag += 1
         }
@@ -220,10 +226,13 @@ final class RESPConnection: ChannelDuplexHandler {
         }
     }
 
+    /// Hands over what is written, but for a client that does not read: what is kept for it here is bounded, what NIO keeps is not.
     private func write(_ context: ChannelHandlerContext) {
-        guard writer.buffer.count > 0 else { return }
-        context.writeAndFlush(wrapOutboundOut(writer.buffer.contents), promise: nil)
+        guard writer.buffer.count > 0, isWritable else { return }
+        let bytes = writer.buffer.contents
+        // Before it is written: the socket may take it at once, and ask for more.
         writer.buffer.removeAll()
+        context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
     }
 
     private func planFlush() {
@@ -258,7 +267,9 @@ final class RESPConnection: ChannelDuplexHandler {
         isReading = false
     }
 
-    private var mayTakeMore: Bool { slots.count < Self.longestPipeline && isWritable }
+    private var mayTakeMore: Bool {
+        slots.count < Self.longestPipeline && waitingBytes < Self.mostWaiting && isWritable
+    }
 
     /// `false`: more bytes are needed.
     private func takeOne(_ context: ChannelHandlerContext) -> Bool {
@@ -367,6 +378,7 @@ extension RESPConnection {
         stall?.cancel()
         stall = nil
         if isWritable {
+            flushNow()
             resume(context)
         } else {
             stall = context.eventLoop.assumeIsolated().scheduleTask(in: door.stallTimeout) { [weak self] in
@@ -397,6 +409,7 @@ extension RESPConnection {
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()
+        waitingBytes = 0
         for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {
             door.unfollow(follower, releasing: isLinked && !isEndedHere)
         }

@@ -122,8 +122,10 @@ extension TLSSettings {
     /// NIOSSL's settings for a listener with this certificate and key.
     func serverConfiguration() throws -> TLSConfiguration {
         let certificates = try NIOSSLCertificate.fromPEMFile(certificate).map { NIOSSLCertificateSource.certificate($0) }
-        return .makeServerConfiguration(
+        var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: certificates, privateKey: .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)))
+        configuration.minimumTLSVersion = .tlsv12
+        return configuration
     }
 }
 

@@ -61,9 +61,13 @@ package struct RESPRequest {
 
     /// The command's name as one number: its first 15 bytes in upper case and its length. Longer names share no key with
     /// any command there is.
-    package var nameKey: CommandKey { CommandKey(argument(0)) }
+    package var nameKey: CommandKey { key(of: 0) }
 
-    private func argument(_ index: Int) -> UnsafeRawBufferPointer {
+    /// The same of argument `index`.
+    func key(of index: Int) -> CommandKey { CommandKey(argument(index)) }
+
+    /// Argument `index` as it came.
+    func argument(_ index: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: bytes[arguments[index]])
     }
 

@@ -5,6 +5,8 @@ struct RESPSession {
     var caller: AccessControl.Caller?
     /// `CLIENT SETNAME`.
     var name = ""
+    /// After a `MULTI`, which is refused: nothing is run before its `EXEC`.
+    var isInRefusedTransaction = false
     /// It follows the events.
     var follower: UInt64?
 }

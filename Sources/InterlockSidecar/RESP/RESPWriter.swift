@@ -33,6 +33,13 @@ package struct RESPWriter {
         buffer.append("\r\n" as StaticString)
     }
 
+    /// Bytes as they came, whatever they mean.
+    func bulk(_ bytes: UnsafeRawBufferPointer) {
+        buffer.appendHeader(UInt8(ascii: "$"), Int64(bytes.count))
+        buffer.append(bytes)
+        buffer.append("\r\n" as StaticString)
+    }
+
     func null() {
         buffer.append(speaksRESP3 ? "_\r\n" as StaticString : "$-1\r\n")
     }

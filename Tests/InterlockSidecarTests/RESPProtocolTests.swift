@@ -1,0 +1,129 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import InterlockSidecar
+import NIOCore
+import NIOPosix
+import Synchronization
+import Testing
+
+/// What libraries need of a server beyond its own commands: bytes that come back as they went, and answers that cannot be misread.
+@Suite("RESP door: the protocol")
+struct RESPProtocolTests {
+    @Test("ECHO and PING give bytes back as they came, also those that are no text (D4)")
+    func bytes() async throws {
+        try await RESPTestDoor.with { door async throws in
+            let bytes: [UInt8] = [0xFF, 0x00, 0xC3, 0x28, 0x0D, 0x0A]
+            #expect(try await door.client.send(ByteCommand(name: "ECHO", argument: bytes)) == .bulk(bytes))
+            #expect(try await door.client.send(ByteCommand(name: "PING", argument: bytes)) == .bulk(bytes))
+        }
+    }
+
+    @Test("COMMAND answers what it was asked for, in the shape of Redis 7 (D4)")
+    func commands() async throws {
+        try await RESPTestDoor.with { door in
+            let all = try await door.cli("COMMAND").array ?? []
+            #expect(all.allSatisfy { $0.array?.count == 10 })
+            #expect(try await door.cli("COMMAND", "COUNT").integer == Int64(all.count))
+            #expect(try await door.cli("COMMAND", "LIST").array?.compactMap(\.text) == all.map { $0.array?[0].text ?? "" })
+            let some = try await door.cli("COMMAND", "INFO", "lock.acquire", "get").array ?? []
+            #expect(some.count == 2)
+            #expect(some.first?.array?.first?.text == "lock.acquire")
+            #expect(some.last == .null)
+            let documents = try await door.cli("COMMAND", "DOCS", "ping", "get").array ?? []
+            #expect(documents.count == 2)
+            #expect(documents.first?.text == "ping")
+            #expect(try await door.errorWord("COMMAND", "GETKEYS", "ping") == "ERR")
+        }
+    }
+
+    @Test("what comes between a refused MULTI and its EXEC is not run (D9)", arguments: ["EXEC", "DISCARD"])
+    func transaction(end: String) async throws {
+        try await RESPTestDoor.with { door async throws in
+            #expect(try await door.errorWord("MULTI") == "ERR")
+            #expect(try await door.errorWord("LOCK.ACQUIRE", "orders", "30000") == "ERR")
+            #expect(try await door.errorWord(end) == (end == "EXEC" ? "EXECABORT" : nil))
+            #expect(try await door.cli("LOCK.INFO", "orders") == .null)
+            #expect(try await door.cli("LOCK.ACQUIRE", "orders", "30000").array?.count == 3)
+            #expect(try await door.errorWord("EXEC") == "ERR")
+        }
+    }
+
+    @Test("a connection that is reset is in no transaction any more (D9)")
+    func reset() async throws {
+        try await RESPTestDoor.with { door async throws in
+            #expect(try await door.errorWord("MULTI") == "ERR")
+            #expect(try await door.cli("RESET").text == "RESET")
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("AUTH takes the user name \"default\" for none, as HELLO does (D15)")
+    func defaultUser() async throws {
+        let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
+        try await RESPTestDoor.with(keys: keys) { door in
+            let bytes = "AUTH default correct-horse-battery-staple\r\nAUTH default wrong\r\nAUTH nobody correct-horse-battery-staple\r\nQUIT\r\n"
+            let replies = try await door.exchange(bytes).split(separator: "\r\n")
+            #expect(replies.map { $0.prefix { $0 != " " } } == ["+OK", "-WRONGPASS", "-WRONGPASS", "+OK"])
+        }
+    }
+
+    @Test("while replies wait for an earlier one no more is read than is kept for them (D3)")
+    func waitingReplies() async throws {
+        try await RESPTestDoor.with { door in
+            try await door.cli("LOCK.ACQUIRE", "orders", "30000")
+            let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
+            // More than all buffers on the way hold: it is read whole only when the replies need not be kept.
+            let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
+            let order = OrderOfEvents()
+            let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try channel.pipeline.syncOperations.addHandler(FirstBytes(order: order))
+                    }
+                }
+                .connect(host: "127.0.0.1", port: door.port).get()
+            channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.note("all was read") }
+            try await channel.closeFuture.get()
+            #expect(order.noted == ["an answer", "all was read"])
+        }
+    }
+}
+
+/// A command with an argument that need not be text.
+private struct ByteCommand: RedisCommand {
+    var name: String
+    var argument: [UInt8]
+
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append(name)
+        encoder.append(argument)
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
+}
+
+/// What happened, in its order.
+private final class OrderOfEvents: Sendable {
+    private let events = Mutex<[String]>([])
+    var noted: [String] { events.withLock { $0 } }
+    func note(_ event: String) { events.withLock { $0.append(event) } }
+}
+
+/// Notes when the first bytes come.
+private final class FirstBytes: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let order: OrderOfEvents
+    private var hasCome = false
+
+    init(order: OrderOfEvents) {
+        self.order = order
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if !hasCome { order.note("an answer") }
+        hasCome = true
+    }
+}
