@@ -62,6 +62,23 @@ struct FreeLockTests {
         #expect(refused(at: 4000, after: history).broken == [.freeLocks])
     }
 
+    @Test("each lease of a semaphore that ends makes one place free", arguments: [(3040.0, true), (3060.0, false)])
+    func places(granted: Double, isGood: Bool) {
+        var history = MadeHistory()
+        for (client, released) in [(1, 40.0), (2, 45.0)] {
+            let lease = LeaseID(client)
+            history.operation(
+                .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 0), client: client, asked: 0, ended: 1,
+                .done(.granted(lease: lease, fence: Int64(client), validFor: 8999)))
+            history.operation(
+                .release(lock: 1, lease: lease), client: client, asked: released - 1, ended: released, .done(.released))
+        }
+        history.operation(
+            .acquire(lock: 1, mode: .permits(2), ttl: 9000, wait: 5000), client: 3, asked: 10, ended: granted,
+            .done(.granted(lease: 3, fence: 3, validFor: 8999)))
+        #expect(history.broken == (isGood ? [] : [.freeLocks]))
+    }
+
     @Test("of locks that are taken together each may be held until all are refused")
     func joint() {
         var history = MadeHistory()

@@ -23,8 +23,10 @@ struct FreeLockChecker: HistoryChecker {
 
     private struct Lock: Sendable {
         var holds: [LeaseID: Hold] = [:]
-        /// The same of all that are not among them, whether or not they were granted.
-        var lastEnd = Instant.distantPast
+        /// The same of those that are not among them, whether or not they were granted: the latest first, no more than there are places.
+        private(set) var ends: [Instant] = []
+        /// The most places that anybody has asked for it to have.
+        var places = 1
         /// Not looked through before there are so many: of some the time may be over.
         var worthALook = 16
         /// Calls for it that have not ended, by their clients.
@@ -46,8 +48,21 @@ struct FreeLockChecker: HistoryChecker {
 
         mutating func end(_ lease: LeaseID, at instant: Instant) {
             holds[lease] = nil
-            lastEnd = max(lastEnd, instant)
+            mayBeHeld(until: instant)
         }
+
+        /// Somebody may have had it until then, or a place of it.
+        mutating func mayBeHeld(until end: Instant) {
+            ends.insert(end, at: ends.firstIndex { $0 < end } ?? ends.endIndex)
+            if ends.count > places { ends.removeLast() }
+        }
+
+        /// The same of all its places: nobody knows how many calls may have them.
+        mutating func mayAllBeHeld(until end: Instant) {
+            for _ in 0..<places { mayBeHeld(until: end) }
+        }
+
+        var lastEnd: Instant { ends.first ?? .distantPast }
 
         /// Since when nothing keeps out who wants it in this way.
         func freeSince(for mode: LeaseMode) -> Instant {
@@ -55,8 +70,8 @@ struct FreeLockChecker: HistoryChecker {
             case .exclusive: holds.values.reduce(lastEnd) { max($0, $1.end) }
             case .shared: holds.values.reduce(lastEnd) { $1.mode == .shared ? $0 : max($0, $1.end) }
             case .permits(let places):
-                // The last but so many to end, and what is not known takes a place too.
-                (holds.values.map(\.end) + [lastEnd]).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
+                // The last but so many to end.
+                (holds.values.map(\.end) + ends).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
             }
         }
     }
@@ -81,26 +96,25 @@ struct FreeLockChecker: HistoryChecker {
             let end = change == .began ? Instant.distantFuture : ended(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
         case .faultBegan(_, let kind, _):
-            for (number, lock) in locks {
-                if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) {
-                    locks[number]?.lastEnd = max(lock.lastEnd, end)
-                }
+            for number in locks.keys {
+                if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) { locks[number]?.mayAllBeHeld(until: end) }
             }
             if kind == .clock { clockJumped(at: step.at) }
             if kind == .failover { replicate(at: step.at) }
         case .invoked(let call, _):
-            guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
+            guard case .acquire(let lock, let mode, _, _, _) = call.operation else { return }
             locks[lock, default: Lock()].open[call.client] = call
+            if case .permits(let places) = mode, places > locks[lock]?.places ?? 1 { locks[lock]?.places = places }
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, .clock, _):
             clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
-                if kind == .failover, let lock = locks[number] { locks[number]?.lastEnd = max(lock.lastEnd, lock.replicated) }
+                if kind == .failover, let end = locks[number]?.replicated { locks[number]?.mayAllBeHeld(until: end) }
                 guard let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) else { continue }
                 let end = ended(ttl, after: step.at)
-                locks[number, default: Lock()].lastEnd = max(locks[number]?.lastEnd ?? end, end)
+                locks[number]?.mayAllBeHeld(until: end)
             }
         default:
             return
@@ -147,7 +161,7 @@ struct FreeLockChecker: HistoryChecker {
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
             guard !isJoint else {
                 // It may have been held for as long as another of them was waited for.
-                locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? instant, instant)
+                locks[lock, default: Lock()].mayBeHeld(until: instant)
                 return
             }
             guard wait > 0 else { return }
@@ -155,10 +169,10 @@ struct FreeLockChecker: HistoryChecker {
         case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
             let end = locks[lock, default: Lock()].abandoned.left(
                 call, at: instant, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
-            locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? end, end)
+            locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = ended(ttl, after: instant)
-            locks[lock, default: Lock()].lastEnd = max(locks[lock]?.lastEnd ?? end, end)
+            locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.renew(let lock, let lease, _), .refused), (.release(let lock, let lease), .done),
             (.release(let lock, let lease), .refused):
             locks[lock]?.end(lease, at: instant)
