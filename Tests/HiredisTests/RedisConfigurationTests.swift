@@ -41,6 +41,7 @@ struct RedisConfigurationTests {
         #expect(configuration.password == reading.password)
         #expect(configuration.database == reading.database)
         #expect((configuration.tls != nil) == reading.isTLS)
+        #expect(configuration.tls.map { $0.minimumTLSVersion == .tlsv12 } ?? true, "D14")
     }
 
     @Test(

@@ -5,6 +5,7 @@ import InterlockProcesses
 import InterlockSidecar
 import NIOCore
 import NIOPosix
+import NIOSSL
 import Synchronization
 import Testing
 
@@ -63,9 +64,25 @@ struct RESPProtocolTests {
     func defaultUser() async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
         try await RESPTestDoor.with(keys: keys) { door in
-            let bytes = "AUTH default correct-horse-battery-staple\r\nAUTH default wrong\r\nAUTH nobody correct-horse-battery-staple\r\nQUIT\r\n"
+            let bytes =
+                "AUTH default correct-horse-battery-staple\r\nAUTH default wrong\r\nAUTH nobody correct-horse-battery-staple\r\nQUIT\r\n"
             let replies = try await door.exchange(bytes).split(separator: "\r\n")
             #expect(replies.map { $0.prefix { $0 != " " } } == ["+OK", "-WRONGPASS", "-WRONGPASS", "+OK"])
+        }
+    }
+
+    @Test("TLS older than 1.2 is refused (D14)", arguments: [(TLSVersion.tlsv11, false), (.tlsv12, true)])
+    func oldTLS(version: TLSVersion, isServed: Bool) async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        try await RESPTestDoor.with(tls: try await TestCertificate.selfSigned(in: folder.path)) { door in
+            var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
+            address.tls = RESPTestDoor.trusting(upTo: version)
+            let client = RedisClient(configuration: address)
+            var isConnected = true
+            do { try await client.connect() } catch { isConnected = false }
+            await client.close()
+            #expect(isConnected == isServed)
         }
     }
 

@@ -5,6 +5,7 @@ import InterlockSidecar
 import InterlockProcesses
 import Logging
 import NIOPosix
+import NIOSSL
 import ServiceLifecycle
 import Testing
 
@@ -51,8 +52,17 @@ struct RESPTestDoor {
         return client
     }
 
+    /// A client's settings that believe any certificate, and speak TLS up to this version.
+    static func trusting(upTo version: TLSVersion) -> TLSConfiguration {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.certificateVerification = .none
+        configuration.minimumTLSVersion = .tlsv1
+        configuration.maximumTLSVersion = version
+        return configuration
+    }
+
     static func with(
-        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil,
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil, tls: TestCertificate? = nil,
         _ body: (RESPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -63,6 +73,7 @@ struct RESPTestDoor {
             var listen = ListenSettings()
             listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
             listen.unix = unix
+            listen.tls = tls.map { TLSSettings(certificate: $0.certificatePath, key: $0.keyPath) }
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let door = RESPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, logger: logger,
@@ -80,6 +91,7 @@ struct RESPTestDoor {
                 address.connectTimeout = .seconds(20)
                 address.commandTimeout = .seconds(20)
                 address.password = keys.first?.secret
+                if tls != nil { address.tls = Self.trusting(upTo: .tlsv13) }
                 let client = RedisClient(configuration: address)
                 let result: Result<Void, any Error>
                 do {

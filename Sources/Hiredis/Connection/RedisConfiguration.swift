@@ -43,7 +43,11 @@ public struct RedisConfiguration: Sendable {
             let port = components.port ?? 6379
             guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in 1…65535") }
             self.init(address: .host(host, port: port))
-            if scheme == "rediss" { tls = .makeClientConfiguration() }
+            if scheme == "rediss" {
+                var tls = TLSConfiguration.makeClientConfiguration()
+                tls.minimumTLSVersion = .tlsv12
+                self.tls = tls
+            }
             databaseText = String(components.path.drop { $0 == "/" })
             guard components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which means nothing here") }
         case "unix":

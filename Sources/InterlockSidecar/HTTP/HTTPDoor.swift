@@ -110,10 +110,7 @@ public struct HTTPDoor: Service {
             LoopBoundChannel(base: HTTP1Channel(responder: responder, configuration: configuration))
         }
         guard let tls = listen.tls else { return http1 }
-        let chain = try NIOSSLCertificate.fromPEMFile(tls.certificate).map { NIOSSLCertificateSource.certificate($0) }
-        let key = try NIOSSLPrivateKey(file: tls.key, format: .pem)
-        var tlsConfiguration = TLSConfiguration.makeServerConfiguration(certificateChain: chain, privateKey: .privateKey(key))
-        tlsConfiguration.minimumTLSVersion = .tlsv12
+        var tlsConfiguration = try tls.serverConfiguration()
         tlsConfiguration.applicationProtocols = ["http/1.1"]
         // How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
         tlsConfiguration.shutdownTimeout = .seconds(1)

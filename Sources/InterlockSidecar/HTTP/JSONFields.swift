@@ -4,6 +4,9 @@ package import NIOCore
 
 /// The fields of a request's body: a JSON object that holds known fields of the right type only. `null` is as good as absent.
 package struct JSONFields {
+    /// An object of plain values is one deep.
+    private static let deepest = 3
+
     private let values: [String: JSONValue]
 
     /// Reads a body. An empty one has no fields.
@@ -15,11 +18,11 @@ package struct JSONFields {
         }
         let document: JSONValue
         do {
-            document = try JSONDecoder().decode(JSONValue.self, from: Data(body.readableBytesView))
+            document = try JSONValue(reading: body.readableBytesView, deepest: Self.deepest)
         } catch {
             throw HTTPProblem(
                 .invalid,
-                "the body is not well-formed JSON, or nested deeper than \(JSONValue.deepest) levels; send one object: "
+                "the body is not well-formed JSON, or nested deeper than \(Self.deepest) levels; send one object: "
                     + Self.list(known))
         }
         guard case .object(let fields) = document else {

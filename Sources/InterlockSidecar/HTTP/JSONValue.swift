@@ -1,3 +1,5 @@
+internal import FoundationEssentials
+
 /// A value of a JSON document.
 package enum JSONValue: Codable, Hashable, Sendable {
     case null
@@ -8,16 +10,32 @@ package enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
-    /// What a decoder does for a value grows with its depth, and the values may be many: without a bound, 64 KiB keep it busy for a
-    /// minute.
-    package static let deepest = 32
+    /// Reads a document that is nested no deeper than that. What a decoder does for a value grows with its depth, and the values may be
+    /// many: what is deeper is refused before anything is decoded. O(n).
+    package init(reading document: some Collection<UInt8>, deepest: Int) throws {
+        var depth = 0
+        var isText = false
+        var isEscaped = false
+        for byte in document {
+            switch byte {
+            case _ where isEscaped: isEscaped = false
+            case UInt8(ascii: "\\") where isText: isEscaped = true
+            case UInt8(ascii: "\""): isText.toggle()
+            case _ where isText: break
+            case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
+            case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+            default: break
+            }
+            guard depth <= deepest else {
+                throw DecodingError.dataCorrupted(
+                    .init(codingPath: [], debugDescription: "nested more than \(deepest) deep"))
+            }
+        }
+        self = try JSONDecoder().decode(JSONValue.self, from: Data(document))
+    }
 
     package init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
-        guard decoder.codingPath.count <= Self.deepest else {
-            throw DecodingError.dataCorruptedError(
-                in: container, debugDescription: "nested more than \(Self.deepest) deep")
-        }
         if container.decodeNil() {
             self = .null
         } else if let text = try? container.decode(String.self) {

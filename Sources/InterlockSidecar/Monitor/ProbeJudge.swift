@@ -9,6 +9,9 @@ package struct ProbeJudge: Sendable {
         case json(path: JSONPath, name: String, text: String)
     }
 
+    /// A body that is nested deeper is not read.
+    private static let deepestJSON = 32
+
     private let expectation: ProbeExpectation
     private let rules: [Rule]
 
@@ -64,7 +67,7 @@ package struct ProbeJudge: Sendable {
         guard !answer.isCut else {
             return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB: too long to be judged as JSON"
         }
-        guard let document = try? JSONDecoder().decode(JSONValue.self, from: Data(answer.body)) else {
+        guard let document = try? JSONValue(reading: answer.body, deepest: Self.deepestJSON) else {
             return "the body is not JSON"
         }
         guard let value = path.value(in: document) else { return "the body has nothing at \(name.prefix(80))" }
