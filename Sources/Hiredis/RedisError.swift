@@ -50,8 +50,7 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// An error reply, as Redis worded it: `CODE message`.
     init(reply: String) {
-        let word = reply.prefix { $0 != " " }
-        self.init(.server(ServerCondition(rawValue: String(word))), reply)
+        self.init(.server(ServerCondition(ofReply: reply)), reply)
     }
 }
 
@@ -61,6 +60,24 @@ public struct ServerCondition: RawRepresentable, Hashable, Sendable {
 
     public init(rawValue: String) {
         self.rawValue = rawValue
+    }
+
+    /// Of an error reply. What a script was refused is what it is about: Redis 6.2 wraps the error, `ERR Error running script … -READONLY
+    /// …`, and none up to 7.2 names what the user's rights do not allow a script.
+    init(ofReply reply: String) {
+        let word = reply.prefix { $0 != " " }
+        self.init(rawValue: String(word))
+        guard self == .error else { return }
+        if reply.hasPrefix("ERR The user executing the script can't ") || reply.hasPrefix("ERR ACL failure in script: ") {
+            self = .noPermission
+        } else if reply.hasPrefix("ERR Error running script "), let place = reply.firstRange(of: "@user_script:") {
+            let inner = reply[place.upperBound...]
+            if let mark = inner.firstRange(of: ": -") {
+                self.init(rawValue: String(inner[mark.upperBound...].prefix { $0 != " " }))
+            } else if inner.contains("The user executing the script can't ") {
+                self = .noPermission
+            }
+        }
     }
 
     /// Redis is reading its data set into memory.

@@ -50,6 +50,41 @@ struct ServerConditionTests {
         }
     }
 
+    @Test(
+        "what a script was refused is told apart, however a version of Redis wraps it",
+        arguments: [
+            // 6.2 (L8)
+            (
+                "ERR Error running script (call to f_0f): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica. ",
+                ServerCondition.readOnly
+            ),
+            (
+                "ERR Error running script (call to f_0f): @user_script:1: -OOM command not allowed when used memory > 'maxmemory'. ",
+                .outOfMemory
+            ),
+            (
+                "ERR Error running script (call to f_0f): @user_script:1: The user executing the script can't run this command or subcommand ",
+                .noPermission
+            ),
+            // 7.0 (D23)
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 0f, on @user_script:8.",
+                .noPermission
+            ),
+            // 7.2
+            (
+                "ERR ACL failure in script: User sidecar has no permissions to run the 'mget' command script: 0f, on @user_script:8.",
+                .noPermission
+            ),
+            ("NOPERM ACL failure in script: User sidecar has no permissions to run the 'mget' command", .noPermission),
+            ("ERR value is not an integer or out of range script: 0f, on @user_script:8.", .error),
+            ("ERR unknown command 'READONLY -OOM'", .error),
+            ("READONLY You can't write against a read only replica. script: 0f, on @user_script:4.", .readOnly),
+        ])
+    func scripts(reply: String, condition: ServerCondition) {
+        #expect(Parsing("-\(reply)\r\n").replies == [.error(RedisError(.server(condition), reply))])
+    }
+
     @Test("a script that the server does not know is told apart")
     func noScript() async throws {
         try await RedisServer.withServer { server in

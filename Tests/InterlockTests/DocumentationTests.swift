@@ -201,7 +201,7 @@ struct DocumentationTests {
 }
 
 extension DocumentationTests {
-    private static func text(ofFile path: String) throws -> String {
+    static func text(ofFile path: String) throws -> String {
         let project = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
         return String(decoding: try Data(contentsOf: URL(filePath: "\(project)/\(path)")), as: UTF8.self)
     }

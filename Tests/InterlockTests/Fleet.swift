@@ -5,6 +5,7 @@ import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
+import Testing
 
 /// Some coordinators on one real Redis, on the event loops that there are.
 struct Fleet {
@@ -14,8 +15,10 @@ struct Fleet {
     let redis: RedisClient
 
     /// Runs `body` with `count` connected coordinators; everything is stopped at the end, whatever happens.
+    /// - Parameter user: a user of Redis and its password that they log in as, and the command that makes it.
     static func run(
         of count: Int = 1, services: [ServiceDefinition] = [], locks: LockSettings = LockSettings(),
+        user: (name: String, password: String, command: [String])? = nil,
         _ body: (Fleet) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { server in
@@ -23,13 +26,18 @@ struct Fleet {
             var configuration = InterlockConfiguration(
                 redis: server.configuration, locks: locks, services: services, host: "test")
             configuration.redis.commandTimeout = .seconds(2)
+            let redis = RedisClient(configuration: server.configuration)
+            try await redis.connect()
+            if let user {
+                configuration.redis.username = user.name
+                configuration.redis.password = user.password
+                #expect(try await redis.send(AnyCommand(user.command)) == .status("OK"))
+            }
             let sidecars = (0..<count).map { _ in
                 Coordinator(
                     configuration: configuration, eventLoop: group.next(),
                     logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             }
-            let redis = RedisClient(configuration: server.configuration)
-            try await redis.connect()
             for sidecar in sidecars {
                 await sidecar.start()
                 await sidecar.untilReady()

@@ -43,6 +43,12 @@ final class RedisChannelHandler: ChannelInboundHandler {
         set { exchange.onPush = newValue }
     }
 
+    /// See `RedisExchange.onRefusal`.
+    var onRefusal: ((RedisError) -> Void)? {
+        get { exchange.onRefusal }
+        set { exchange.onRefusal = newValue }
+    }
+
     /// See `RedisExchange.onRoundTrip`.
     var onRoundTrip: ((TimeAmount) -> Void)? {
         get { exchange.onRoundTrip }

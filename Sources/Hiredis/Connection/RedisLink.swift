@@ -17,6 +17,8 @@ final class RedisLink {
     private let environment: RedisEnvironment
     private var state = State.idle
     private var backoff: Backoff
+    /// Until then it is not said again that Redis refuses commands.
+    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
     /// Completed once the last connection is gone after `close`.
     private var closePromise: EventLoopPromise<Void>?
 
@@ -106,9 +108,20 @@ final class RedisLink {
                 return handler.close(reason: RedisError(.notConnected, "this client was closed"))
             }
             backoff.reset()
+            handler.onRefusal = { [self] in refused($0) }
             state = .up(handler)
             onUp?(handler)
         }
+    }
+
+    /// Redis is there, and says that it cannot serve, or that this user may not do what is asked: said once a minute at most.
+    private func refused(_ error: RedisError) {
+        let now = eventLoop.now
+        guard now >= nextComplaint else { return }
+        nextComplaint = now + .minutes(1)
+        environment.logger.error(
+            "Redis refuses what it is asked",
+            metadata: ["redis": "\(configuration.displayName)", "error": "\(error.message)"])
     }
 
     /// `AUTH`, `SELECT` and `PING` leave together; the first failure is reported.

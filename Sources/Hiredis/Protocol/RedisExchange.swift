@@ -33,6 +33,8 @@ final class RedisExchange {
     var commandsSent: Int64 = 0
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?
+    /// Called with each error by which Redis says that it cannot, or may not, serve.
+    var onRefusal: ((RedisError) -> Void)?
     /// Called once per read with the time that the oldest answered command took.
     var onRoundTrip: ((TimeAmount) -> Void)?
 
@@ -131,9 +133,12 @@ final class RedisExchange {
             return onPush(reply)
         }
         command.receive?(.success(reply))
-        if case .error(let error) = reply, error.code == .server(.readOnly) {
+        guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
+        if condition == .readOnly {
             // A replica that was a primary before: the next connection may find the new primary.
             close(reason: error)
+        } else if condition.isUnavailability {
+            onRefusal?(error)
         }
     }
 
