@@ -177,7 +177,7 @@ BUGS = [
     Bug(
         "failed-login-not-tried-again", f"{REDIS}/Connection/RedisLink.swift",
         "            if let failure { return handler.close(reason: failure) }\n", "            if failure != nil { return }\n",
-        ("recovery", "trials")),
+        ("recovery", "trials", "limits")),
     Bug(
         "subscription-not-renewed", f"{REDIS}/Connection/RedisSubscriber.swift",
         "        requestSubscriptions(by: handler)\n        scheduleCheck(of: handler)\n",

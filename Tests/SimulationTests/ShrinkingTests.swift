@@ -8,9 +8,9 @@ struct ShrinkingTests {
     @Test("what is left of a story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis' clock far ahead, and back: fences fall (L11).
-        let whole = await simulated(1035, operations: 1200)
+        let whole = await simulated(401, operations: 300)
         #expect(whole.known["L11"] != nil)
-        let beginning = try #require(Shrinking(whole, operations: 1200, target: "L11"))
+        let beginning = try #require(Shrinking(whole, operations: 300, target: "L11"))
         let shrinking = await withCheckedContinuation { continuation in
             DispatchQueue.global().async {
                 var shrinking = beginning

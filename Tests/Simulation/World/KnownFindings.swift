@@ -145,6 +145,28 @@ struct Story {
         }
     }
 
+    /// Whether counters of a time when the fleet was not whole, or so many milliseconds later, may still be kept: they are forgotten when
+    /// Redis answers and nothing that was granted without it counts any more.
+    func remembersShares(since: Int64, before violation: Violation) -> Bool {
+        guard let service = service(violation) else { return false }
+        let size = Int64(profile.sidecars)
+        let memories = service.definition.limits.map { limit in
+            if case .gcra = limit.algorithm { max(limit.capacity, size) * limit.windowMilliseconds / limit.limit }
+            else { max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit) }
+        }
+        let memory = (memories.max() ?? 0) + 1000
+        let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
+        let returns = faults.filter { ($0.kind == .kill || $0.kind == .pause) && $0.began <= violation.at }
+        let origins = [Instant(nanoseconds: Timeline.beginning)] + returns.map { $0.ended ?? violation.at }
+        return origins.contains { origin in
+            var reach = origin.advanced(byMilliseconds: since)
+            for outage in outages where outage.began <= reach {
+                reach = max(reach, (outage.ended ?? violation.at).advanced(byMilliseconds: memory))
+            }
+            return reach >= violation.at
+        }
+    }
+
     /// Whether a sidecar that is cut off says that it has more left of a limit than its share of the whole fleet's would be:
     /// its counters of an earlier outage are forgotten only when none comes for a window.
     func grantsMoreThanAShare(before violation: Violation) -> Bool {
@@ -344,7 +366,7 @@ public struct KnownFinding: Sendable {
             let since = longest + 20_000
             let isBeginning = violation.at.nanoseconds - Timeline.beginning < .milliseconds(since)
             return isBeginning || !story.recent([.kill, .pause], within: since, before: violation).isEmpty
-                || story.grantsMoreThanAShare(before: violation)
+                || story.remembersShares(since: since, before: violation) && story.grantsMoreThanAShare(before: violation)
         },
     ]
 
