@@ -55,13 +55,16 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
             case .tooLong(let bytes): "the name has \(bytes) bytes; \(rule)"
             case .forbidden("\u{FFFD}"): "the name is not valid UTF-8; \(rule)"
             case .forbidden(let scalar):
-                "the name contains U+\(Self.hexadecimal(scalar.value)); \(rule)"
+                "the name contains \(scalar.codePoint); \(rule)"
             }
         }
+    }
+}
 
-        private static func hexadecimal(_ value: UInt32) -> String {
-            let digits = String(value, radix: 16, uppercase: true)
-            return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
-        }
+extension Unicode.Scalar {
+    /// As Unicode writes it: `U+000A`.
+    package var codePoint: String {
+        let digits = String(value, radix: 16, uppercase: true)
+        return "U+" + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }
 }

@@ -58,7 +58,13 @@ struct ProxyFieldsTests {
             "Keep-Alive": "timeout=5",
             "Transfer-Encoding": "chunked", "Set-Cookie": "a=b", "Content-Length": "3",
         ])
-        #expect(fields.map(\.name.canonicalName) == ["set-cookie", "content-length", "via"])
+        #expect(fields.map(\.name.canonicalName) == ["set-cookie", "content-length", "content-security-policy", "via"])
+    }
+
+    @Test("a page that is passed on has no origin, beside what its upstream allows it (D12)")
+    func sandboxed() {
+        let fields = ProxyFields.answer(["Content-Security-Policy": "default-src 'self'"])
+        #expect(fields[values: .contentSecurityPolicy] == ["default-src 'self'", "sandbox"])
     }
 
     @Test(

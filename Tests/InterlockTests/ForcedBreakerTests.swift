@@ -57,6 +57,21 @@ struct ForcedBreakerTests {
         }
     }
 
+    @Test(
+        "a reason is one line, wherever it comes from (D19)",
+        arguments: ["a\nb", "a\r\nb", "a\u{1B}[2Jb", "a\u{85}b", "a\u{2028}b", "a\u{0}b"])
+    func oneLine(reason: String) async throws {
+        let error = await #expect(throws: InterlockError.self) {
+            try await Fleet.run(services: [Self.service]) { fleet in
+                _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, reason: reason, by: "ops")
+            }
+        }
+        #expect(error?.code == .invalid)
+        #expect(error?.message.contains("reason: contains U+") ?? false)
+        // What others have written is shown with spaces in its place.
+        #expect(BreakerSnapshot.oneLine(reason).unicodeScalars.allSatisfy { $0.value >= 32 && $0.value < 127 })
+    }
+
     @Test("an end without a state, and a reason that is too long, are refused")
     func invalid() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in

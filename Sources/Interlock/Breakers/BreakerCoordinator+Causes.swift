@@ -52,6 +52,11 @@ extension BreakerCoordinator {
                         "reason: expected at most \(BreakerSnapshot.longestReason) bytes of UTF-8, got \(reason.utf8.count)")))
             return
         }
+        if let wrong = BreakerSnapshot.controlCharacter(in: reason) {
+            let message = "reason: contains \(wrong.codePoint); it is one line, without control characters"
+            completion(.failure(InterlockError(.invalid, message)))
+            return
+        }
         let operation = BreakerOperation.force(state, forMilliseconds: milliseconds, reason: reason)
         run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
             completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
@@ -98,7 +103,8 @@ extension BreakerCoordinator {
         }
     }
 
-    private static func cut(_ reason: String) -> String {
+    private static func cut(_ words: String) -> String {
+        let reason = BreakerSnapshot.oneLine(words)
         guard reason.utf8.count > BreakerSnapshot.longestReason else { return reason }
         var cut = reason.prefix(BreakerSnapshot.longestReason)
         while cut.utf8.count > BreakerSnapshot.longestReason { cut.removeLast() }

@@ -113,7 +113,8 @@ final class BreakerCoordinator {
             "A breaker changed",
             metadata: [
                 "service": "\(service.name)", "from": "\(before.state.rawValue)", "to": "\(snapshot.state.rawValue)",
-                "cause": "\(snapshot.cause)", "reason": "\(snapshot.reason)", "by": "\(snapshot.by)",
+                "cause": "\(BreakerSnapshot.oneLine(snapshot.cause))", "reason": "\(BreakerSnapshot.oneLine(snapshot.reason))",
+                "by": "\(BreakerSnapshot.oneLine(snapshot.by))",
                 "generation": "\(snapshot.generation)",
             ])
     }

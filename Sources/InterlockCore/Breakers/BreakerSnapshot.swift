@@ -17,6 +17,26 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// The longest `reason`, in bytes of UTF-8.
     public static let longestReason = 256
 
+    /// The first of what would make more than one line of a reason, or of a terminal's screen something else; `nil`: nothing would.
+    package static func controlCharacter(in reason: String) -> Unicode.Scalar? {
+        reason.unicodeScalars.first { isControl($0) }
+    }
+
+    /// A reason that somebody else has written, with spaces in the place of control characters. O(n).
+    package static func oneLine(_ reason: String) -> String {
+        guard controlCharacter(in: reason) != nil else { return reason }
+        var line = String.UnicodeScalarView()
+        line.append(contentsOf: reason.unicodeScalars.map { isControl($0) ? " " : $0 })
+        return String(line)
+    }
+
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .lineSeparator, .paragraphSeparator: true
+        default: false
+        }
+    }
+
     public var state: State
     /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
     public var cause: String

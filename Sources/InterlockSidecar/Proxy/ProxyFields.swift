@@ -31,6 +31,8 @@ enum ProxyFields {
             guard let name = HTTPField.Name(text), isPassedOn(name.canonicalName, named), !isSaidByUs(name) else { continue }
             fields.append(HTTPField(name: name, value: value))
         }
+        // It comes from the origin of the admin API: a page must not act there.
+        fields.append(HTTPField(name: .contentSecurityPolicy, value: "sandbox"))
         fields.append(HTTPField(name: .via, value: via))
         return fields
     }

@@ -151,8 +151,11 @@ struct Story {
         guard let service = service(violation) else { return false }
         let size = Int64(profile.sidecars)
         let memories = service.definition.limits.map { limit in
-            if case .gcra = limit.algorithm { max(limit.capacity, size) * limit.windowMilliseconds / limit.limit }
-            else { max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit) }
+            if case .gcra = limit.algorithm {
+                max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
+            } else {
+                max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
+            }
         }
         let memory = (memories.max() ?? 0) + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
