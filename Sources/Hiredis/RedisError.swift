@@ -62,8 +62,8 @@ public struct ServerCondition: RawRepresentable, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Of an error reply. What a script was refused is what it is about: Redis 6.2 wraps the error, `ERR Error running script … -READONLY
-    /// …`, and none up to 7.2 names what the user's rights do not allow a script.
+    /// Of an error reply. What a script was refused is what it is about: Redis 6.2 wraps the error, `ERR Error running script …
+    /// -READONLY …`, and none up to 7.2 names what the user's rights do not allow a script.
     init(ofReply reply: String) {
         let word = reply.prefix { $0 != " " }
         self.init(rawValue: String(word))

@@ -1,7 +1,8 @@
 import Simulation
 import Testing
 
-/// What the simulation has found and is not repaired yet, each in the shortest story that shows it: `make simulate ARGS='--seed N --shrink
+/// What the simulation has found and is not repaired yet, each in the shortest story that shows it: `make simulate ARGS='--seed
+/// N --shrink
 /// --finding NAME'` told it. When one is repaired its known issue no longer comes about: then it becomes a plain test.
 @Suite("Known findings", .serialized, .timeLimit(.minutes(10)))
 struct KnownFindingTests {

@@ -16,7 +16,8 @@ public enum OperationEnding: Hashable, Sendable, Codable {
     /// Likewise, of one who will not ask for it again: its sidecar gives back what it is granted for it.
     public static let abandoned = "abandoned"
 
-    /// Whether it may have been carried out all the same, or may yet be: an error, too, may come from waiting for an answer in vain.
+    /// Whether it may have been carried out all the same, or may yet be: an error, too, may come from waiting for an answer in
+    /// vain.
     package var isDoubtful: Bool {
         switch self {
         case .unknown, .failed: true

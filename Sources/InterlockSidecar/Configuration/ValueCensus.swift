@@ -1,7 +1,7 @@
 import Yams
 
-/// Counts the values that a YAML text stands for when its aliases are written out: each repeats all that its anchor has, which may be
-/// aliases again, so that a small text can stand for more values than there is time to look at.
+/// Counts the values that a YAML text stands for when its aliases are written out: each repeats all that its anchor has, which
+/// may be aliases again, so that a small text can stand for more values than there is time to look at.
 ///
 /// Yams puts the anchors' values in place of their aliases and then compares the keys of each mapping with all they have. So
 /// the text is counted before, with something else in the place of aliases.

@@ -10,8 +10,8 @@ package enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads a document that is nested no deeper than that. What a decoder does for a value grows with its depth, and the values may be
-    /// many: what is deeper is refused before anything is decoded. O(n).
+    /// Reads a document that is nested no deeper than that. What a decoder does for a value grows with its depth, and the
+    /// values may be many: what is deeper is refused before anything is decoded. O(n).
     package init(reading document: some Collection<UInt8>, deepest: Int) throws {
         var depth = 0
         var isText = false

@@ -51,8 +51,8 @@ struct ProbeElection: Sendable {
         get async { await coordinator.isReady }
     }
 
-    /// Runs `body` for as long as the lease stands. When the lease is lost `body` is cancelled at once; when this task is, the lease
-    /// is released, so that another takes over without waiting.
+    /// Runs `body` for as long as the lease stands. When the lease is lost `body` is cancelled at once; when this task is, the
+    /// lease is released, so that another takes over without waiting.
     func whileElected(_ lease: Lease, _ body: @escaping @Sendable () async -> Void) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await body() }

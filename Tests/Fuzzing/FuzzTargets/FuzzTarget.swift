@@ -10,7 +10,8 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
     case configuration
     /// What clients send to the HTTP door: a target in the first line, and the body in the others.
     case http
-    /// What the outage monitor judges: a JSON path in the first line, a regular expression in the second, and the body in the others.
+    /// What the outage monitor judges: a JSON path in the first line, a regular expression in the second, and the body in the
+    /// others.
     case probes
 
     /// Has the target read `input`. The same input always comes to the same.

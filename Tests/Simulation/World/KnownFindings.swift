@@ -145,8 +145,8 @@ struct Story {
         }
     }
 
-    /// Whether counters of a time when the fleet was not whole, or so many milliseconds later, may still be kept: they are forgotten when
-    /// Redis answers and nothing that was granted without it counts any more.
+    /// Whether counters of a time when the fleet was not whole, or so many milliseconds later, may still be kept: they are
+    /// forgotten when Redis answers and nothing that was granted without it counts any more.
     func remembersShares(since: Int64, before violation: Violation) -> Bool {
         guard let service = service(violation) else { return false }
         let size = Int64(profile.sidecars)

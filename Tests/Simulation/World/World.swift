@@ -326,8 +326,8 @@ public final class World {
         return holding > servers.count / 2
     }
 
-    /// Of a call that was sent twice in one breath the first copy is granted the lock. Whether the second, whose answer counts, goes
-    /// on waiting all the same is looked up, for the story alone.
+    /// Of a call that was sent twice in one breath the first copy is granted the lock. Whether the second, whose answer counts,
+    /// goes on waiting all the same is looked up, for the story alone.
     func grantedToTwin(of client: LockClient, lock: Int, ttl: Int64) {
         let call = client.calls
         timeline.plan(in: .milliseconds(100)) { [self] in

@@ -1,9 +1,9 @@
 /// A regular expression that is searched for in a time that grows with the text and not beyond it.
 ///
 /// All its states advance together, one character of the text at a time (Thompson, "Regular Expression Search Algorithm", CACM
-/// 11(6), 1968; Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). Nothing is ever tried again, so no text that
-/// a service sends can keep it busy. That rules out references to groups, looking ahead or behind, and possessive repetition;
-/// lazy repetition is understood and, as only finding counts, finds the same.
+/// 11(6), 1968; Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). Nothing is ever tried again, so no
+/// text that a service sends can keep it busy. That rules out references to groups, looking ahead or behind, and possessive
+/// repetition; lazy repetition is understood and, as only finding counts, finds the same.
 public struct RegularExpression: Hashable, Sendable {
     /// What a search came to.
     public enum Search: Hashable, Sendable {

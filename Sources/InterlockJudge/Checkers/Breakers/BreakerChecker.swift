@@ -4,11 +4,11 @@ internal import InterlockCore
 /// the same generation, for then nobody could tell which is the newer.
 ///
 /// A permit or a guarded call is judged when it was asked for after the sidecar said that the breaker is open, and granted
-/// before the time until which it stays open by itself; when there is no such time, until there is other news. It is excused
-/// by news of a later state that is not open, when they come before that time and at most half a second after the answer. What
-/// a sidecar knew is forgotten when it is killed, and everywhere when Redis was wiped or its clock jumped; what has no end of
-/// its own also when Redis was away, for then news get lost. For a minute after a jump of the clock ends are not believed: what was told
-/// before it may be told again.
+/// before the time until which it stays open by itself; when there is no such time, until there is other news. It is excused by
+/// news of a later state that is not open, when they come before that time and at most half a second after the answer. What a
+/// sidecar knew is forgotten when it is killed, and everywhere when Redis was wiped or its clock jumped; what has no end of its
+/// own also when Redis was away, for then news get lost. For a minute after a jump of the clock ends are not believed: what was
+/// told before it may be told again.
 ///
 /// A guarded call that was answered out of what the proxy remembers must not count as passed. Bounded by sidecars and
 /// services.

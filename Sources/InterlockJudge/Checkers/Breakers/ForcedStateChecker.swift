@@ -2,10 +2,9 @@ internal import InterlockCore
 
 /// What an operator forces stands until its end, or until an operator says otherwise, whatever happens to Redis.
 ///
-/// It is broken when a sidecar that was told of it says that the breaker stands otherwise under a later generation, and no news come behind
-/// that it stands so. Forgotten when
-/// every sidecar has been killed since, and after a jump of Redis' clock; and never known when Redis lost data before the operator had
-/// the answer. Bounded by services.
+/// It is broken when a sidecar that was told of it says that the breaker stands otherwise under a later generation, and no news
+/// come behind that it stands so. Forgotten when every sidecar has been killed since, and after a jump of Redis' clock; and
+/// never known when Redis lost data before the operator had the answer. Bounded by services.
 struct ForcedStateChecker: HistoryChecker {
     static let promise = Promise.forcedStates
 

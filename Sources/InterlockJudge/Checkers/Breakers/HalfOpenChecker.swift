@@ -2,10 +2,10 @@ internal import InterlockCore
 
 /// A half-open breaker comes to a decision: it does not go on refusing when none of its trial calls is being made.
 ///
-/// It is wedged when calls were refused in the half-open state although for two seconds no trial can have been under way:
-/// each was reported, or is older than permits get. Nor was any call refused at once by a limit meanwhile: that one the breaker had
-/// let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some time since, or
-/// within the recovery time before. Bounded by services and the permits that are out.
+/// It is wedged when calls were refused in the half-open state although for two seconds no trial can have been under way: each
+/// was reported, or is older than permits get. Nor was any call refused at once by a limit meanwhile: that one the breaker had
+/// let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
+/// time since, or within the recovery time before. Bounded by services and the permits that are out.
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
 

@@ -8,7 +8,8 @@ internal import InterlockCore
 /// While a fault may keep a sidecar from Redis, and for the recovery time after it, a grant may be that sidecar's own. Of a
 /// service that says `allow` such grants are not judged; one that says `local` may grant the fleet's shares besides, see
 /// `LimitRule.boundsWithoutRedis`; one that says `deny` grants nothing by itself. Each fault that may forget counts allows one
-/// limit more, and a sidecar that was killed and starts again has its share again. `fleet_size` has to be the number of sidecars, and a proxy that resends must not count as one call.
+/// limit more, and a sidecar that was killed and starts again has its share again. `fleet_size` has to be the number of
+/// sidecars, and a proxy that resends must not count as one call.
 ///
 /// Bounded by services and, for each limit that counts by subject, by those who were granted something within its last two
 /// windows.

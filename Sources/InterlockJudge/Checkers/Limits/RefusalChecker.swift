@@ -3,10 +3,10 @@ internal import InterlockCore
 /// A limit refuses nobody for longer than a second after it had room: what a sidecar remembers without having asked Redis is
 /// relied on no longer.
 ///
-/// That a limit had room is known when a call of it was granted with something left. It still has room while less than that may have
-/// been taken since: every call that was not certainly refused counts. Only for services with one limit that counts for all, which
-/// never refills less; not while somebody waits for it, whom nobody overtakes; and not while a fault may keep a sidecar from Redis
-/// or its clock jumps, nor for the recovery time after it. Bounded by services.
+/// That a limit had room is known when a call of it was granted with something left. It still has room while less than that may
+/// have been taken since: every call that was not certainly refused counts. Only for services with one limit that counts for
+/// all, which never refills less; not while somebody waits for it, whom nobody overtakes; and not while a fault may keep a
+/// sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services.
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 

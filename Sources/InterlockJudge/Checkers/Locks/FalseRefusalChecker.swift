@@ -3,13 +3,15 @@ internal import InterlockCore
 /// A lock that is free is granted to one of those who ask for it at once: not all of them are told that it is held, or that it
 /// cannot be had.
 ///
-/// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for within
-/// the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may be; and by any fault
-/// that disturbs locks, for a ticket may be left of it, and by a jump of Redis' clock as in `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
+/// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for
+/// within the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may
+/// be; and by any fault that disturbs locks, for a ticket may be left of it, and by a jump of Redis' clock as in
+/// `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
-    /// For so many ms the ticket of a sidecar that waits for nothing any more may stand in a queue: a free lock is offered to it once.
+    /// For so many ms the ticket of a sidecar that waits for nothing any more may stand in a queue: a free lock is offered to
+    /// it once.
     private static let ticketLifetime: Int64 = 10_000
 
     private struct Suspect: Sendable {

@@ -5,13 +5,14 @@ internal import InterlockCore
 ///
 /// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
 /// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing but other sidecars is
-/// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may have been granted before it
-/// stopped counts as held for its length. Nothing is judged after any other fault.
+/// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may
+/// have been granted before it stopped counts as held for its length. Nothing is judged after any other fault.
 ///
-/// A call without an OWNER whose client goes away while it waits is over with the wait: what its sidecar is granted for it is given back.
+/// A call without an OWNER whose client goes away while it waits is over with the wait: what its sidecar is granted for it is
+/// given back.
 ///
-/// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or somebody has
-/// the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
+/// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or
+/// somebody has the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
 struct FreeLockChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
@@ -23,7 +24,8 @@ struct FreeLockChecker: HistoryChecker {
 
     private struct Lock: Sendable {
         var holds: [LeaseID: Hold] = [:]
-        /// The same of those that are not among them, whether or not they were granted: the latest first, no more than there are places.
+        /// The same of those that are not among them, whether or not they were granted: the latest first, no more than there
+        /// are places.
         private(set) var ends: [Instant] = []
         /// The most places that anybody has asked for it to have.
         var places = 1
