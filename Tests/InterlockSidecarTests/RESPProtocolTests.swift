@@ -86,6 +86,54 @@ struct RESPProtocolTests {
         }
     }
 
+    private static let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
+
+    @Test("who shows no key has ten arguments and 16 KiB (D7)")
+    func smallBeforeLogin() async throws {
+        try await RESPTestDoor.with(keys: Self.keys) { door async throws in
+            let many = "*11\r\n" + String(repeating: "$1\r\nx\r\n", count: 11)
+            #expect(try await door.exchange(many).hasPrefix("-ERR Protocol error"))
+            let large = "*2\r\n$4\r\nAUTH\r\n$20000\r\n"
+            #expect(try await door.exchange(large).hasPrefix("-ERR Protocol error"))
+            // The same from somebody who has.
+            let login = "AUTH correct-horse-battery-staple\r\n"
+            #expect(try await door.exchange(login + many + "QUIT\r\n").contains("unknown command"))
+        }
+    }
+
+    @Test("who shows no key in time is told so and leaves, who has shown one stays (D7)")
+    func lateLogin() async throws {
+        try await RESPTestDoor.with(keys: Self.keys, loginTimeout: .milliseconds(100)) { door async throws in
+            #expect(try await door.exchange("").hasPrefix("-NOAUTH"))
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("who does not finish the TLS handshake leaves (D7)")
+    func lateHandshake() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        try await RESPTestDoor.with(tls: certificate, loginTimeout: .milliseconds(100)) { door async throws in
+            #expect(try await door.exchange("\u{16}").isEmpty)
+            #expect(try await door.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("when all places are taken the Unix socket still has some (D7)")
+    func places() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let path = "\(folder.path)/resp.sock"
+        try await RESPTestDoor.with(unix: path, maximumConnections: 1) { door async throws in
+            #expect(try await door.exchange("PING\r\n").hasPrefix("-ERR max number of clients"))
+            let local = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: path)))
+            try await local.connect()
+            #expect(try await local.send(AnyCommand(["PING"])) == .status("PONG"))
+            await local.close()
+        }
+    }
+
     @Test("while replies wait for an earlier one no more is read than is kept for them (D3)")
     func waitingReplies() async throws {
         try await RESPTestDoor.with { door in

@@ -63,6 +63,7 @@ struct RESPTestDoor {
 
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil, tls: TestCertificate? = nil,
+        maximumConnections: Int = 10_000, loginTimeout: Duration = .seconds(10),
         _ body: (RESPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -73,11 +74,13 @@ struct RESPTestDoor {
             var listen = ListenSettings()
             listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
             listen.unix = unix
+            listen.maximumConnections = maximumConnections
             listen.tls = tls.map { TLSSettings(certificate: $0.certificatePath, key: $0.keyPath) }
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
-            let door = RESPDoor(
+            var door = RESPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, logger: logger,
                 onBound: { bound.yield($0) })
+            door.loginTimeout = loginTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -4,6 +4,7 @@ internal import Interlock
 internal import InterlockCore
 internal import Logging
 internal import NIOCore
+internal import NIOTLS
 
 /// One client of the RESP door: parses its commands, has them carried out, and answers in their order.
 ///
@@ -60,13 +61,17 @@ final class RESPConnection: ChannelDuplexHandler {
     /// The leases that are looked after for this client, and whether they are linked to the connection.
     private var followed: [LeaseFollower: Bool] = [:]
     private var stall: Scheduled<Void>?
+    private var login: Scheduled<Void>?
 
     /// What the client has told of itself, and may do.
-    var session: RESPSession
+    var session: RESPSession {
+        didSet { if (session.caller == nil) != (oldValue.caller == nil) { awaitLogin() } }
+    }
 
-    init(door: RESPDoorContext) {
+    /// - Parameter isSecured: `false`: a TLS handshake comes first.
+    init(door: RESPDoorContext, isSecured: Bool) {
         self.door = door
-        session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous)
+        session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
     }
 
     var speaksRESP3: Bool {
@@ -257,6 +262,26 @@ final class RESPConnection: ChannelDuplexHandler {
         if isReadHeldBack || input.readableBytes > 0 { resume(context) }
     }
 
+    /// Who does not say who it is has little, and not for long: its place may be wanted by others.
+    private func awaitLogin() {
+        let isStranger = session.caller == nil
+        parser.bounds = isStranger ? .beforeLogin : .usual
+        guard isStranger || !session.isSecured, let context else {
+            login?.cancel()
+            login = nil
+            return
+        }
+        guard login == nil else { return }
+        login = context.eventLoop.assumeIsolated().scheduleTask(in: door.loginTimeout) { [weak self] in
+            guard let self, let context = self.context, !isClosing else { return }
+            guard session.isSecured else { return drop(context) }
+            refuse(
+                "NOAUTH",
+                "no API key was shown within \(door.loginTimeout.nanoseconds / 1_000_000) ms: AUTH key, or AUTH name key")
+            planFlush()
+        }
+    }
+
     // MARK: Commands
 
     private func process(_ context: ChannelHandlerContext) {
@@ -349,10 +374,19 @@ extension RESPConnection {
         completions = RESPCompletions(connection: self)
         PeerLiveness.watch(context.channel)
         door.connected(self)
+        awaitLogin()
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         ended()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .handshakeCompleted? = event as? TLSUserEvent {
+            session.isSecured = true
+            awaitLogin()
+        }
+        context.fireUserInboundEventTriggered(event)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -406,6 +440,7 @@ extension RESPConnection {
         completions = nil
         takes = nil
         stall?.cancel()
+        login?.cancel()
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()

@@ -11,6 +11,9 @@ public struct RESPDoor: Service {
     /// How long a client may leave its replies unread before it is dropped.
     static let stallSeconds: Int64 = 10
 
+    /// Until then a client must have shown its API key, and agreed on TLS.
+    package var loginTimeout = Duration.seconds(10)
+
     private let coordinator: Coordinator
     private let access: AccessControl
     private let listen: ListenSettings
@@ -38,7 +41,7 @@ public struct RESPDoor: Service {
             NIOLoopBound(
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
-                    stallTimeout: .seconds(Self.stallSeconds), logger: logger),
+                    stallTimeout: .seconds(Self.stallSeconds), loginTimeout: TimeAmount(loginTimeout), logger: logger),
                 eventLoop: eventLoop)
         }.get()
         let tcp = try await bootstrap(context, tls: tls).bind(host: listen.resp.host, port: listen.resp.port)
@@ -64,7 +67,9 @@ public struct RESPDoor: Service {
         try await Self.untilEmpty(context, eventLoop: eventLoop)
     }
 
-    private func bootstrap(_ context: NIOLoopBound<RESPDoorContext>, tls: NIOSSLContext?) -> ServerBootstrap {
+    private func bootstrap(
+        _ context: NIOLoopBound<RESPDoorContext>, tls: NIOSSLContext?, isLocal: Bool = false
+    ) -> ServerBootstrap {
         ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -76,9 +81,10 @@ public struct RESPDoor: Service {
             }
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try context.value.accept(channel) {
-                        if let tls { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
+                    let handshake = tls.map { tls in
+                        { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
                     }
+                    try context.value.accept(channel, isLocal: isLocal, tls: handshake)
                 }
             }
     }
@@ -92,8 +98,10 @@ public struct RESPDoor: Service {
         }
         let mask = umask(0o177)
         defer { umask(mask) }
-        return try await bootstrap(context, tls: nil).bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true)
-            .get(orExplain: "listen.unix \(path)")
+        return try await bootstrap(context, tls: nil, isLocal: true).bind(
+            unixDomainSocketPath: path, cleanupExistingSocketFile: true
+        )
+        .get(orExplain: "listen.unix \(path)")
     }
 
     private static func sslContext(_ settings: TLSSettings) throws -> NIOSSLContext {

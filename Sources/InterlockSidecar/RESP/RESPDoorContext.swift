@@ -10,17 +10,23 @@ package final class RESPDoorContext {
     let commands: RESPCommands
     /// After this time without reading a single byte of its replies a client is dropped.
     let stallTimeout: TimeAmount
+    /// Who has shown no key, or not agreed on TLS, by then is dropped.
+    let loginTimeout: TimeAmount
     private let maximumConnections: Int
+    /// So many more may come from this host's Unix socket when all places are taken.
+    private static let localPlaces = 16
     private var connections: [Int64: RESPConnection] = [:]
     private var lastConnectionID: Int64 = 0
 
     package init(
-        coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount, logger: Logger
+        coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
+        loginTimeout: TimeAmount = .seconds(10), logger: Logger
     ) {
         self.access = access
         self.logger = logger
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
+        self.loginTimeout = loginTimeout
         flushes = RESPFlushes(eventLoop: coordinator.eventLoop)
         commands = RESPCommands(coordinator: coordinator)
     }
@@ -28,15 +34,17 @@ package final class RESPDoorContext {
     var connectionCount: Int { connections.count }
 
     /// Serves a connection that was accepted, or tells it that there are too many.
-    /// - Parameter secure: adds what stands between the bytes and their meaning.
-    package func accept(_ channel: any Channel, secure: () throws -> Void = {}) throws {
-        guard connections.count < maximumConnections else {
+    /// - Parameters:
+    ///   - isLocal: it came by the Unix socket.
+    ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    package func accept(_ channel: any Channel, isLocal: Bool = false, tls: (() throws -> Void)? = nil) throws {
+        guard connections.count < maximumConnections + (isLocal ? Self.localPlaces : 0) else {
             let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
         }
-        try secure()
-        try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self))
+        try tls?()
+        try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self, isSecured: tls == nil))
     }
 
     func nextConnectionID() -> Int64 {

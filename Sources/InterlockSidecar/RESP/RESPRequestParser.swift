@@ -15,11 +15,23 @@ package struct RESPRequestParser {
         case http
     }
 
-    package static let longestBulk = 64 << 10
-    package static let longestArray = 1024
+    /// What a command may be.
+    package struct Bounds: Sendable {
+        /// Arguments.
+        package var array: Int
+        /// Bytes of an argument.
+        package var bulk: Int
+        /// Bytes of the whole command with all its arguments.
+        package var command: Int
+
+        package static let usual = Bounds(array: 1024, bulk: 64 << 10, command: 1 << 20)
+        /// Of those who have not shown who they are: enough for a login.
+        package static let beforeLogin = Bounds(array: 10, bulk: 16 << 10, command: 16 << 10)
+    }
+
     package static let longestLine = 64 << 10
-    /// A whole command with all its arguments.
-    package static let longestCommand = 1 << 20
+
+    package var bounds = Bounds.usual
 
     /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
@@ -37,8 +49,8 @@ package struct RESPRequestParser {
         var position = 1
         let count: Int
         switch Self.number(bytes, at: &position) {
-        case .value(let value) where value <= Self.longestArray: count = max(0, value)
-        case .value, .invalid: return .malformed("invalid multibulk length: at most \(Self.longestArray) arguments")
+        case .value(let value) where value <= bounds.array: count = max(0, value)
+        case .value, .invalid: return .malformed("invalid multibulk length: at most \(bounds.array) arguments")
         case .incomplete: return .incomplete
         }
         guard count > 0 else { return .nothing(consumed: position) }
@@ -50,8 +62,8 @@ package struct RESPRequestParser {
             position += 1
             let length: Int
             switch Self.number(bytes, at: &position) {
-            case .value(let value) where (0...Self.longestBulk).contains(value): length = value
-            case .value, .invalid: return .malformed("invalid bulk length: at most \(Self.longestBulk) bytes")
+            case .value(let value) where (0...bounds.bulk).contains(value): length = value
+            case .value, .invalid: return .malformed("invalid bulk length: at most \(bounds.bulk) bytes")
             case .incomplete: return incompleteUnlessTooLong(bytes)
             }
             guard bytes.count - position >= length + 2 else { return incompleteUnlessTooLong(bytes) }
@@ -61,15 +73,15 @@ package struct RESPRequestParser {
             arguments.append(position..<(position + length))
             position += length + 2
         }
-        guard position <= Self.longestCommand else { return Self.tooLong }
+        guard position <= bounds.command else { return tooLong }
         return .command(consumed: position)
     }
 
     private func incompleteUnlessTooLong(_ bytes: UnsafeRawBufferPointer) -> Outcome {
-        bytes.count > Self.longestCommand ? Self.tooLong : .incomplete
+        bytes.count > bounds.command ? tooLong : .incomplete
     }
 
-    private static let tooLong = Outcome.malformed("a command is longer than \(longestCommand) bytes")
+    private var tooLong: Outcome { .malformed("a command is longer than \(bounds.command) bytes") }
 
     private enum Number {
         case value(Int)
@@ -128,8 +140,8 @@ package struct RESPRequestParser {
                 start = index
             }
         }
-        guard arguments.count <= Self.longestArray else {
-            return .malformed("an inline command has more than \(Self.longestArray) words")
+        guard arguments.count <= bounds.array else {
+            return .malformed("an inline command has more than \(bounds.array) words")
         }
         return arguments.isEmpty ? .nothing(consumed: end + 1) : .command(consumed: end + 1)
     }

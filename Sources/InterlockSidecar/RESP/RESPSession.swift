@@ -7,6 +7,8 @@ struct RESPSession {
     var name = ""
     /// After a `MULTI`, which is refused: nothing is run before its `EXEC`.
     var isInRefusedTransaction = false
+    /// The connection is as secret as it is to be.
+    var isSecured: Bool
     /// It follows the events.
     var follower: UInt64?
 }

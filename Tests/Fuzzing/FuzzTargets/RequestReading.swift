@@ -39,7 +39,7 @@ struct RequestReading: Equatable {
                 start += consumed
             case .incomplete:
                 try expect(
-                    pending.count - start <= RESPRequestParser.longestCommand,
+                    pending.count - start <= RESPRequestParser.Bounds.usual.command,
                     "\(pending.count - start) bytes are kept for a command that is not whole")
                 return true
             case .malformed(let reason):
@@ -55,14 +55,14 @@ struct RequestReading: Equatable {
 
     private func arguments(_ ranges: [Range<Int>], in command: ArraySlice<UInt8>) throws(FuzzFinding) -> [[UInt8]] {
         try expect(
-            (1...RESPRequestParser.longestArray).contains(ranges.count), "a command has \(ranges.count) arguments")
+            (1...RESPRequestParser.Bounds.usual.array).contains(ranges.count), "a command has \(ranges.count) arguments")
         var arguments: [[UInt8]] = []
         var end = 0
         for range in ranges {
             try expect(
                 range.lowerBound >= end && range.upperBound <= command.count, "an argument lies outside of its command: \(range)")
             try expect(
-                range.count <= max(RESPRequestParser.longestBulk, RESPRequestParser.longestLine),
+                range.count <= max(RESPRequestParser.Bounds.usual.bulk, RESPRequestParser.longestLine),
                 "an argument has \(range.count) bytes")
             end = range.upperBound
             arguments.append(Array(command.dropFirst(range.lowerBound).prefix(range.count)))
