@@ -145,9 +145,9 @@ struct Story {
         }
     }
 
-    /// Whether counters of a time when the fleet was not whole, or so many milliseconds later, may still be kept: they are
-    /// forgotten when Redis answers and nothing that was granted without it counts any more.
-    func remembersShares(since: Int64, before violation: Violation) -> Bool {
+    /// Whether counters of a time when the fleet was not whole may still be kept: they are forgotten when Redis answers and
+    /// nothing that was granted without it counts any more.
+    func remembersShares(before violation: Violation) -> Bool {
         guard let service = service(violation) else { return false }
         let size = Int64(profile.sidecars)
         let memories = service.definition.limits.map { limit in
@@ -159,29 +159,17 @@ struct Story {
         }
         let memory = (memories.max() ?? 0) + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
+        // All start within twenty seconds; of one that comes back everybody has heard after the next beat.
         let returns = faults.filter { ($0.kind == .kill || $0.kind == .pause) && $0.began <= violation.at }
-        let origins = [Instant(nanoseconds: Timeline.beginning)] + returns.map { $0.ended ?? violation.at }
+        let origins =
+            [Instant(nanoseconds: Timeline.beginning).advanced(byMilliseconds: 20_000)]
+            + returns.map { ($0.ended ?? violation.at).advanced(byMilliseconds: 6000) }
         return origins.contains { origin in
-            var reach = origin.advanced(byMilliseconds: since)
+            var reach = origin.advanced(byMilliseconds: memory)
             for outage in outages where outage.began <= reach {
                 reach = max(reach, (outage.ended ?? violation.at).advanced(byMilliseconds: memory))
             }
             return reach >= violation.at
-        }
-    }
-
-    /// Whether a sidecar that is cut off says that it has more left of a limit than its share of the whole fleet's would be:
-    /// its counters of an earlier outage are forgotten only when none comes for a window.
-    func grantsMoreThanAShare(before violation: Violation) -> Bool {
-        guard let service = service(violation) else { return false }
-        return calls.contains { call in
-            guard case .take(let place, let cost, _, _) = call.operation, place % profile.services.count == service.place,
-                let ended = call.ended, ended <= violation.at, isCutOff(sidecar: call.sidecar, at: call.began),
-                isCutOff(sidecar: call.sidecar, at: ended), case .done(.taken(let number, let remaining, _))? = call.ending,
-                let limit = service.definition.limits.first(where: { $0.capacity == number || $0.limit == number }),
-                ended.advanced(byMilliseconds: limit.windowMilliseconds) >= violation.at
-            else { return false }
-            return remaining + cost > max(1, limit.capacity / Int64(profile.sidecars))
         }
     }
 
@@ -362,14 +350,9 @@ public struct KnownFinding: Sendable {
         KnownFinding(
             "R4", [.limits], "the local share keeps the fleet's size of the moment when it was made"
         ) { violation, story in
-            guard violation.finding.contains(localShares), story.profile.fleetSize < story.profile.sidecars,
-                let longest = story.service(violation)?.definition.limits.map(\.windowMilliseconds).max()
-            else { return false }
-            // The fleet was not whole: its sidecars came, or came back, so long before that a share of that time still counts.
-            let since = longest + 20_000
-            let isBeginning = violation.at.nanoseconds - Timeline.beginning < .milliseconds(since)
-            return isBeginning || !story.recent([.kill, .pause], within: since, before: violation).isEmpty
-                || story.remembersShares(since: since, before: violation) && story.grantsMoreThanAShare(before: violation)
+            // The fleet was not whole when the share was made.
+            violation.finding.contains(localShares) && story.profile.fleetSize < story.profile.sidecars
+                && story.remembersShares(before: violation)
         },
     ]
 
