@@ -74,6 +74,7 @@ package final class ServerProcess: Sendable {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
         let insistence = Task { [record] in
+            // Cancelled when the process has ended before.
             try await Task.sleep(for: patience)
             record.send(signal: SIGKILL)
         }

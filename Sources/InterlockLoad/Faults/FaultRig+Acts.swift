@@ -32,7 +32,7 @@ extension FaultRig {
         }
     }
 
-    /// Lets it last, from now on, as long as it was planned.
+    /// Lets it last, from now on, as long as it was planned: real processes live by the real clock.
     func keep(_ fault: PlannedFault) async throws {
         let end = ContinuousClock.now + fault.lasts
         if case .reset(let sidecar, let manner, let pause) = fault.act {

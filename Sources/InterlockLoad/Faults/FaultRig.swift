@@ -84,7 +84,7 @@ public struct FaultRig: Sendable {
 
     private func carryOut(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
         guard !isBroken else { return }
-        // Cancelled is as good as over.
+        // It begins by the real clock, which the processes live by. Cancelled is as good as over.
         try? await Task.sleep(until: start + fault.begins, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
         guard ContinuousClock.now - start + fault.lasts <= plan.calmFrom else {

@@ -30,6 +30,7 @@ struct ProbeDeadline: Sendable {
             }
             group.addTask {
                 do {
+                    // The deadline itself; the probe that comes first cancels it.
                     try await Task.sleep(until: end, clock: Self.clock)
                     return timeIsOver(since: end)
                 } catch {

@@ -81,6 +81,7 @@ struct ProbeElection: Sendable {
             switch held.step(now: now) {
             case .over: return
             case .wait(let until):
+                // Until the lease is to be extended, as its decision says. Cancelled, the loop ends.
                 try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
             case .extend(let ttl):
                 held.extensionBegan()

@@ -79,6 +79,7 @@ struct ServiceWatch: Sendable {
                 away = since
                 let patience = since + settings.interval
                 guard now >= patience else {
+                    // Before it stands for election again. Cancelled, the loop ends.
                     try? await Task.sleep(until: min(patience, now + Self.longestPause), clock: Self.clock)
                     continue
                 }
@@ -86,6 +87,7 @@ struct ServiceWatch: Sendable {
                 if alone == nil { logger.warning("Nobody can be elected to probe the service: this sidecar does, for itself") }
                 await probeOnce(&watch, as: .alone)
                 alone = watch
+                // The configured interval between probes, here as below.
                 try? await Task.sleep(until: now + settings.interval, clock: Self.clock)
             }
         }

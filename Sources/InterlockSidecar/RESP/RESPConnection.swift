@@ -234,10 +234,14 @@ final class RESPConnection: ChannelDuplexHandler {
     /// Hands over what is written, but for a client that does not read: what is kept for it here is bounded, what NIO keeps is not.
     private func write(_ context: ChannelHandlerContext) {
         guard writer.buffer.count > 0, isWritable else { return }
+        context.writeAndFlush(takeWritten(), promise: nil)
+    }
+
+    /// What is written, which is nobody else's from now on: the socket may take it at once, and ask for more.
+    private func takeWritten() -> NIOAny {
         let bytes = writer.buffer.contents
-        // Before it is written: the socket may take it at once, and ask for more.
         writer.buffer.removeAll()
-        context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
+        return wrapOutboundOut(bytes)
     }
 
     private func planFlush() {
@@ -252,10 +256,9 @@ final class RESPConnection: ChannelDuplexHandler {
         guard let context else { return }
         if isClosing, slots.isEmpty {
             // Closing drops what the socket has not taken yet: it waits for the last byte.
-            context.writeAndFlush(wrapOutboundOut(writer.buffer.contents)).assumeIsolated().whenComplete { _ in
+            context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in
                 context.close(promise: nil)
             }
-            writer.buffer.removeAll()
             return
         }
         write(context)

@@ -43,6 +43,7 @@ struct Mailbox: Sendable {
         let pause = Duration.milliseconds(max(0, deadline.millisecondsRoundedUp(since: TimeSource.system.now())))
         return Task {
             do {
+                // The alarm itself; whoever needs it no longer cancels it.
                 try await Task.sleep(for: pause)
                 post(.alarm)
             } catch {

@@ -10,6 +10,7 @@ enum ChosenTarget {
         let name = getenv(variable).map { String(cString: $0) }
         guard let target = name.flatMap(FuzzTarget.init) else {
             let names = FuzzTarget.allCases.map(\.rawValue).joined(separator: ", ")
+            // libFuzzer has the command line, and calls nothing that could hand an error back.
             fatalError("\(variable) is \(name ?? "not set"); expected one of \(names)")
         }
         return target

@@ -8,6 +8,7 @@ public func readOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     do throws(FuzzFinding) {
         try target.run(Array(UnsafeBufferPointer(start: bytes, count: count)))
     } catch {
+        // The end of the process is how libFuzzer learns of a finding.
         fatalError("\(target.rawValue): \(error)")
     }
     return 0
