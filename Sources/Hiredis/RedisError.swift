@@ -96,6 +96,10 @@ public struct ServerCondition: RawRepresentable, Hashable, Sendable {
     public static let tooFewReplicas = ServerCondition(rawValue: "NOREPLICAS")
     /// The cluster does not serve this slot.
     public static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
+    /// The key belongs to another server of the cluster.
+    public static let moved = ServerCondition(rawValue: "MOVED")
+    /// The key is on its way to another server of the cluster.
+    public static let ask = ServerCondition(rawValue: "ASK")
     /// The script is not in the server's cache.
     public static let noScript = ServerCondition(rawValue: "NOSCRIPT")
     /// The connection must log in first.
@@ -112,7 +116,7 @@ public struct ServerCondition: RawRepresentable, Hashable, Sendable {
     /// Redis cannot serve for now, for a reason of its own.
     public var isUnavailability: Bool {
         switch self {
-        case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown,
+        case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown, .moved, .ask,
             .noAuthentication, .wrongPassword, .noPermission:
             true
         default: false

@@ -22,6 +22,43 @@ struct LostConnectionTests {
         }
     }
 
+    @Test("L6: a server that takes the login and refuses the first write is not tried again at once, for ever")
+    func readOnly() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .text("-READONLY You can't write against a read only replica.\r\n")
+        } _: { server in
+            var configuration = server.configuration
+            configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(1000))
+            let clock = ContinuousClock()
+            let start = clock.now
+            let pipeline = PinnedPipeline(configuration)
+            // Each time it is up it writes, and is refused.
+            await pipeline.writeWheneverUp()
+            try await eventually("it has been refused six times") { server.commands.count >= 6 }
+            // Its pauses have grown: six connections took longer than six of the shortest.
+            #expect(clock.now - start > .milliseconds(100))
+            let before = server.connectionCount
+            try await eventually("some time has passed") { clock.now - start > .milliseconds(1500) }
+            #expect(server.connectionCount - before < 12)
+            try await pipeline.close()
+        }
+    }
+
+    @Test("L10: a connection behind which everything is swallowed is given up although nobody asks anything")
+    func blackHole() async throws {
+        try await MisbehavingRedis.withServer { _ in
+            .silence
+        } _: { server in
+            var configuration = server.configuration
+            configuration.commandTimeout = .milliseconds(200)
+            let pipeline = PinnedPipeline(configuration)
+            await pipeline.connect()
+            // Five seconds without a word, and twice the timeout.
+            try await eventually(within: .seconds(15), "it has connected again") { server.connectionCount >= 2 }
+            try await pipeline.close()
+        }
+    }
+
     @Test("half a reply is no answer")
     func halfReply() async throws {
         try await MisbehavingRedis.withServer { _ in

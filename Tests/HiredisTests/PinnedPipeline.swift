@@ -26,6 +26,12 @@ actor PinnedPipeline {
         pipeline.onUp = nil
     }
 
+    /// Starts, and writes something on each connection.
+    func writeWheneverUp() {
+        pipeline.onUp = { [weak pipeline] in pipeline?.send(AnyCommand(["SET", "a", "b"])) { _ in } }
+        pipeline.start()
+    }
+
     /// Sends commands in one tick of the event loop; their results in the order in which they came, each with the number of
     /// its command.
     func batch(_ commands: [AnyCommand]) async -> [(number: Int, result: Result<RedisReply, RedisError>)] {

@@ -7,7 +7,7 @@ final class RedisLink {
     private enum State {
         case idle
         case connecting
-        case up(RedisChannelHandler)
+        case up(RedisChannelHandler, since: NIODeadline)
         /// Until the pause before the next attempt is over.
         case pausing(Scheduled<Void>)
         case closed
@@ -37,7 +37,7 @@ final class RedisLink {
 
     /// The connection, while it is up.
     var handler: RedisChannelHandler? {
-        if case .up(let handler) = state { handler } else { nil }
+        if case .up(let handler, _) = state { handler } else { nil }
     }
 
     /// Begins to connect; does nothing when it already has.
@@ -54,7 +54,7 @@ final class RedisLink {
         let previous = state
         state = .closed
         switch previous {
-        case .up(let handler):
+        case .up(let handler, _):
             handler.close(reason: RedisError(.notConnected, "this client was closed"))
         case .pausing(let attempt):
             attempt.cancel()
@@ -107,9 +107,8 @@ final class RedisLink {
             guard case .connecting = state else {
                 return handler.close(reason: RedisError(.notConnected, "this client was closed"))
             }
-            backoff.reset()
             handler.onRefusal = { [self] in refused($0) }
-            state = .up(handler)
+            state = .up(handler, since: eventLoop.now)
             onUp?(handler)
         }
     }
@@ -155,7 +154,10 @@ final class RedisLink {
         case .connecting:
             // Whatever ended a connection that was never up: it was not established.
             if case .server = error.code {} else { error.code = .connectionFailed }
-        case .idle, .up, .pausing:
+        case .up(_, let since):
+            // A login alone proves nothing: a replica takes it, and refuses the first write.
+            if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }
+        case .idle, .pausing:
             break
         }
         var random = environment.random

@@ -23,6 +23,11 @@ public final class RedisPipeline {
     public var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
+    private var check: Scheduled<Void>?
+
+    /// After so long without a word the server is asked for a sign of life: without one it is found out that the network
+    /// swallows everything, before a caller meets it.
+    private static let checkInterval = TimeAmount.seconds(5)
 
     public convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
@@ -37,12 +42,15 @@ public final class RedisPipeline {
             current = handler
             lastFailure = nil
             handler.onRoundTrip = onRoundTrip
+            scheduleCheck(of: handler)
             onUp?()
         }
         link.onDown = { [weak self] error in
             guard let self else { return }
             sentEarlier += current?.commandsSent ?? 0
             current = nil
+            check?.cancel()
+            check = nil
             lastFailure = error
             onDown?(error)
         }
@@ -79,9 +87,25 @@ public final class RedisPipeline {
         handler.send(script: command, timeout: timeout, completion: completion)
     }
 
+    private func scheduleCheck(of handler: RedisChannelHandler) {
+        check?.cancel()
+        let pause = max(Self.checkInterval - handler.timeSinceLastRead, .milliseconds(1))
+        check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
+            guard let self, let handler else { return }
+            guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
+            // Whether it is answered decides what is pending, as for every command.
+            handler.send(Ping()) { [weak self, weak handler] _ in
+                guard let self, let handler, handler === current else { return }
+                scheduleCheck(of: handler)
+            }
+        }
+    }
+
     /// Ends the connection for good; what is pending fails.
     public func close() -> EventLoopFuture<Void> {
-        link.close()
+        check?.cancel()
+        check = nil
+        return link.close()
     }
 
     private var notConnected: RedisError {

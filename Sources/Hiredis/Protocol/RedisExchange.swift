@@ -134,12 +134,9 @@ final class RedisExchange {
         }
         command.receive?(.success(reply))
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
-        if condition == .readOnly {
-            // A replica that was a primary before: the next connection may find the new primary.
-            close(reason: error)
-        } else if condition.isUnavailability {
-            onRefusal?(error)
-        }
+        if condition.isUnavailability { onRefusal?(error) }
+        // A replica that was a primary before: the next connection may find the new primary.
+        if condition == .readOnly { close(reason: error) }
     }
 
     // MARK: Ends
@@ -157,13 +154,16 @@ final class RedisExchange {
             pending[index].receive = nil
             late.append(receive)
         }
-        nextExpiry = next
         // Nothing at all for a timeout after a command was due: the peer is gone without saying so.
-        if let oldest = pending.first, oldest.receive == nil, oldest.sentAt + oldest.timeout + oldest.timeout <= now,
-            timeSinceLastRead(now: now) > oldest.timeout
-        {
-            close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
+        if let oldest = pending.first, oldest.receive == nil {
+            let end = max(oldest.deadline, lastRead) + oldest.timeout
+            if end <= now {
+                close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
+            } else {
+                next = min(next ?? end, end)
+            }
         }
+        nextExpiry = next
         for receive in late {
             receive(.failure(RedisError(.timedOut, "Redis did not answer in time; the command may have been carried out")))
         }
