@@ -115,7 +115,7 @@ public actor Coordinator: Service {
         guard !isStarted else { return }
         isStarted = true
         let floor = configuration.fleetSize
-        calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.members.count) }
+        calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.size) }
         calls.breakers.sidecars = calls.limits.sidecars
         runtime.pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.redisIsUp() } }
         runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
@@ -201,7 +201,9 @@ public actor Coordinator: Service {
     }
 
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
-    public var isReady: Bool { isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true }
+    public var isReady: Bool {
+        isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
+    }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
 

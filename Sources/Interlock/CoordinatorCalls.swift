@@ -76,7 +76,7 @@ public final class CoordinatorCalls {
     public var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
-            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message,
+            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message ?? fleet.refusal,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, services: services.count,

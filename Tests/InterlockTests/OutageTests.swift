@@ -2,10 +2,31 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import Logging
+import NIOCore
+import NIOPosix
 import Testing
 
 @Suite("Redis goes and comes back")
 struct OutageTests {
+    @Test("L17: a Redis Cluster is not taken for a Redis: the sidecar is not ready, and says why")
+    func cluster() async throws {
+        try await RedisServer.withServer(arguments: ["--cluster-enabled", "yes"]) { server in
+            let sidecar = Coordinator(
+                configuration: InterlockConfiguration(redis: server.configuration),
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            await sidecar.start()
+            try await eventually("it has found out") { await sidecar.status.redisFailure?.contains("Redis is a cluster") == true }
+            #expect(await !sidecar.isReady)
+            let error = await #expect(throws: InterlockError.self) {
+                _ = try await sidecar.acquireLock(try LockRequest("orders"))
+            }
+            #expect(error?.code == .unavailable)
+            await sidecar.stop()
+        }
+    }
+
     @Test("a lock asked for while Redis is away is unavailable, never held")
     func lockUnavailable() async throws {
         try await Fleet.run { fleet in
