@@ -72,6 +72,7 @@ let package = Package(
                 .embedInCode("Locks/leave.lua"), .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
                 .embedInCode("Locks/share.lua"), .embedInCode("Locks/share-renew.lua"),
                 .embedInCode("Locks/share-release.lua"),
+                .embedInCode("Locks/Quorum/quorum.lua"),
                 .embedInCode("Locks/Quorum/quorum-acquire.lua"), .embedInCode("Locks/Quorum/quorum-fence.lua"),
                 .embedInCode("Locks/Quorum/quorum-renew.lua"), .embedInCode("Locks/Quorum/quorum-release.lua"),
                 .embedInCode("Locks/Quorum/quorum-break.lua"), .embedInCode("Locks/Quorum/quorum-inspect.lua"),

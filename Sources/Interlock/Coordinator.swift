@@ -133,9 +133,11 @@ public actor Coordinator: Service {
         watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
         if lockPipeline !== runtime.pipeline {
             lockPipeline.onUp = { [unowned self] in
+                outageMayBeOver()
                 calls.locks.redisIsBack()
                 if isRedisUp { readinessIsDecided() }
             }
+            lockPipeline.onDown = { [unowned self] in redisIsDown($0) }
             lockPipeline.start()
         }
         runtime.pipeline.start()
@@ -232,6 +234,8 @@ public actor Coordinator: Service {
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.permitsUnderWay.record(calls.permits.underWay)
+        metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
+        metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
         for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.placesInUse.record(service.bulkhead.taken)
@@ -245,8 +249,7 @@ public actor Coordinator: Service {
     private func redisIsUp() {
         runtime.logger.info("Redis is connected", metadata: ["redis": "\(configuration.redis.displayName)"])
         runtime.metrics.reconnects.increment()
-        outage?.cancel()
-        outage = nil
+        outageMayBeOver()
         calls.fleet.redisIsBack()
         calls.locks.redisIsBack()
         readInTurn()
@@ -255,6 +258,12 @@ public actor Coordinator: Service {
     }
 
     private func redisIsDown(_ error: RedisError) {
+    private func outageMayBeOver() {
+        guard isRedisUp else { return }
+        outage?.cancel()
+        outage = nil
+    }
+
         runtime.metrics.connectionFailures.increment()
         hasLostRedis = true
         guard outage == nil else { return }
@@ -265,8 +274,9 @@ public actor Coordinator: Service {
     private func planOutageCheck(isFirst: Bool) {
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
-            guard !runtime.pipeline.isUp else { return }
-            let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
+            guard !isRedisUp else { return }
+            let reason =
+                runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
             // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
             if isFirst {
                 runtime.logger.warning(

@@ -55,11 +55,13 @@ public final class CoordinatorCalls {
         self.runtime = runtime
         feed = EventFeed(subscriptions: EventSubscriptions(dropped: runtime.metrics.eventsDropped))
         longestWait = configuration.locks.maximumWait.wholeMilliseconds
+        let scripts = LockScripts(configuration.locks)
         locks = LockCoordinator(
-            runtime: runtime, settings: configuration.locks, pipeline: lockPipeline, watch: watch)
+            runtime: runtime, settings: configuration.locks, scripts: scripts, pipeline: lockPipeline, watch: watch)
         quorum =
             configuration.quorum.isEmpty
-            ? nil : QuorumLocks(runtime: runtime, settings: configuration.locks, servers: configuration.quorum)
+            ? nil
+            : QuorumLocks(runtime: runtime, settings: configuration.locks, scripts: scripts, servers: configuration.quorum)
         provider = quorum ?? locks
         limits = RateLimitCoordinator(runtime: runtime)
         let publisher = EventPublisher(runtime: runtime, feed: feed)
@@ -126,7 +128,7 @@ public final class CoordinatorCalls {
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
-        guard !locks.keeper.isFull else { return .failure(.tooManyFollowed) }
+        guard !locks.keeper.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
         return .success(
             LeaseFollower(
                 id: locks.keeper.follow(

@@ -33,8 +33,8 @@ struct QuorumRoundTests {
     func held() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
-        #expect(round.vote(.held, by: 1, now: start) == .none)
-        #expect(round.vote(.held, by: 2, now: start) == .giveUp(.held))
+        #expect(round.vote(.held(isRecorded: true), by: 1, now: start) == .none)
+        #expect(round.vote(.held(isRecorded: true), by: 2, now: start) == .giveUp(.held))
         #expect(round.isGivenUp)
     }
 
@@ -47,10 +47,10 @@ struct QuorumRoundTests {
 
     @Test("the answer does not hang on the order in which the servers' answers come")
     func anyOrder() {
-        for votes in orders(of: [QuorumRound.Vote.failed, .held, .held]) {
+        for votes in orders(of: [QuorumRound.Vote.failed, .held(isRecorded: true), .held(isRecorded: true)]) {
             #expect(decision(on: votes) == .giveUp(.held))
         }
-        for votes in orders(of: [QuorumRound.Vote.failed, .held, .granted(fence: 2)]) {
+        for votes in orders(of: [QuorumRound.Vote.failed, .held(isRecorded: true), .granted(fence: 2)]) {
             #expect(decision(on: votes) == .giveUp(.unavailable))
         }
         for votes in orders(of: [QuorumRound.Vote.failed, .granted(fence: 4), .granted(fence: 2)]) {
@@ -67,7 +67,7 @@ struct QuorumRoundTests {
         arguments: 1...5)
     func exhaustive(servers: Int) {
         let majority = QuorumTally.majority(of: servers)
-        let kinds = [QuorumRound.Vote.granted(fence: 10), .extended(fence: 20), .held, .failed]
+        let kinds = [QuorumRound.Vote.granted(fence: 10), .extended(fence: 20), .held(isRecorded: true), .failed]
         var total = 1
         for _ in 0..<servers { total *= kinds.count }
         for number in 0..<total {
@@ -77,8 +77,8 @@ struct QuorumRoundTests {
                 votes.append(kinds[rest % kinds.count])
                 rest /= kinds.count
             }
-            let held = votes.count(where: { $0 == .held })
-            let holding = votes.count(where: { $0 != .held && $0 != .failed })
+            let held = votes.count(where: { $0 == .held(isRecorded: true) })
+            let holding = votes.count(where: { $0 != .held(isRecorded: true) && $0 != .failed })
             switch decision(on: votes) {
             case .writeFence(let fence, let asked):
                 #expect(holding >= majority, "\(votes)")
@@ -124,7 +124,7 @@ struct QuorumRoundTests {
         _ = refused.vote(.granted(fence: 2), by: 1, now: start)
         // The third may still grant and record it.
         #expect(refused.recorded(false, by: 0, now: start) == .none)
-        #expect(refused.vote(.held, by: 2, now: start) == .giveUp(.unavailable))
+        #expect(refused.vote(.held(isRecorded: true), by: 2, now: start) == .giveUp(.unavailable))
         var silent = newRound()
         _ = silent.vote(.granted(fence: 2), by: 0, now: start)
         _ = silent.vote(.granted(fence: 2), by: 1, now: start)
@@ -160,7 +160,7 @@ struct QuorumRoundTests {
         _ = givenUp.vote(.granted(fence: 2), by: 0, now: start)
         _ = givenUp.timedOut(now: after(500))
         #expect(givenUp.vote(.granted(fence: 6), by: 1, now: after(600)) == .release(1))
-        #expect(givenUp.vote(.held, by: 2, now: after(600)) == .none)
+        #expect(givenUp.vote(.held(isRecorded: true), by: 2, now: after(600)) == .none)
     }
 
     @Test("an answer counts once")

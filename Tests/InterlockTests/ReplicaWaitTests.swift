@@ -68,6 +68,26 @@ struct ReplicaWaitTests {
         }
     }
 
+    @Test("L4: while the replica stands still leases are renewed and released, however many ask for other locks")
+    func renewedMeanwhile() async throws {
+        try await Self.withReplica { fleet, _, server in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
+            await server.pause()
+            let asking = (0..<40).map { number in
+                Task { await Self.code { _ = try await sidecar.acquireLock(try LockRequest("job-\(number)", ttl: 600_000)) } }
+            }
+            // Each is told; none holds up those who have a lease.
+            for _ in 0..<5 {
+                let valid = try await sidecar.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
+                #expect(valid != nil)
+            }
+            for call in asking { #expect(await call.value == .unreplicated) }
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+            await server.resume()
+        }
+    }
+
     @Test("when the replica stands still nobody gets the lock; when it goes on, everybody may")
     func replicaStandsStill() async throws {
         try await Self.withReplica { fleet, _, server in
@@ -123,13 +143,8 @@ extension ReplicaWaitTests {
 
     /// Locks that wait for replicas have a connection of their own, which may be up a little later than the others.
     private static func untilLocksAreServed(by fleet: Fleet) async throws {
-        let name = try ResourceName("nobody-has-it")
         try await eventually("locks are served") {
-            do {
-                return try await fleet.sidecars[0].renewLock(name, token: "nobody", ttl: 1000) == nil
-            } catch let error as InterlockError where error.code == .unavailable {
-                return false
-            }
+            await code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest("nobody-has-it", ttl: 10)) } != .unavailable
         }
     }
 

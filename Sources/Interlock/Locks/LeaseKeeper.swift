@@ -80,29 +80,36 @@ final class LeaseKeeper {
         case many([ExactText: Entry])
     }
 
-    /// The most leases that are looked after; further ones are refused.
+    /// The most leases that are extended for their holders, and the most of which these are only told; further ones are refused.
     static let capacity = 100_000
     /// A lease is watched when it is held so long: short ones cost nothing.
     private static let watchAfterMilliseconds: Int64 = LockQueue.lookMilliseconds
 
     private let runtime: CoordinatorRuntime
+    private let scripts: LockScripts
     private let watch: KeyWatch
     private let ceilingMilliseconds: Int64?
     private var leases: [ExactText: Leases] = [:]
     private(set) var count = 0
+    /// Those of them that are linked.
+    private(set) var linkedCount = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
 
     /// A lease is lost.
     var onLost: ((_ name: String, _ token: String) -> Void)?
 
-    init(runtime: CoordinatorRuntime, watch: KeyWatch, ceiling: Duration?) {
+    init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, ceiling: Duration?) {
         self.runtime = runtime
+        self.scripts = scripts
         self.watch = watch
         ceilingMilliseconds = ceiling?.wholeMilliseconds
     }
 
-    var isFull: Bool { count >= Self.capacity }
+    /// Whether there is no room for another that is linked, or that is not: neither kind takes the other's.
+    func isFull(forLinked isLinked: Bool) -> Bool {
+        (isLinked ? linkedCount : count - linkedCount) >= Self.capacity
+    }
 
     // MARK: Following
 
@@ -116,7 +123,10 @@ final class LeaseKeeper {
     ) -> FollowerID {
         let now = runtime.time.now()
         let known = self.entry(lease.name, lease.token)
-        if let known, isLinked { known.lease.isExtended = true }
+        if let known, isLinked, !known.lease.isExtended {
+            known.lease.isExtended = true
+            linkedCount += 1
+        }
         if let known, let client, let id = known.link(client, isLinked: isLinked) {
             plan(known, now: now)
             return id
@@ -143,8 +153,14 @@ final class LeaseKeeper {
     /// Nobody wants to be told any more: the lease lapses unless others follow it too.
     func unfollow(_ id: FollowerID) {
         guard let entry = followed.removeValue(forKey: id) else { return }
+        let wasLinked = entry.lease.isExtended
         entry.remove(id)
-        if entry.followers.isEmpty { drop(entry) }
+        if entry.followers.isEmpty {
+            entry.lease.isExtended = wasLinked
+            drop(entry)
+        } else if wasLinked, !entry.lease.isExtended {
+            linkedCount -= 1
+        }
     }
 
     /// The lease that is followed under this ID, if it ends with its follower: not when others are linked to it, nor when
@@ -166,6 +182,12 @@ final class LeaseKeeper {
         let now = runtime.time.now()
         entry.lease.moved(to: deadline, now: now)
         plan(entry, now: now)
+    }
+
+    /// Its owner asked for it again: what it was promised before stands.
+    func grantedAgain(_ name: String, token: String, until deadline: Instant) {
+        guard let entry = entry(name, token), entry.lease.deadline < deadline else { return }
+        moved(name, token: token, to: deadline)
     }
 
     /// The sidecar goes: holders of linked leases are told that nobody extends them any more.
@@ -199,6 +221,7 @@ final class LeaseKeeper {
 
     private func insert(_ entry: Entry) {
         count += 1
+        if entry.lease.isExtended { linkedCount += 1 }
         let name = ExactText(entry.name)
         let token = ExactText(entry.token)
         switch leases.removeValue(forKey: name) {
@@ -214,6 +237,7 @@ final class LeaseKeeper {
         entry.next?.cancel()
         for follower in entry.followers { followed[follower.id] = nil }
         count -= 1
+        if entry.lease.isExtended { linkedCount -= 1 }
         let name = ExactText(entry.name)
         guard case .many(var entries) = leases.removeValue(forKey: name) else { return }
         entries[ExactText(entry.token)] = nil
@@ -283,7 +307,7 @@ final class LeaseKeeper {
     private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
         entry.lease.extensionBegan()
         entry.isWatched = watch.isUp
-        let keys = LockKeys(space: runtime.keys, name: entry.name)
+        let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
             keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, isBySidecar: true)
         // What is watched is extended where it is watched: the server need not tell of that change.

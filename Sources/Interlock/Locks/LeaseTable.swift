@@ -32,8 +32,8 @@ struct LeaseTable {
         for _ in 0..<2 { dropLapsed(now: now) }
         let key = Key(name: lease.name, token: lease.token)
         if let known = entries[key] {
-            // An owner who asks again need not say its label again.
-            entries[key] = Entry(deadline: lease.deadline, label: label ?? known.label)
+            // An owner who asks again need not say its label again, and keeps what it was promised.
+            entries[key] = Entry(deadline: max(known.deadline, lease.deadline), label: label ?? known.label)
         } else if entries.count < Self.capacity, order.count < 2 * Self.capacity {
             entries[key] = Entry(deadline: lease.deadline, label: label)
             order.append(key)

@@ -16,12 +16,12 @@ extension LockCoordinator {
         }
         let sentAt = runtime.time.now()
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
-        pipeline.run(script) { [self] result in
+        runtime.pipeline.run(script) { [self] result in
             guard case .success(.perhapsInGroup) = result else {
                 return renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
             }
             script.isGroup = true
-            pipeline.run(script) { [self] result in
+            runtime.pipeline.run(script) { [self] result in
                 renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
             }
         }
@@ -73,7 +73,7 @@ extension LockCoordinator {
 
     func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
         let script = BreakScript(keys: keys(name.text), by: by, origin: runtime.id, database: runtime.database)
-        pipeline.run(script) { [self] result in
+        runtime.pipeline.run(script) { [self] result in
             switch result {
             case .success(let isBroken):
                 if isBroken {

@@ -18,12 +18,12 @@ extension LockCoordinator {
                         ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
                 }
             })
-        pipeline.run(script) { [self] result in
+        runtime.pipeline.run(script) { [self] result in
             // The next holder first: others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
-                pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
+                runtime.pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
             case .success(.lost): done(.success(false))
             case .success(.passedOn): done(.success(true))
             case .success(.released):
@@ -42,8 +42,9 @@ extension LockCoordinator {
 
     /// The next who waits here, should it want the lock for itself alone: groups are joined by their own script.
     private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionUnderWay? {
-        guard let head = queue.decisions.head, let waiter = waiters[head], waiter.request.mode == .exclusive,
-            var decision = queue.decisions.beginRelease()
+        // What is granted on another connection than its own, no replica can be waited for.
+        guard pipeline === runtime.pipeline, let head = queue.decisions.head, let waiter = waiters[head],
+            waiter.request.mode == .exclusive, var decision = queue.decisions.beginRelease()
         else { return nil }
         // Who was not served from this queue has none of its turns.
         if queue.holder != token { decision.goesOn = false }
@@ -67,11 +68,13 @@ extension LockCoordinator {
                 giveBack(waiter)
             }
             perform(next, on: queue)
-            wakeSameOwner(as: waiter, in: queue)
+            askForMates(of: waiter, in: queue)
         case .success(.released(let isFirst)):
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
         case .success(.lost), .success(.perhapsInGroup), .failure:
             if case .failure(let error) = result, error.isOutcomeUnknown { doubt(waiter) }
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseFailed(), on: queue)
         }
     }

@@ -9,10 +9,13 @@ final class LockCoordinator {
 
     let runtime: CoordinatorRuntime
     let settings: LockSettings
-    /// The connection that locks are granted on: with replicas to wait for it is their own.
+    /// The connection that locks are granted on: with replicas to wait for it is their own, and everything else that holders ask
+    /// goes by the runtime's.
     let pipeline: RedisPipeline
+    private let replication: ReplicaWait
     let watch: KeyWatch
     let keeper: LeaseKeeper
+    private let scripts: LockScripts
     private var queues: [ExactText: LocalQueue] = [:]
     private var lastQueueNumber: UInt64 = 0
     private(set) var waiters: [WaiterID: LockWaiter] = [:]
@@ -24,12 +27,17 @@ final class LockCoordinator {
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
 
-    init(runtime: CoordinatorRuntime, settings: LockSettings, pipeline: RedisPipeline, watch: KeyWatch) {
+    init(
+        runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: RedisPipeline, watch: KeyWatch
+    ) {
         self.runtime = runtime
         self.settings = settings
+        self.scripts = scripts
         self.pipeline = pipeline
+        replication = ReplicaWait(
+            replicas: settings.waitReplicas, pipeline: pipeline, timeoutMilliseconds: runtime.timeoutMilliseconds)
         self.watch = watch
-        keeper = LeaseKeeper(runtime: runtime, watch: watch, ceiling: settings.maximumHold)
+        keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
         keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
     }
 
@@ -87,16 +95,18 @@ final class LockCoordinator {
         if orWaits { trying[waiter.id] = waiter }
         pipeline.run(script(for: waiter, by: candidate)) { [self] result in
             if orWaits { trying[waiter.id] = nil }
+            // It may have its answer already: Redis was away for too long, or nobody wants it any more.
+            let isWaiting = waiter.standing == .waiting
             switch result {
             case .success(.granted(let grant)):
-                hand(grant, to: waiter, sentAt: sentAt)
+                if isWaiting { hand(grant, to: waiter, sentAt: sentAt) } else { giveBack(waiter) }
             case .success(.held):
-                guard waiter.standing == .waiting else { return }
+                guard isWaiting else { return }
                 if orWaits { enqueue(waiter) } else { refuse(waiter) }
             case .success(.heldOtherwise(let mode)):
-                fail(waiter, .heldOtherwise(waiter.request, mode))
+                if isWaiting { fail(waiter, .heldOtherwise(waiter.request, mode)) }
             case .failure(let error):
-                fail(waiter, InterlockError(error))
+                if isWaiting { fail(waiter, InterlockError(error)) }
                 if error.mayHaveGranted { giveBack(waiter) }
             }
         }
@@ -112,17 +122,14 @@ final class LockCoordinator {
             candidate: candidate, ticket: ticket, group: group ?? "")
     }
 
-    func keys(_ name: String) -> LockKeys { LockKeys(space: runtime.keys, name: name) }
+    func keys(_ name: String) -> LockKeys { LockKeys(scripts: scripts, space: runtime.keys, name: name) }
 
     // MARK: Handing out
 
     /// Hands a lease out as soon as so many replicas have it as are asked for.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        // It holds up the connection: what is sent behind it must still be answered in time.
-        let patience = max(1, runtime.timeoutMilliseconds / 2)
-        let wait = WaitForReplicas(replicas: settings.waitReplicas, timeoutMilliseconds: patience)
-        pipeline.send(wait) { [self] result in
+        replication.acknowledged { [self] result in
             switch result {
             case .success(let count) where count >= settings.waitReplicas:
                 handOut(grant, to: waiter, sentAt: sentAt)
@@ -155,7 +162,7 @@ final class LockCoordinator {
         leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
         if lease.isOwners {
             // It may be followed already, for an earlier call of the same owner.
-            keeper.moved(lease.name, token: lease.token, to: deadline)
+            keeper.grantedAgain(lease.name, token: lease.token, until: deadline)
         }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token)
@@ -185,18 +192,33 @@ final class LockCoordinator {
         waiters[waiter.id] = waiter
         let name = waiter.request.name.text
         let queue = queue(name) ?? openQueue(name)
+        queue.entered(waiter)
         perform(queue.decisions.enqueue(.init(id: waiter.id, deadline: deadline)), on: queue)
     }
 
     private func openQueue(_ name: String) -> LocalQueue {
-        let ticket = OwnerToken.make(label: runtime.id, random: runtime.entropy.drawPair())
+        let ticket = OwnerToken.makeTicket(sidecar: runtime.id, random: runtime.entropy.drawPair())
         lastQueueNumber += 1
         let queue = LocalQueue(number: lastQueueNumber, name: name, ticket: ticket)
         queues[ExactText(name)] = queue
         return queue
     }
 
+    /// Its wait is over. What is under way for it may still grant it the lock, and is answered within `redis.timeout`: until
+    /// then nobody can say that it has not got it.
     private func timeOut(_ waiter: LockWaiter) {
+        guard let queue = queue(waiter.request.name.text),
+            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)
+        else { return giveUp(waiter) }
+        waiter.isOverdue = true
+    }
+
+    /// Something that could have granted it the lock did not: the last such thing ends a wait that is overdue.
+    func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingUnderWay: Bool) {
+        if waiter.isOverdue, !isAnythingUnderWay { giveUp(waiter) }
+    }
+
+    private func giveUp(_ waiter: LockWaiter) {
         guard waiters.removeValue(forKey: waiter.id) != nil else { return }
         if let failure = queue(waiter.request.name.text)?.failure {
             fail(waiter, InterlockError(failure))
@@ -210,6 +232,7 @@ final class LockCoordinator {
         waiter.standing = .left
         waiter.timeout?.cancel()
         if let queue = queue(waiter.request.name.text) {
+            queue.left(waiter)
             let wasHead = queue.decisions.head == waiter.id
             perform(queue.decisions.remove(waiter.id).next, on: queue)
             // A reader may have waited behind this writer only.
@@ -226,6 +249,7 @@ final class LockCoordinator {
         waiter.standing = .served
         waiter.timeout?.cancel()
         waiters[waiter.id] = nil
+        queue(waiter.request.name.text)?.left(waiter)
         return true
     }
 
@@ -293,7 +317,7 @@ final class LockCoordinator {
             let next =
                 isOvertaken
                 ? queue.decisions.overtaken(waiter.id, now: now)
-                : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, now: now)
+                : queue.decisions.granted(waiter.id, ttl: waiter.request.ttl, nextEnd: grant.nextEnd, now: now)
             if !isOvertaken { queue.holder = waiter.token }
             if serve(waiter) {
                 hand(grant, to: waiter, sentAt: sentAt)
@@ -301,9 +325,10 @@ final class LockCoordinator {
                 giveBack(waiter)
             }
             perform(next, on: queue)
-            wakeSameOwner(as: waiter, in: queue)
+            askForMates(of: waiter, in: queue)
         case .success(.held(let ttl, let place)):
             waiter.mayHold = false
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
         case .success(.heldOtherwise(let mode)):
             if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
@@ -312,6 +337,7 @@ final class LockCoordinator {
             queue.failure = error
             // The same token tries again once Redis is back: if this attempt had won, that one finds it.
             if error.isOutcomeUnknown { doubt(waiter) }
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.unanswered(waiter.id, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
@@ -320,10 +346,18 @@ final class LockCoordinator {
         }
     }
 
-    /// A retry may stand behind its own first call: what that one got is its too.
-    func wakeSameOwner(as waiter: LockWaiter, in queue: LocalQueue) {
-        guard waiter.request.owner != nil, let head = queue.decisions.head, waiters[head]?.token == waiter.token else { return }
-        perform(queue.decisions.wake(), on: queue)
+    /// What one copy of a call has got is the other copies' too, which were sent again: they do not wait behind others for it.
+    func askForMates(of waiter: LockWaiter, in queue: LocalQueue) {
+        guard waiter.request.owner != nil else { return }
+        for mate in queue.waiters(ofOwner: waiter.token) where mate.request.mode == waiter.request.mode {
+            // What is under way for it finds that out by itself.
+            guard !queue.decisions.isAttempting(mate.id), !queue.decisions.isSuccessor(mate.id) else { continue }
+            waiters[mate.id] = nil
+            mate.timeout?.cancel()
+            queue.left(mate)
+            perform(queue.decisions.remove(mate.id).next, on: queue)
+            attemptOnce(mate, by: .presentOwner, orWaits: true)
+        }
     }
 
     /// Nobody knows whether it was granted the lock: should it leave before that is known, it gives it back.
@@ -347,23 +381,20 @@ final class LockCoordinator {
     /// A script has told this sidecar something.
     func receive(_ message: WakeMessage) {
         let name = runtime.keys.lockName(inBraces: message.lock)
-        let queue = queue(name)
+        guard let queue = queue(name), queue.ticket == message.ticket else {
+            // Nobody waits behind that ticket any more: the next is not kept waiting.
+            return pipeline.run(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
+        }
         switch message.what {
         case .turn:
-            guard let queue, queue.ticket == message.ticket else {
-                // Nobody waits behind that ticket any more: the next is not kept waiting.
-                pipeline.run(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
-                return
-            }
             perform(queue.decisions.wake(), on: queue)
         case .first:
-            guard let queue else { return }
             let now = runtime.time.now()
             // The lock's own time says nothing of a place that is kept for another.
             let isForPlace = headMode(of: queue).isSemaphore
             perform(isForPlace ? queue.decisions.isFirstForPlace(now: now) : queue.decisions.isFirst(now: now), on: queue)
         case .look:
-            wake(name)
+            perform(queue.decisions.wake(), on: queue)
         }
     }
 

@@ -1,28 +1,37 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// The scripts of locks, each behind the text that they share.
-private enum LockScriptSources {
-    static let acquire = RedisScript(name: "acquire.lua", source: locks(PackageResources.acquire_lua))
-    static let release = RedisScript(name: "release.lua", source: locks(PackageResources.release_lua))
-    static let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
-    static let breakLock = RedisScript(name: "break.lua", source: locks(PackageResources.break_lua))
-    static let leave = RedisScript(name: "leave.lua", source: groups(PackageResources.leave_lua))
-    static let inspect = RedisScript(name: "inspect.lua", source: groups(PackageResources.inspect_lua))
-    static let share = RedisScript(name: "share.lua", source: groups(PackageResources.share_lua))
-    static let shareRenew = RedisScript(name: "share-renew.lua", source: groups(PackageResources.share_renew_lua))
-    static let shareRelease = RedisScript(name: "share-release.lua", source: groups(PackageResources.share_release_lua))
+/// The scripts of locks, each behind the text that they share. Which they are goes by how long fences are kept.
+final class LockScripts: Sendable {
+    let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
+    let quorumAcquire, quorumFence: RedisScript
+    let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
 
-    /// What scripts and decisions must agree on.
-    private static let constants = Array(
-        "local claim_window, most_places = \(LockQueue.claimWindowMilliseconds), \(LockMode.places.upperBound)\n".utf8)
-
-    private static func locks(_ script: [UInt8]) -> [UInt8] { constants + PackageResources.locks_lua + script }
-    private static func groups(_ script: [UInt8]) -> [UInt8] { locks(PackageResources.groups_lua + script) }
+    init(_ settings: LockSettings) {
+        let fences = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
+        // What scripts and decisions must agree on.
+        let constants =
+            fences + "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
+            + "local most_places = \(LockMode.places.upperBound)\n"
+        let locks = Array(constants.utf8) + PackageResources.locks_lua
+        let groups = locks + PackageResources.groups_lua
+        let quorum = Array(fences.utf8) + PackageResources.quorum_lua
+        acquire = RedisScript(name: "acquire.lua", source: locks + PackageResources.acquire_lua)
+        release = RedisScript(name: "release.lua", source: locks + PackageResources.release_lua)
+        breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
+        leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
+        inspect = RedisScript(name: "inspect.lua", source: groups + PackageResources.inspect_lua)
+        share = RedisScript(name: "share.lua", source: groups + PackageResources.share_lua)
+        shareRenew = RedisScript(name: "share-renew.lua", source: groups + PackageResources.share_renew_lua)
+        shareRelease = RedisScript(name: "share-release.lua", source: groups + PackageResources.share_release_lua)
+        quorumAcquire = RedisScript(name: "quorum-acquire.lua", source: quorum + PackageResources.quorum_acquire_lua)
+        quorumFence = RedisScript(name: "quorum-fence.lua", source: quorum + PackageResources.quorum_fence_lua)
+    }
 }
 
 /// The keys of one lock, as its scripts take them.
 struct LockKeys {
+    let scripts: LockScripts
     var space: KeySpace
     var name: String
 
@@ -60,6 +69,8 @@ struct AcquireScript: ScriptCommand {
         var fence: Int64
         /// The name under which the lock is held by several.
         var group: String?
+        /// In how many milliseconds the first lease of a semaphore ends.
+        var nextEnd: Int64?
     }
 
     enum Reply {
@@ -80,8 +91,8 @@ struct AcquireScript: ScriptCommand {
     /// What a group is called that begins with this lease.
     var group = ""
 
-    var script: RedisScript { mode == .exclusive ? LockScriptSources.acquire : LockScriptSources.share }
-    var keyCount: Int { mode == .exclusive ? 3 : 5 }
+    var script: RedisScript { mode == .exclusive ? keys.scripts.acquire : keys.scripts.share }
+    var keyCount: Int { mode == .exclusive && ticket == nil ? 3 : 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         let places: Int
@@ -103,7 +114,7 @@ struct AcquireScript: ScriptCommand {
     }
 
     private func encodeExclusive(into encoder: inout CommandEncoder) {
-        keys.encodeThree(into: &encoder)
+        if ticket == nil { keys.encodeThree(into: &encoder) } else { keys.encodeFive(into: &encoder) }
         encodeCommon(into: &encoder)
         // Each argument costs both sides something: those that say nothing new stay away.
         guard candidate != .anybody || ticket != nil else { return }
@@ -129,7 +140,10 @@ struct AcquireScript: ScriptCommand {
         }
         switch kind {
         case 1, 2:
-            return .granted(Grant(fence: value, group: parts.count > 2 ? parts[2].text : nil))
+            let nextEnd = parts.count > 3 ? parts[3].integer : nil
+            return .granted(
+                Grant(
+                    fence: value, group: parts.count > 2 ? parts[2].text : nil, nextEnd: nextEnd.flatMap { $0 < 0 ? nil : $0 }))
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
@@ -166,7 +180,7 @@ struct RenewScript: ScriptCommand {
     /// The sidecar extends it, and not its holder.
     var isBySidecar = false
 
-    var script: RedisScript { isGroup ? LockScriptSources.shareRenew : LockScriptSources.renew }
+    var script: RedisScript { isGroup ? keys.scripts.shareRenew : keys.scripts.renew }
     var keyCount: Int { isGroup ? 5 : 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -210,7 +224,7 @@ struct ReleaseScript: ScriptCommand {
     var sidecar: String
     var successor: Successor?
 
-    var script: RedisScript { LockScriptSources.release }
+    var script: RedisScript { keys.scripts.release }
     var keyCount: Int { 3 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -252,7 +266,7 @@ struct ShareReleaseScript: ScriptCommand {
     var token: String
     var sidecar: String
 
-    var script: RedisScript { LockScriptSources.shareRelease }
+    var script: RedisScript { keys.scripts.shareRelease }
     var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -274,7 +288,7 @@ struct LeaveScript: ScriptCommand {
     var ticket: String
     var sidecar: String
 
-    var script: RedisScript { LockScriptSources.leave }
+    var script: RedisScript { keys.scripts.leave }
     var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -296,7 +310,7 @@ struct BreakScript: ScriptCommand {
     var origin: String
     var database: Int
 
-    var script: RedisScript { LockScriptSources.breakLock }
+    var script: RedisScript { keys.scripts.breakLock }
     var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -329,7 +343,7 @@ struct InspectScript: ScriptCommand {
     var keys: LockKeys
     var sidecar: String
 
-    var script: RedisScript { LockScriptSources.inspect }
+    var script: RedisScript { keys.scripts.inspect }
     var keyCount: Int { 5 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {

@@ -19,7 +19,8 @@ extension LockSettings {
         }
         for (what, text) in [("label", request.label), ("owner", request.owner)] {
             guard let text, LockMode.isReserved(token: text) else { continue }
-            return InterlockError(.invalid, "the \(what) \"\(text)\": Interlock itself uses that name for groups of holders")
+            return InterlockError(
+                .invalid, "the \(what) \"\(text)\": Interlock itself uses such names, for groups of holders and for tickets")
         }
         return nil
     }

@@ -19,6 +19,8 @@ final class LockWaiter {
     var standing = Standing.waiting
     /// Something that could have granted it the lock has no answer.
     var mayHold = false
+    /// Its wait is over, and what is under way for it is not: that decides its answer.
+    var isOverdue = false
     var timeout: Deadlines.Entry?
 
     init(
@@ -52,12 +54,28 @@ final class LocalQueue {
     let ticket: String
     var decisions = LockQueue()
     var timer: Deadlines.Entry?
+    /// Those who wait here under a token that their owner chose: a call that was sent twice waits twice.
+    private var byOwner: [ExactText: [LockWaiter]] = [:]
 
     init(number: UInt64, name: String, ticket: String) {
         self.number = number
         self.name = name
         self.ticket = ticket
     }
+
+    func entered(_ waiter: LockWaiter) {
+        guard waiter.request.owner != nil else { return }
+        byOwner[ExactText(waiter.token), default: []].append(waiter)
+    }
+
+    func left(_ waiter: LockWaiter) {
+        guard waiter.request.owner != nil, let mates = byOwner.removeValue(forKey: ExactText(waiter.token)) else { return }
+        let others = mates.filter { $0 !== waiter }
+        if !others.isEmpty { byOwner[ExactText(waiter.token)] = others }
+    }
+
+    /// Those who wait here for the same owner, in the order in which they came.
+    func waiters(ofOwner token: String) -> [LockWaiter] { byOwner[ExactText(token)] ?? [] }
 
     /// The ticket as scripts take it: it outlives the waits, so that a sidecar that is busy for a moment keeps its place.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {

@@ -1,6 +1,6 @@
 -- Takes a lock for one holder, claims it when it is the waiter's turn, or extends it for the owner that already has it.
 --
--- KEYS  1 lock  2 fence  3 queue
+-- KEYS  1 lock  2 fence  3 queue, and of somebody who waits  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with
 --       4 "take", the default: whoever asks may have it unless others wait; "own": only its present owner
 --       and of somebody who waits:
@@ -11,7 +11,8 @@
 --       {3, places} held as a semaphore, which one holder alone cannot take
 --
 -- Guarantees that at most one token is in the lock, that every grant's fence is higher than all before it, that nobody
--- passes those who wait, and that a refused waiter's ticket stands before any later release can look for it.
+-- passes those who wait, that a refused waiter's ticket stands before any later release can look for it, and that an owner who
+-- asks again never shortens what it was promised.
 
 local token, ttl, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[5]
 local queue = ticket and open_queue(ARGV[3], string.match(ticket, '^[^/]*'))
@@ -36,7 +37,7 @@ local holder = redis.call('GET', KEYS[1])
 if holder == token or (ticket and holder == ticket) then
   local fence, failure = present_fence(ttl)
   if failure then return failure end
-  redis.call('SET', KEYS[1], token, 'PX', ttl)
+  redis.call('SET', KEYS[1], token, 'PX', holder == token and math.max(ttl, redis.call('PTTL', KEYS[1])) or ttl)
   if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
   return {holder == token and 2 or 1, fence}
 end
@@ -48,5 +49,10 @@ local place = -1
 if ticket then
   queue.line_up(ticket, tonumber(ARGV[6]), true)
   place = redis.call('ZRANK', KEYS[3], ticket)
+  -- It was told to look behind readers, and has: see groups.lua.
+  if place == 0 and string.find(holder, '^shared/') and redis.call('HGET', KEYS[5], '') then
+    local time = redis.call('TIME')
+    redis.call('HSET', KEYS[5], '', string.format('seen %.0f %s', time[1] * 1000 + math.floor(time[2] / 1000), ticket))
+  end
 end
 return {0, redis.call('PTTL', KEYS[1]), place}

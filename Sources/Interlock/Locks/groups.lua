@@ -3,7 +3,7 @@
 -- While a group holds a lock, the lock names the group: `shared/<32 hex>` or `permits-<n>/<32 hex>`, for as long as the
 -- last lease in it. The holders are in a sorted set: each token with the millisecond in which its lease ends, and the
 -- group's name with its number of places, 0 meaning any number: a group that is not in its own set is a stale one. The
--- grants are a hash with each token's fence.
+-- grants are a hash with each token's fence, and under no token what the first who waits was told.
 
 local function milliseconds()
   local time = redis.call('TIME')
@@ -38,24 +38,44 @@ local function hold(token, ttl)
   set_group_end()
 end
 
--- Those who wait get what has become free in the group: places of a semaphore are kept for them for the claim window; of
--- a shared lock the first is told to look, for it may be a reader.
-local function fill_places(queue)
-  local places = group_places(redis.call('GET', KEYS[1]))
-  if not places or redis.call('EXISTS', KEYS[3]) == 0 then return end
-  if places == 0 then
+-- Tells the first who waits behind readers to look: it may be a reader. A ticket without an attempt for the claim window is
+-- dropped: its sidecar stands still, or only seems to listen. Who has looked is not told again for a while. Returns the first,
+-- and for how many ms more it need not have answered; nil: it has. `own` is the asker's ticket.
+local function look_first(queue, own)
+  while true do
     local first = queue.first()
-    while first and queue.tell(first, 'look') == 0 do
-      redis.call('ZREM', KEYS[3], first)
-      first = queue.first()
+    if not first or first == own then return first, nil end
+    local now = milliseconds()
+    local what, since, ticket = string.match(redis.call('HGET', KEYS[5], '') or '', '^(%a+) (%d+) (.*)$')
+    local passed = ticket == first and now - tonumber(since) or -1
+    if what == 'seen' and passed >= 0 and passed < look_again then return first, nil end
+    if what == 'told' and passed >= 0 then
+      if passed < claim_window then return first, claim_window - passed end
+    elseif queue.tell(first, 'look') > 0 then
+      redis.call('HSET', KEYS[5], '', string.format('told %.0f %s', now, first))
+      redis.call('PEXPIRE', KEYS[5], math.max(1, redis.call('PTTL', KEYS[4])))
+      return first, claim_window
     end
-    return
+    redis.call('ZREM', KEYS[3], first)
   end
+end
+
+-- Keeps a place of a semaphore for each ticket whose turn it is, for the claim window. Stops at `own`, which is taken off.
+local function keep_places(queue, places, own)
+  local is_kept = false
   while has_room(places) do
-    local ticket = queue.call_next()
+    local ticket = queue.call_next(own)
     if not ticket then return end
     mint(claim_window)
     hold(ticket, claim_window)
+    is_kept = true
   end
-  queue.tell_first()
+  if is_kept then queue.tell_first() end
+end
+
+-- Those who wait get what has become free in the group.
+local function fill_places(queue)
+  local places = group_places(redis.call('GET', KEYS[1]))
+  if not places or redis.call('EXISTS', KEYS[3]) == 0 then return end
+  if places == 0 then look_first(queue) else keep_places(queue, places) end
 end

@@ -2,36 +2,38 @@
 --
 -- Their first keys are always  1 lock  2 fence  3 queue  and, where groups are concerned,  4 holders  5 grants.
 --
--- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/<32 hex>`, with the
+-- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/ticket/<32 hex>`, with the
 -- microsecond in which it came as its score. A ticket whose turn has come is taken off the queue and stands in the lock
 -- itself, for the claim window: then its sidecar has put a waiter's token in its place, or the lock is free again.
 --
 -- Functions are made anew at every call of a script, and an uncontended lock feels each: what only the contended ones
 -- need is made by `open_queue`.
 --
--- Before it stand two constants: `claim_window` in ms, and `most_places` that a semaphore may have.
+-- Before it stand constants: `claim_window`, `look_again` and `fence_lifetime` in ms, and `most_places` that a semaphore may have.
 
 -- The next fence, higher than every one before it; or nil and the error. No counter is immortal: Redis' clock alone keeps
--- fences rising when theirs has lapsed after a day.
+-- fences rising when theirs has lapsed, which it does not before the clock has reached its number.
 local function mint(ttl)
-  local lifetime = math.max(86400000, ttl)
+  local lifetime = math.max(fence_lifetime, ttl)
   local time = redis.call('TIME')
   local fence = time[1] * 1000000 + time[2]
   local last = redis.pcall('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime, 'GET')
   if type(last) == 'table' then return nil, last end
   last = last and tonumber(last)
   if last and last >= fence then
+    lifetime = lifetime + math.ceil((last + 1 - fence) / 1000)
     fence = last + 1
     redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime)
   end
   return fence
 end
 
--- The fence of the grant that stands; a new one when it has lapsed.
+-- The fence of the grant that stands, for as long as the lease at least; a new one when it has lapsed.
 local function present_fence(ttl)
   local fence = tonumber(redis.call('GET', KEYS[2]) or '')
-  if fence then return fence end
-  return mint(ttl)
+  if not fence then return mint(ttl) end
+  if ttl > fence_lifetime and redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
+  return fence
 end
 
 -- The sidecars that wait. `wake`: what the name of a sidecar's channel begins with; `sidecar`: the ID of the one that asks.

@@ -9,6 +9,10 @@
 local holder = redis.call('GET', KEYS[1])
 local ends = group_places(holder) and holder ~= ARGV[1] and redis.call('ZSCORE', KEYS[4], ARGV[1])
 if not ends then return 0 end
-if not ARGV[3] or tonumber(ends) < milliseconds() + tonumber(ARGV[2]) then hold(ARGV[1], tonumber(ARGV[2])) end
+if not ARGV[3] or tonumber(ends) < milliseconds() + tonumber(ARGV[2]) then
+  -- A server at its `maxmemory` refuses a script whose first write takes memory, as the next one does.
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  hold(ARGV[1], tonumber(ARGV[2]))
+end
 if ARGV[3] then redis.call('GET', KEYS[1]) end
 return 1

@@ -4,7 +4,8 @@
 -- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with  4 as in acquire.lua
 --       5 to 7 as in acquire.lua; "" when nobody waits
 --       8 places: 0 for readers  9 the group's name, should this be its first lease
--- Reply {1, fence, the group's name} granted; {2, fence, the group's name} extended for the same owner;
+-- Reply {1, fence, the group's name, ms until a place is free (-1: unknown)} granted;
+--       {2, fence, the group's name, the same} extended for the same owner;
 --       {0, ms until it may be worth another look (-1: unknown), place in the queue (-1: none)} held by others;
 --       {3, places} held in another way: -1 by one holder, 0 by readers, else as a semaphore
 --
@@ -16,6 +17,16 @@ local ticket = ARGV[5] ~= '' and ARGV[5] or nil
 local queue = open_queue(ARGV[3], ticket and string.match(ticket, '^[^/]*') or '')
 local wanted = tonumber(ARGV[8])
 
+-- Whoever was told to look has: what it stands first for next is told it anew.
+local told = ticket and redis.call('HGET', KEYS[5], '')
+if told and string.sub(told, -#ticket) == ticket then redis.call('HDEL', KEYS[5], '') end
+
+-- The lease that ends first makes room; the group's name comes before all of them.
+local function next_end(places)
+  local ends = places > 0 and redis.call('ZRANGE', KEYS[4], 1, 1, 'WITHSCORES')[2]
+  return ends and math.max(0, tonumber(ends) - milliseconds()) or -1
+end
+
 local function join(group)
   local fence, failure = mint(ttl)
   if failure then return failure end
@@ -26,7 +37,7 @@ local function join(group)
     queue.go_to_the_end(ticket, tonumber(ARGV[7]))
   end
   fill_places(queue)
-  return {1, fence, group}
+  return {1, fence, group, next_end(wanted)}
 end
 
 local function refused(remaining)
@@ -57,31 +68,35 @@ end
 
 local places = group_places(holder)
 if not places then
-  -- A turn that is just being offered says nothing about how it will be taken.
-  local is_offered = string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/')
+  -- A turn that is just being offered says nothing about how it will be taken. Tickets of the version before have no mark.
+  local is_offered = string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/')
+    or (string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/') and redis.call('PTTL', KEYS[1]) <= claim_window)
   if wanted > 0 and not is_offered then return {3, -1} end
   return refused(redis.call('PTTL', KEYS[1]))
 end
 if (wanted == 0) ~= (places == 0) then return {3, places} end
 
-if redis.call('ZSCORE', KEYS[4], token) then
-  hold(token, ttl)
+local standing = redis.call('ZSCORE', KEYS[4], token)
+if standing then
+  -- It was promised until then.
+  hold(token, math.max(ttl, tonumber(standing) - milliseconds()))
   if ticket then queue.go_to_the_end(ticket, tonumber(ARGV[7])) end
-  return {2, tonumber(redis.call('HGET', KEYS[5], token)), holder}
+  return {2, tonumber(redis.call('HGET', KEYS[5], token)), holder, next_end(places)}
 end
 
+local look = nil
 if ARGV[4] ~= 'own' then
   if ticket and redis.call('ZSCORE', KEYS[4], ticket) then return join(holder) end
-  if has_room(places) then
-    local first = queue.first()
-    while first and first ~= ticket and queue.tell(first, 'look') == 0 do
-      redis.call('ZREM', KEYS[3], first)
-      first = queue.first()
-    end
+  if places > 0 then
+    keep_places(queue, places, ticket)
+    if has_room(places) then return join(holder) end
+  else
+    local first
+    first, look = look_first(queue, ticket)
     if not first or first == ticket then return join(holder) end
   end
 end
--- The lease that ends first makes room; the group's name comes before all of them.
-local next_end = places > 0 and redis.call('ZRANGE', KEYS[4], 1, 1, 'WITHSCORES')[2]
-if next_end then return refused(math.max(0, tonumber(next_end) - milliseconds())) end
-return refused(redis.call('PTTL', KEYS[1]))
+if places > 0 then return refused(next_end(places)) end
+local left = redis.call('PTTL', KEYS[1])
+-- Should the first be dead, it is worth another look then.
+return refused(look and left >= 0 and math.min(left, look) or left)

@@ -19,6 +19,8 @@ final class CoordinatorMetrics {
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
+    let leasesLinked = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "linked")])
+    let leasesWatched = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "watched")])
     let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
 }
 

@@ -24,14 +24,14 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
-    /// Whether `token` could be the name of a group: such a token has no holder.
+    /// Whether `token` could be the name of a group or a ticket: such a token has no holder.
     public static func isReserved(token: String) -> Bool {
-        isReserved(label: token.prefix { $0 != "/" })
+        isReserved(label: token.prefix { $0 != "/" }) || OwnerToken.isTicket(token)
     }
 
-    /// Whether `label` could be taken for the name of a group.
+    /// Whether `label` could be taken for the name of a group or for a ticket.
     public static func isReserved(label: some StringProtocol) -> Bool {
-        if label == sharedLabel { return true }
+        if label == sharedLabel || OwnerToken.isTicket(label) { return true }
         guard label.hasPrefix(permitsLabel) else { return false }
         return label.dropFirst(permitsLabel.count).utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
     }

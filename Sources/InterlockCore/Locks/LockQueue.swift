@@ -101,6 +101,14 @@ public struct LockQueue: Sendable {
     /// No waiter of this queue waits longer than this; it may be later than the last of those who still do.
     public private(set) var latestDeadline = Instant(nanoseconds: .min)
 
+    /// A script under way may grant it the lock: the attempt of this waiter.
+    public func isAttempting(_ id: WaiterID) -> Bool {
+        if case .attempting(id, _) = state { true } else { false }
+    }
+
+    /// A script under way may grant it the lock: a release that names this waiter.
+    public func isSuccessor(_ id: WaiterID) -> Bool { successor == id }
+
     // MARK: Coming and going
 
     /// A new waiter takes its place at the end.
@@ -126,12 +134,14 @@ public struct LockQueue: Sendable {
         return !isTicketLeaving
     }
 
-    /// An attempt's script granted the lock to `id`: the turn begins. The next rests until the lease is over at the latest.
-    public mutating func granted(_ id: WaiterID, ttl: Int64, now: Instant) -> Action {
+    /// An attempt's script granted the lock to `id`: the turn begins. The next rests until the lease is over at the latest;
+    /// `nextEnd`: of a lock that several hold, in how many milliseconds the first of their leases ends.
+    public mutating func granted(_ id: WaiterID, ttl: Int64, nextEnd: Int64? = nil, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         waiters.removeAll { $0.id == id }
         served = 1
         hasTicket = !isTicketLeaving
+        nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         // What woke it may have been meant for the next, by the very script that granted this one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
         return settle(orRestFor: ttl, isFirst: true, now: now)
@@ -271,8 +281,10 @@ public struct LockQueue: Sendable {
         case .held where isOutdated, .unknown where isOutdated:
             state = .resting(wakeUp: .look)
             return .armTimer(nextLook)
-        case .held(let ttl): return rest(ttl: ttl, now: now, atMostUntil: nextAttempt)
-        case .unknown: return rest(ttl: nil, now: now, atMostUntil: nextAttempt)
+        case .held, .unknown:
+            if let nextAttempt, nextAttempt <= now { return attempt(head.id) }
+            let ttl: Int64? = if case .held(let ttl) = finding { ttl } else { nil }
+            return rest(ttl: ttl, now: now, atMostUntil: nextAttempt)
         }
     }
 
@@ -325,6 +337,6 @@ public struct LockQueue: Sendable {
         // A key is gone in the millisecond after its ttl.
         let pause = min(ttl.map { max(0, $0) + 1 } ?? Self.recheckMilliseconds, Self.recheckMilliseconds)
         let instant = now.advanced(byMilliseconds: pause)
-        return .armTimer(end.map { $0 > now ? min($0, instant) : instant } ?? instant)
+        return .armTimer(end.map { min($0, instant) } ?? instant)
     }
 }

@@ -11,15 +11,20 @@ public struct LockSettings: Hashable, Sendable {
     public var maximumHold: Duration?
     /// How many replicas must have a lease before it is handed out; 0: none.
     public var waitReplicas: Int
+    /// How long Redis remembers the last fence of a lock that nobody takes again; at least as long as its last lease.
+    public var fenceLifetime: Duration
+
+    public static let defaultFenceLifetime = Duration.seconds(86400)
 
     public init(
         keyPrefix: String? = nil, maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
-        maximumHold: Duration? = nil, waitReplicas: Int = 0
+        maximumHold: Duration? = nil, waitReplicas: Int = 0, fenceLifetime: Duration = Self.defaultFenceLifetime
     ) {
         self.keyPrefix = keyPrefix
         self.maximumTTL = maximumTTL
         self.maximumWait = maximumWait
         self.maximumHold = maximumHold
         self.waitReplicas = waitReplicas
+        self.fenceLifetime = fenceLifetime
     }
 }

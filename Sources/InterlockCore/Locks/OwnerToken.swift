@@ -6,6 +6,23 @@ public enum OwnerToken {
     public static let foreignLabel = "foreign"
 
     private static let randomLength = 32
+    /// What follows a sidecar's ID in its tickets: a label alone, which may be a host's name, could be taken for an ID.
+    private static let ticketMark = "/ticket"
+
+    /// The ticket `<sidecar ID>/ticket/<32 hex>`, which stands in the lock's key while its turn is offered.
+    public static func makeTicket(sidecar: String, random: (UInt64, UInt64)) -> String {
+        make(label: sidecar + ticketMark, random: random)
+    }
+
+    /// Whether `text`, a token or a label, begins as tickets do.
+    static func isTicket(_ text: some StringProtocol) -> Bool {
+        let bytes = text.utf8
+        return bytes.prefix(12).count { isHexadecimal($0) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
+    }
+
+    private static func isHexadecimal(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
+    }
 
     /// The token that `label` and 128 random bits make.
     public static func make(label: String, random: (UInt64, UInt64)) -> String {
@@ -28,10 +45,7 @@ public enum OwnerToken {
         guard bytes.count > randomLength + 1 else { return foreignLabel }
         let slash = bytes.index(bytes.endIndex, offsetBy: -(randomLength + 1))
         guard bytes[slash] == UInt8(ascii: "/") else { return foreignLabel }
-        let isHexadecimal = bytes[bytes.index(after: slash)...].allSatisfy { byte in
-            (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
-        }
-        return isHexadecimal ? String(token[..<slash]) : foreignLabel
+        return bytes[bytes.index(after: slash)...].allSatisfy(isHexadecimal) ? String(token[..<slash]) : foreignLabel
     }
 
     /// 16 hexadecimal digits.

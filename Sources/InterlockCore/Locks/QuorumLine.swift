@@ -28,6 +28,13 @@ public struct QuorumLine: Sendable {
     public init() {}
 
     public var count: Int { waiters.count }
+    /// Who waits, in the order in which they came.
+    public var all: some Sequence<WaiterID> { waiters }
+
+    /// Whether an attempt of this waiter is under way.
+    public func isAttempting(_ id: WaiterID) -> Bool {
+        if case .attempting(id, _) = state { true } else { false }
+    }
 
     /// A new waiter takes its place at the end.
     public mutating func enqueue(_ id: WaiterID) -> Action {

@@ -22,8 +22,9 @@ public struct QuorumRound: Sendable {
         case granted(fence: Int64)
         /// The same token had it already. `fence` is the number that stands there: odd when it has been recorded.
         case extended(fence: Int64)
-        /// Another has it.
-        case held
+        /// Another has it. `isRecorded`: a lease rests on it, or did; otherwise it may be somebody's who asks at the same time,
+        /// and gets no majority either.
+        case held(isRecorded: Bool)
         /// The server cannot be reached, or its answer is an error.
         case failed
     }
@@ -32,6 +33,8 @@ public struct QuorumRound: Sendable {
     public enum Reason: Equatable, Sendable {
         /// Others have the lock on so many servers that no majority is left.
         case held
+        /// Several ask at once and have a part of the servers each: nobody may have got it.
+        case contended
         /// Too few servers answered, or they took too long.
         case unavailable
     }
@@ -55,7 +58,7 @@ public struct QuorumRound: Sendable {
         /// Its answer did not come in time; it may still come.
         case silent
         case holding(fence: Int64, isExtended: Bool)
-        case held
+        case held(isRecorded: Bool)
         case failed
         /// It was told the fence.
         case writing
@@ -104,8 +107,8 @@ public struct QuorumRound: Sendable {
         case .extended(let fence):
             standings[server] = .holding(fence: fence, isExtended: true)
             isHolding = true
-        case .held:
-            standings[server] = .held
+        case .held(let isRecorded):
+            standings[server] = .held(isRecorded: isRecorded)
             isHolding = false
         case .failed:
             standings[server] = .failed
@@ -169,10 +172,13 @@ public struct QuorumRound: Sendable {
 
     private mutating func judgeVotes(now: Instant) -> Action {
         let open = count { $0 == .asked }
-        let held = count { $0 == .held }
+        let recorded = count { $0 == .held(isRecorded: true) }
+        let contested = count { $0 == .held(isRecorded: false) }
+        let held = recorded + contested
+        let tooMany = standings.count - majority
         let holding = standings.indices.filter { if case .holding = standings[$0] { true } else { false } }
         guard LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now) > 0 else {
-            return giveUp(held > standings.count - majority ? .held : .unavailable)
+            return giveUp(held > tooMany ? .held : .unavailable)
         }
         if holding.count >= majority {
             guard let fence = leaseFence(areAllIn: open == 0) else { return .none }
@@ -180,10 +186,12 @@ public struct QuorumRound: Sendable {
             for server in holding { standings[server] = .writing }
             return .writeFence(fence, servers: holding)
         }
-        if held > standings.count - majority { return giveUp(.held) }
+        if recorded > tooMany { return giveUp(.held) }
         guard holding.count + open < majority else { return .none }
+        if held > tooMany { return giveUp(.contended) }
         // There is no majority; whether the holder or an outage is to blame may hang on who has not answered yet.
-        return held + open > standings.count - majority ? .none : giveUp(.unavailable)
+        if open > 0, held + open > tooMany { return .none }
+        return giveUp(contested > 0 && holding.count + held >= majority ? .contended : .unavailable)
     }
 
     /// The fence of this lease; `nil`: that takes further answers.

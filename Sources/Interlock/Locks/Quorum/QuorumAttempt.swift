@@ -17,12 +17,15 @@ final class QuorumAttempt {
     enum Outcome {
         case granted(fence: Int64, validMilliseconds: Int64)
         case held
+        /// Others asked at the same time, and nobody may have got it: another attempt after a pause may.
+        case contended
         case unavailable(InterlockError)
     }
 
+    let wish: Wish
     private let runtime: CoordinatorRuntime
     private let servers: QuorumServers
-    private let wish: Wish
+    private let scripts: LockScripts
     private var round: QuorumRound
     /// Where the token may stand in the lock.
     private var mayHold: [Bool]
@@ -33,11 +36,12 @@ final class QuorumAttempt {
 
     /// - Parameter completion: called once; possibly before `start` returns.
     init(
-        _ wish: Wish, servers: QuorumServers, runtime: CoordinatorRuntime,
+        _ wish: Wish, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
         completion: @escaping (QuorumAttempt, Outcome) -> Void
     ) {
         self.wish = wish
         self.servers = servers
+        self.scripts = scripts
         self.runtime = runtime
         self.completion = completion
         round = QuorumRound(
@@ -48,7 +52,8 @@ final class QuorumAttempt {
     func start() {
         armTimer()
         let script = QuorumAcquireScript(
-            keys: runtime.keys, name: wish.name, token: wish.token, ttl: wish.ttl, candidate: wish.candidate)
+            script: scripts.quorumAcquire, keys: runtime.keys, name: wish.name, token: wish.token, ttl: wish.ttl,
+            candidate: wish.candidate)
         for server in 0..<servers.count {
             // A server that is away says so at once: there may be nothing left to ask for.
             guard !round.isGivenUp else { return }
@@ -68,7 +73,7 @@ final class QuorumAttempt {
     private func answered(_ result: Result<QuorumRound.Vote, RedisError>, by server: QuorumServers.Server) {
         switch result {
         case .success(let vote):
-            if vote == .held { mayHold[server] = false }
+            if case .held = vote { mayHold[server] = false }
             perform(round.vote(vote, by: server, now: runtime.time.now()))
         case .failure(let error):
             if firstFailure == nil { firstFailure = (server, error) }
@@ -93,6 +98,9 @@ final class QuorumAttempt {
         case .giveUp(.held):
             freeEverywhere()
             finish(.held)
+        case .giveUp(.contended):
+            freeEverywhere()
+            finish(.contended)
         case .giveUp(.unavailable):
             freeEverywhere()
             finish(.unavailable(servers.unavailable(because: firstFailure)))
@@ -104,7 +112,7 @@ final class QuorumAttempt {
     private func write(_ fence: Int64, on server: QuorumServers.Server) {
         guard !isAbandoned else { return free(on: server) }
         let script = QuorumFenceScript(
-            keys: runtime.keys, name: wish.name, token: wish.token, fence: fence, ttl: wish.ttl)
+            script: scripts.quorumFence, keys: runtime.keys, name: wish.name, token: wish.token, fence: fence, ttl: wish.ttl)
         servers.run(script, on: server) { [self] result in
             var isRecorded = false
             switch result {

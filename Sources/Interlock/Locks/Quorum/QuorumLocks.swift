@@ -11,11 +11,25 @@ final class QuorumLocks {
 
     private struct Waiter {
         var request: LockRequest
-        var token: String
         var completion: Completion<LockAnswer>
         var startedAt: Instant
         var deadline: Instant
         var timeout: Deadlines.Entry?
+        /// Its wait is over, and an attempt is under way for it: that decides its answer.
+        var isOverdue = false
+    }
+
+    /// What several calls of one owner have in common that were sent one after the other.
+    private struct Wish: Hashable {
+        var name: ExactText
+        var owner: ExactText
+        var ttl: Int64
+
+        init(_ request: LockRequest, owner: String) {
+            name = ExactText(request.name.text)
+            self.owner = ExactText(owner)
+            ttl = request.ttl
+        }
     }
 
     private struct Line {
@@ -31,17 +45,21 @@ final class QuorumLocks {
     let runtime: CoordinatorRuntime
     let settings: LockSettings
     let servers: QuorumServers
+    private let scripts: LockScripts
     var leases = LeaseTable()
     private var lines: [ExactText: Line] = [:]
-    /// Those who try once before they wait.
-    private var trying: Set<WaiterID> = []
+    /// Those who try before they wait, or without waiting.
+    private var trying: [WaiterID: Waiter] = [:]
+    /// Those of them that have one answer.
+    private var alike: [Wish: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
 
     /// It does nothing before `start`.
-    init(runtime: CoordinatorRuntime, settings: LockSettings, servers: [RedisConfiguration]) {
+    init(runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, servers: [RedisConfiguration]) {
         self.runtime = runtime
         self.settings = settings
+        self.scripts = scripts
         self.servers = QuorumServers(runtime: runtime, configurations: servers)
     }
 
@@ -82,17 +100,16 @@ final class QuorumLocks {
         let now = runtime.time.now()
         let wait = min(request.wait, settings.maximumWait.wholeMilliseconds)
         let waiter = Waiter(
-            request: request, token: runtime.token(for: request), completion: completion, startedAt: now,
-            deadline: now.advanced(byMilliseconds: wait))
+            request: request, completion: completion, startedAt: now, deadline: now.advanced(byMilliseconds: wait))
         let othersWait = lines[ExactText(request.name.text)] != nil
         switch (othersWait, wait > 0, request.owner != nil) {
         case (false, false, _):
-            attemptOnce(waiter, .anybody)
+            attemptOnce(waiter, id: id, .anybody, mayWait: false)
         case (true, false, false):
             refuse(waiter)
         case (true, _, true):
             // Its owner may have it already; otherwise those who wait come first.
-            attemptOnce(waiter, .presentOwner, orWaitAs: wait > 0 ? id : nil)
+            attemptOnce(waiter, id: id, .presentOwner, mayWait: wait > 0)
         case (_, true, _):
             enqueue(waiter, id: id)
         }
@@ -101,46 +118,81 @@ final class QuorumLocks {
 
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: WaiterID) {
-        trying.remove(id)
+        trying[id] = nil
         guard let waiter = waiters.removeValue(forKey: id) else { return }
         waiter.timeout?.cancel()
         leave(waiter, id: id)
     }
 
-    /// One try that nobody queues behind.
+    /// A try that nobody queues behind; of several who ask at once and get nothing each tries again a few times. A call that is
+    /// sent again meanwhile, with the same owner, is one with it: both have one answer.
     private func attemptOnce(
-        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, orWaitAs id: WaiterID? = nil
+        _ waiter: Waiter, id: WaiterID, _ candidate: QuorumAcquireScript.Candidate, mayWait: Bool
     ) {
-        if let id { trying.insert(id) }
+        trying[id] = waiter
+        let wish = mayWait ? nil : waiter.request.owner.map { Wish(waiter.request, owner: $0) }
+        if let wish {
+            if alike[wish] != nil {
+                alike[wish]?.append(id)
+                return
+            }
+            alike[wish] = [id]
+        }
+        attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1) { [self] attempt, outcome in
+            let calls = wish.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
+            var isDelivered = false
+            // Those whom nobody wants any more, or who have their answer, are no longer here.
+            for id in calls {
+                guard let waiter = trying.removeValue(forKey: id) else { continue }
+                switch outcome {
+                case .granted(let fence, let valid):
+                    isDelivered = deliver(fence, valid: valid, to: waiter, by: attempt) || isDelivered
+                case .held, .contended:
+                    if mayWait { enqueue(waiter, id: id) } else { refuse(waiter) }
+                case .unavailable(let error):
+                    fail(waiter, error)
+                }
+            }
+            if case .granted = outcome, !isDelivered { attempt.abandon() }
+        }
+    }
+
+    private func attemptOnce(
+        _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayTryAgain: Bool, tries: Int,
+        completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
+    ) {
+        let startedAt = runtime.time.now()
         attempt(waiter, candidate) { [self] attempt, outcome in
-            let isGivenUp = id.map { trying.remove($0) == nil } ?? false
-            switch outcome {
-            case .granted(let fence, let valid):
-                if !deliver(fence, valid: valid, to: waiter) { attempt.abandon() }
-            case .held:
-                guard !isGivenUp else { return }
-                if let id { enqueue(waiter, id: id) } else { refuse(waiter) }
-            case .unavailable(let error):
-                fail(waiter, error)
+            guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {
+                return completion(attempt, outcome)
+            }
+            let now = runtime.time.now()
+            let next = QuorumRetry.nextTry(
+                after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
+                random: .random(in: 0...1, using: &runtime.entropy))
+            runtime.deadlines.schedule(at: next) { [unowned self] in
+                attemptOnce(waiter, candidate, mayTryAgain: true, tries: tries + 1, completion: completion)
             }
         }
     }
 
+    /// Each attempt has a token of its own, unless the owner chose it: what is cleared away after one never ends what another
+    /// was granted.
     private func attempt(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
         completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
         let wish = QuorumAttempt.Wish(
-            name: waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl,
+            name: waiter.request.name.text, token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,
             isOwners: waiter.request.owner != nil, candidate: candidate)
-        QuorumAttempt(wish, servers: servers, runtime: runtime, completion: completion).start()
+        QuorumAttempt(wish, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
     /// Hands the lease out. `false`: the caller has left, and the lease is nobody's.
-    private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter) -> Bool {
+    private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter, by attempt: QuorumAttempt) -> Bool {
         let now = runtime.time.now()
         let lease = Lease(
-            name: waiter.request.name.text, token: waiter.token, fence: fence, validMilliseconds: valid,
+            name: waiter.request.name.text, token: attempt.wish.token, fence: fence, validMilliseconds: valid,
             ttl: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
@@ -173,9 +225,21 @@ final class QuorumLocks {
         perform(lines[ExactText(name), default: Line()].decisions.enqueue(id), on: name)
     }
 
+    /// Its wait is over. An attempt under way may still grant it the lock, and comes to its end in bounded time: until then nobody
+    /// can say that it has not got it.
     private func timeOut(_ id: WaiterID) {
+        guard let waiter = waiters[id] else { return }
+        guard lines[ExactText(waiter.request.name.text)]?.decisions.isAttempting(id) != true else {
+            waiters[id]?.isOverdue = true
+            return
+        }
+        giveUp(id, because: nil)
+    }
+
+    /// - Parameter error: why nobody can say whether the lock is held; `nil`: it is.
+    private func giveUp(_ id: WaiterID, because error: InterlockError?) {
         guard let waiter = waiters.removeValue(forKey: id) else { return }
-        refuse(waiter)
+        if let error { fail(waiter, error) } else { refuse(waiter) }
         leave(waiter, id: id)
     }
 
@@ -193,8 +257,9 @@ final class QuorumLocks {
 
     /// Nobody is left waiting without an answer. Attempts under way come to their end, and free what they are granted.
     func failWaiters(_ error: RedisError) {
-        let failed = waiters.sorted { $0.key < $1.key }
+        let failed = (Array(waiters) + Array(trying)).sorted { $0.key < $1.key }
         waiters = [:]
+        trying = [:]
         for line in lines.values { line.timer?.cancel() }
         lines = [:]
         for (_, waiter) in failed {
@@ -237,8 +302,9 @@ final class QuorumLocks {
             switch outcome {
             case .granted(let fence, let valid):
                 granted(fence, valid: valid, id, waiter, by: attempt)
-            case .held:
+            case .held, .contended:
                 lines[ExactText(name)]?.unavailableSince = nil
+                if waiters[id]?.isOverdue == true { giveUp(id, because: nil) }
                 guard let next = lines[ExactText(name)]?.decisions.refused(id) else { return }
                 perform(next, on: name)
             case .unavailable(let error):
@@ -252,12 +318,28 @@ final class QuorumLocks {
         lines[ExactText(name)]?.unavailableSince = nil
         guard let (isWanted, next) = lines[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
         if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
-        let isDelivered = isWanted && deliver(fence, valid: valid, to: waiter)
+        var isDelivered = isWanted && deliver(fence, valid: valid, to: waiter, by: attempt)
+        // What one copy of a call has got is the other copies' too, which were sent again.
+        for mate in mates(of: waiter) {
+            guard let known = waiters.removeValue(forKey: mate) else { continue }
+            known.timeout?.cancel()
+            isDelivered = deliver(fence, valid: valid, to: known, by: attempt) || isDelivered
+            leave(known, id: mate)
+        }
         perform(next, on: name)
         guard !isDelivered else { return }
         // It left meanwhile. Freed first, so that the next one here finds it free.
         attempt.abandon()
         wake(name)
+    }
+
+    /// Those who wait for the same under the same owner.
+    private func mates(of waiter: Waiter) -> [WaiterID] {
+        guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
+        let wish = Wish(waiter.request, owner: owner)
+        return line.decisions.all.filter { id in
+            waiters[id].map { other in other.request.owner.map { Wish(other.request, owner: $0) } == wish } ?? false
+        }
     }
 
     /// A short loss goes unnoticed; after `redis.timeout` the waiter is told.
@@ -266,6 +348,7 @@ final class QuorumLocks {
         let now = runtime.time.now()
         let since = line.unavailableSince ?? now
         lines[ExactText(name)]?.unavailableSince = since
+        if waiters[id]?.isOverdue == true { giveUp(id, because: error) }
         let next: QuorumLine.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
             next = lines[ExactText(name)]?.decisions.refused(id)

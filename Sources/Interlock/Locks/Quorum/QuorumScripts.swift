@@ -9,15 +9,13 @@ struct QuorumAcquireScript: ScriptCommand {
         case presentOwner = "own"
     }
 
-    static let source = RedisScript(name: "quorum-acquire.lua", source: PackageResources.quorum_acquire_lua)
-
+    let script: RedisScript
     var keys: KeySpace
     var name: String
     var token: String
     var ttl: Int64
     var candidate: Candidate
 
-    var script: RedisScript { Self.source }
     var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -28,28 +26,26 @@ struct QuorumAcquireScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> QuorumRound.Vote {
-        guard let parts = reply.array, parts.count == 2, let kind = parts[0].integer, let value = parts[1].integer else {
+        guard let parts = reply.array, parts.count >= 2, let kind = parts[0].integer, let value = parts[1].integer else {
             throw reply.unexpected(for: "quorum-acquire.lua")
         }
         switch kind {
         case 1: return .granted(fence: value)
         case 2: return .extended(fence: value)
-        default: return .held
+        default: return .held(isRecorded: parts.count < 3 || parts[2].integer != 0)
         }
     }
 }
 
 /// See `quorum-fence.lua`.
 struct QuorumFenceScript: ScriptCommand {
-    static let source = RedisScript(name: "quorum-fence.lua", source: PackageResources.quorum_fence_lua)
-
+    let script: RedisScript
     var keys: KeySpace
     var name: String
     var token: String
     var fence: Int64
     var ttl: Int64
 
-    var script: RedisScript { Self.source }
     var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {

@@ -11,5 +11,5 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local fence = tonumber(ARGV[2])
 local last = tonumber(redis.call('GET', KEYS[2]) or '') or 0
 if last > fence then fence = last + 1 - last % 2 end
-redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', math.max(86400000, tonumber(ARGV[3])))
+keep_number(fence, tonumber(ARGV[3]))
 return 1
