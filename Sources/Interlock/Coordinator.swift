@@ -180,9 +180,10 @@ public actor Coordinator: Service {
         var next: [String: GuardedService] = [:]
         for definition in definitions {
             if let known = calls.services[definition.name] {
+                let limits = known.definition.limits
                 known.redefine(definition)
                 next[definition.name] = known
-                calls.breakers.redefined(known)
+                calls.breakers.redefined(known, haveLimitsChanged: limits != definition.limits)
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
@@ -233,9 +234,9 @@ public actor Coordinator: Service {
         metrics.commands.record(runtime.pipeline.commandsSent)
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
-        metrics.permitsUnderWay.record(calls.permits.underWay)
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
+        metrics.permitsUnderWay.record(calls.permits.underWay)
         for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.placesInUse.record(service.bulkhead.taken)
@@ -253,17 +254,17 @@ public actor Coordinator: Service {
         calls.fleet.redisIsBack()
         calls.locks.redisIsBack()
         readInTurn()
-        for service in guarded { calls.limits.reconsider(service) }
+        for service in guarded { calls.limits.redisIsBack(service) }
         if isRedisUp { readinessIsDecided() }
     }
 
-    private func redisIsDown(_ error: RedisError) {
     private func outageMayBeOver() {
         guard isRedisUp else { return }
         outage?.cancel()
         outage = nil
     }
 
+    private func redisIsDown(_ error: RedisError) {
         runtime.metrics.connectionFailures.increment()
         hasLostRedis = true
         guard outage == nil else { return }

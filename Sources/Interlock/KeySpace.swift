@@ -89,7 +89,12 @@ public struct KeySpace: Hashable, Sendable {
     /// Every change of a breaker's state.
     public func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
     /// The outcomes of the window, in slices.
-    public func breakerWindow(_ service: String) -> String { breaker(service) + ":window" }
+    public func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
+        switch window {
+        case .time(let length): breaker(service) + ":window:\(length.wholeMilliseconds)ms"
+        case .calls(let count): breaker(service) + ":window:\(count)calls"
+        }
+    }
     /// The trial permits under way.
     public func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
     /// The sidecars that find the service bad, where more than one must.

@@ -17,7 +17,7 @@ struct FleetOfLimiters {
     }
 
     private var sidecars: [Sidecar]
-    private var redis = LocalCounters(sidecars: 1)
+    private var redis = LocalCounters()
     private var random: SplitMix64
     private var now = Instant(nanoseconds: 1_000_000_000_000)
 

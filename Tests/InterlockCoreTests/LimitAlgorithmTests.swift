@@ -15,7 +15,7 @@ struct LimitAlgorithmTests {
     private func grants(_ definition: LimitDefinition, sidecars: Int = 1, seed: UInt64, calls: Int = 1500) -> [Grant] {
         var random = SplitMix64(seed: seed)
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 50)
-        var counters = LocalCounters(sidecars: sidecars)
+        var counters = LocalCounters()
         var now = start
         var costs: [Int: Int64] = [:]
         var grants: [Grant] = []
@@ -34,7 +34,7 @@ struct LimitAlgorithmTests {
             guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
             var settlements: [ServiceLimiter.Settlement] = []
             let judgedAt = now
-            limiter.settle(counters.judge(batch, now: now), sentAt: now, now: now, into: &settlements)
+            limiter.settle(counters.judge(batch, sidecars: sidecars, now: now), sentAt: now, now: now, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))
             }
@@ -102,7 +102,7 @@ struct LimitAlgorithmTests {
     func retry(algorithm: LimitAlgorithm, limit: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
         var random = SplitMix64(seed: UInt64(limit))
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         var now = start
         for _ in 0..<400 {
             now = now.advanced(byMicroseconds: Int64(random.next() % 3000))
@@ -125,7 +125,7 @@ struct LimitAlgorithmTests {
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm])
     func memory(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         #expect(counters.mayBeForgotten(at: start))
         #expect(judge(definition, cost: 4, &counters, start).runs[0].granted == 1)
         #expect(!counters.mayBeForgotten(at: start.advanced(byMilliseconds: 999)))
@@ -144,7 +144,7 @@ struct LimitAlgorithmTests {
     @Test("fractions of a microsecond add up: a limit of 7 grants 7 in each window for ever")
     func exact() {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(1), algorithm: .gcra(burst: 0))
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         var now = start
         var granted = 0
         while now < start.advanced(byMilliseconds: 1000) {

@@ -13,12 +13,12 @@ struct LimitLeavingTests {
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     private func judge(
-        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant, holdsUntil: Instant = .distantFuture
+        _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, sidecars: Int = 1, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
-        let verdict = counters.judge(batch, now: now)
-        limiter.settle(verdict, sentAt: now, now: now, holdsUntil: holdsUntil, into: &settlements)
+        let verdict = counters.judge(batch, sidecars: sidecars, now: now)
+        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -26,7 +26,7 @@ struct LimitLeavingTests {
         "a call whose turn cannot come in time keeps nobody from what is left", arguments: [.fixed, .sliding] as [LimitAlgorithm])
     func hopelessBefore(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
         _ = judge(&limiter, &counters, at: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: after(1)), now: start)
@@ -42,7 +42,7 @@ struct LimitLeavingTests {
     @Test("when a call that waits for much gives up, a smaller one behind it asks at once")
     func leaver() {
         var limiter = limiter(window: .seconds(86_400))
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, deadline: .distantFuture), now: start)
@@ -60,7 +60,7 @@ struct LimitLeavingTests {
     @Test("after a give-back nobody is told a time of centuries")
     func givenBack() {
         var limiter = limiter()
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = judge(&limiter, &counters, at: start)
@@ -75,23 +75,23 @@ struct LimitLeavingTests {
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func aboveShare(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
-        var counters = LocalCounters(sidecars: 4)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
-        let first = judge(&limiter, &counters, at: start)
+        let first = judge(&limiter, &counters, sidecars: 4, at: start)
         #expect(first.map(\.id) == [0])
         #expect(first.map(\.answer.retryAfter) == [1000])
-        let second = judge(&limiter, &counters, at: start)
+        let second = judge(&limiter, &counters, sidecars: 4, at: start)
         #expect(second.map(\.answer.isTaken) == [true])
     }
 
     @Test("a refusal is relied on no longer than it may be, by those who wait neither")
     func localRefusal() {
         var limiter = limiter(window: .seconds(86_400))
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
-        _ = judge(&limiter, &counters, at: start, holdsUntil: after(1000))
+        _ = judge(&limiter, &counters, at: start)
         #expect(limiter.nextWakeUp(now: start) == after(1000))
         let hasLeft = limiter.remove(1)
         #expect(hasLeft)
@@ -105,7 +105,7 @@ struct LimitLeavingTests {
     func unlimitedAfterReload() {
         let perUser = LimitDefinition(name: "user", limit: 10, window: .seconds(1), isPerSubject: true)
         var limiter = limiter()
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: .distantFuture), now: start)
         _ = limiter.admit(LimitRequest(id: 2, subject: "ann", deadline: .distantFuture), now: start)

@@ -40,14 +40,14 @@ struct LimitWaitingTests {
         ] as [(LimitAlgorithm, Int, Int64?)])
     func hopeless(algorithm: LimitAlgorithm, ahead: Int, expected: Int64?) {
         var limiter = limiter(algorithm)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: Int(algorithm == .gcra(burst: 0) ? 1 : 10))
         for id in 100..<(100 + ahead) {
-            #expect(limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) == .waiting)
+            #expect(limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start).isWaiting)
         }
         let admission = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 1900)), now: start)
         guard let expected else {
-            #expect(admission == .waiting)
+            #expect(admission.isWaiting)
             return
         }
         let told = answer(admission)?.retryAfter ?? 0
@@ -58,7 +58,7 @@ struct LimitWaitingTests {
     @Test("who does not wait is told a time behind those who do", arguments: [.fixed, .sliding] as [LimitAlgorithm])
     func toldBehindWaiters(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 10)
         for id in 100..<115 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
         #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfter ?? 0 > 2000)
@@ -67,7 +67,7 @@ struct LimitWaitingTests {
     @Test("a call that came while another was refused stands behind it, though it would fit")
     func arrivedMeanwhile() {
         var limiter = limiter(.fixed)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: .distantFuture), now: start)
         let batch = limiter.nextBatch(now: start)
@@ -81,7 +81,7 @@ struct LimitWaitingTests {
     @Test("where sidecars share, those who wait ask for a part of a window at a time, and newcomers stay behind them")
     func parts() {
         var limiter = limiter(.fixed, limit: 80)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 80)
         for id in 100..<150 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
         let later = start.advanced(byMilliseconds: 1100)
@@ -93,7 +93,7 @@ struct LimitWaitingTests {
     @Test("alone they all ask at once")
     func alone() {
         var limiter = limiter(.fixed, limit: 80)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 80)
         for id in 100..<150 { _ = limiter.admit(LimitRequest(id: id, deadline: .distantFuture), now: start) }
         let batch = limiter.nextBatch(now: start.advanced(byMilliseconds: 1100), sidecars: 1)
@@ -105,7 +105,7 @@ struct LimitWaitingTests {
         arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func rememberedCost(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
         _ = limiter.admit(LimitRequest(id: 1, cost: 3), now: start)
         _ = judge(&limiter, &counters, at: start)
@@ -118,7 +118,7 @@ struct LimitWaitingTests {
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func rememberedEnd(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm, limit: 3)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let refused = judge(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
         let back = start.advanced(byMilliseconds: refused)
@@ -129,7 +129,7 @@ struct LimitWaitingTests {
     @Test("after a reload that left no room for its cost, a call that waits is told that no wait can help")
     func shrunkLimit() {
         var limiter = limiter(.fixed)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 10)
         _ = limiter.admit(LimitRequest(id: 50, cost: 8, deadline: .distantFuture), now: start)
         let less = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
@@ -142,7 +142,7 @@ struct LimitWaitingTests {
     func exactSubjects() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 0)
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, subject: "caf\u{E9}"), now: start)
         _ = limiter.admit(LimitRequest(id: 1, subject: "cafe\u{301}"), now: start)
         let settlements = judge(&limiter, &counters, at: start)

@@ -31,7 +31,7 @@ struct ShadowLimitTests {
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func refusesNobody(algorithm: LimitAlgorithm) {
         var limiter = limiter([real, shadow(3, algorithm)])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         let (settlements, excess) = take(&limiter, &counters, calls: 8, at: start)
         #expect(settlements.allSatisfy { $0.answer.isTaken && $0.answer.limitIndex == 0 })
         #expect(excess == 5)
@@ -40,7 +40,7 @@ struct ShadowLimitTests {
     @Test("a service that has only shadows grants everything, and tells the shadow's numbers")
     func onlyShadows() {
         var limiter = limiter([shadow(3)])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         let (settlements, _) = take(&limiter, &counters, calls: 5, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, true, true, true])
         #expect(settlements.last?.answer.limit == 3)
@@ -50,7 +50,7 @@ struct ShadowLimitTests {
     @Test("a shadow takes only of what was granted")
     func onlyGranted() {
         var limiter = limiter([real, shadow(12)])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         let (_, excess) = take(&limiter, &counters, calls: 15, at: start)
         #expect(excess == 0)
     }
@@ -64,7 +64,7 @@ struct ShadowLimitTests {
     @Test("near is told when four fifths are taken, reached when somebody is refused")
     func kinds() {
         var limiter = limiter([real])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         take(&limiter, &counters, calls: 7, at: start)
         #expect(limiter.removeNotices().isEmpty)
         take(&limiter, &counters, calls: 1, at: start)
@@ -79,7 +79,7 @@ struct ShadowLimitTests {
     func oncePerWindow() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(60), isPerSubject: true)
         var limiter = limiter([perUser])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         var told = 0
         for user in 0..<50 {
             take(&limiter, &counters, calls: 2, subject: "user\(user)", at: start)
@@ -94,7 +94,7 @@ struct ShadowLimitTests {
     @Test("a shadow that would refuse is told of")
     func shadowNotice() {
         var limiter = limiter([shadow(3)])
-        var counters = LocalCounters(sidecars: 1)
+        var counters = LocalCounters()
         take(&limiter, &counters, calls: 5, at: start)
         #expect(limiter.removeNotices().map(\.kind) == [.near, .shadow])
     }

@@ -89,6 +89,13 @@ struct FieldBreakerTests {
             }
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[1], .error) }
             #expect(try await fleet.breaker("state") != "open")
+            // Each tries for itself whether the service is well again.
+            for sidecar in fleet.sidecars {
+                try await eventually(within: .seconds(10), "its own open time is over, and a call goes well") {
+                    // Until then it is refused.
+                    (try? await fleet.report(sidecar, .ok)) == .closed
+                }
+            }
             try await fleet.expect(.closed)
         }
     }
@@ -152,7 +159,7 @@ struct FieldBreakerTests {
         "field 5: an upstream that says for how long it is away sets the open time",
         arguments: [(Outcome.error, 503), (.ok, 429), (.error, nil)] as [(Outcome, Int?)])
     func retryAfter(outcome: Outcome, status: Int?) async throws {
-        try await Fleet.run(of: 2, services: [Self.service(open: .seconds(1))]) { fleet in
+        try await Fleet.run(of: 2, services: [Self.service(open: .seconds(30))]) { fleet in
             let state = try await fleet.report(fleet.sidecars[0], outcome, status: status, retryAfter: 20_000)
             #expect(state == .open)
             try await fleet.expect(.open)

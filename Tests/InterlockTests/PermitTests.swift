@@ -44,46 +44,6 @@ struct PermitTests {
         }
     }
 
-    // MARK: Trials
-
-    @Test("a trial that waited at the limit while another one failed is no leave to call any more")
-    func trialOfThePast() async throws {
-        let limit = LimitDefinition(name: "3s", limit: 1, window: .seconds(3))
-        let breaker = BreakerSettings(
-            consecutiveFailures: 1, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 2)
-        try await Fleet.run(services: [Self.service(limits: [limit], breaker: breaker)]) { fleet in
-            let sidecar = fleet.sidecars[0]
-            try await fleet.report(sidecar, .error)
-            try await fleet.expect(.halfOpen)
-            let first = try await Self.permit(sidecar, wait: 20_000)
-            async let second = Self.refusal(sidecar, wait: 20_000)
-            try await eventually(within: .seconds(10), "both have a trial permit") {
-                try await fleet.cli("ZCARD", "interlock:breaker:{catalog}:trials").integer == 2
-            }
-            _ = try await sidecar.reportPermit(
-                service: "catalog", permit: first,
-                OutcomeReport(outcome: .error, status: 503, retryAfterMilliseconds: 60_000))
-            let reason = try await second?.reason
-            #expect(reason == .open)
-        }
-    }
-
-    @Test("a trial that lapsed while it waited at the limit is asked for anew before the call is made")
-    func lapsedTrial() async throws {
-        let limit = LimitDefinition(name: "4s", limit: 1, window: .seconds(4))
-        let breaker = BreakerSettings(consecutiveFailures: 1, openFor: .milliseconds(100) ... .milliseconds(100))
-        let service = Self.service(limits: [limit], lifetime: .seconds(2), breaker: breaker)
-        try await Fleet.run(services: [service]) { fleet in
-            let sidecar = fleet.sidecars[0]
-            try await fleet.report(sidecar, .error)
-            try await fleet.expect(.halfOpen)
-            let permit = try await Self.permit(sidecar, wait: 20_000)
-            // The trial permits lapse with their key.
-            let score = try await fleet.cli("ZSCORE", "interlock:breaker:{catalog}:trials", permit.description)
-            #expect(score != .null)
-        }
-    }
-
     // MARK: Places
 
     @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")

@@ -30,10 +30,10 @@ struct BreakerCall {
     }
 
     /// For how long the upstream asked to be left alone, in milliseconds.
-    mutating func add(pause milliseconds: Int64?) {
+    mutating func add(pause milliseconds: Int64?, atMost longest: Int64) {
         guard let milliseconds else { return }
         add("pause", milliseconds)
-        add("longest", BreakerSettings.longestRetryAfter.wholeMilliseconds)
+        add("longest", longest)
     }
 
     mutating func add(_ sums: OutcomeSums) {

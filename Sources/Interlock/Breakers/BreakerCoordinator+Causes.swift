@@ -4,8 +4,8 @@ internal import InterlockCore
 extension BreakerCoordinator {
     // MARK: The limit
 
-    /// A call met a limit of this service.
-    func limitReached(_ service: GuardedService) {
+    /// A call met a limit of this service, which has room again after so many milliseconds: before that nobody need try.
+    func limitReached(_ service: GuardedService, retryAfter: Int64) {
         let definition = service.definition
         guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !service.isTripUnderWay else { return }
         let snapshot = service.breaker.snapshot
@@ -14,7 +14,8 @@ extension BreakerCoordinator {
             snapshot.state == .closed || (snapshot.state == .halfOpen && service.breaker.isOpenByLimit)
         else { return }
         service.isTripUnderWay = true
-        let pause = definition.onLimit.pause
+        let least = Duration.milliseconds(min(retryAfter, Self.longestLimitPause))
+        let pause = max(definition.onLimit.pause.lowerBound, least)...max(definition.onLimit.pause.upperBound, least)
         let operation = BreakerOperation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
         run(operation, on: service) { [self] result in
             service.isTripUnderWay = false
@@ -57,7 +58,8 @@ extension BreakerCoordinator {
             completion(.failure(InterlockError(.invalid, message)))
             return
         }
-        let operation = BreakerOperation.force(state, forMilliseconds: milliseconds, reason: reason)
+        let operation = BreakerOperation.force(
+            state, forMilliseconds: milliseconds, reason: reason, known: service.breaker.snapshot.generation)
         run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
             completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
         }
@@ -83,7 +85,8 @@ extension BreakerCoordinator {
                 completion(.success(actingState(of: service)))
                 return
             }
-            operation = .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum)
+            operation = .down(
+                reason: Self.cut(reason), lapse: lapse, quorum: quorum, known: service.breaker.snapshot.generation)
         case .up:
             operation = .up(
                 expect: service.breaker.snapshot.generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: quorum)

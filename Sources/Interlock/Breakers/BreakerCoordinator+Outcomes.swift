@@ -7,7 +7,8 @@ extension BreakerCoordinator {
     /// What Redis said of the wish for a trial permit.
     enum TrialAnswer {
         /// The call may be made: as this trial, or, when the breaker has closed meanwhile or Redis is away, as any other.
-        case allowed(PermitID?)
+        /// `isOwn`: as this sidecar's own trial.
+        case allowed(PermitID?, isOwn: Bool = false)
         /// `retryAfter` is in milliseconds.
         case refused(retryAfter: Int64)
         case failed(RedisError)
@@ -40,8 +41,12 @@ extension BreakerCoordinator {
                 guard error.isUnavailability, service.definition.whenRedisIsDown != .deny else {
                     return completion(.failed(error))
                 }
-                // Alone, and the open time is over: what may be called is found out by calling.
-                completion(.allowed(nil))
+                // Alone, and the open time is over: what may be called is found out by calling, one call after another.
+                let lifetime = service.definition.permitLifetime.wholeMilliseconds
+                switch service.breaker.beginTrialAlone(lifetimeMilliseconds: lifetime, now: now) {
+                case let isOwn?: completion(.allowed(nil, isOwn: isOwn))
+                case nil: completion(.refused(retryAfter: Breaker.trialRetryMilliseconds))
+                }
             }
         }
     }
@@ -87,12 +92,17 @@ extension BreakerCoordinator {
         let settings = service.definition.breaker
         let outcome = settings.judged(report.outcome, status: report.status)
         if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
-            let longest = BreakerSettings.longestRetryAfter.wholeMilliseconds
-            let until = now.advanced(byMilliseconds: min(retryAfter, longest))
+            let until = now.advanced(byMilliseconds: min(retryAfter, settings.longestPause))
             service.upstreamRetryAt = max(service.upstreamRetryAt ?? until, until)
         }
-        let pause = settings.pause(
+        var pause = settings.pause(
             askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
+        let subjectPause = report.status == 429 ? pause : nil
+        if let subject = permit.subject, let subjectPause,
+            service.subjectPauses.pause(subject, until: now.advanced(byMilliseconds: subjectPause), now: now)
+        {
+            pause = nil
+        }
         guard !permit.isTrial else {
             // A trial is judged by what the breaker opened for.
             let isStillSlow =
@@ -104,7 +114,8 @@ extension BreakerCoordinator {
         }
         if let pause, openForPause(service, pause, generation: permit.generation, completion: completion) { return }
         let action = service.breaker.record(
-            outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation, now: now)
+            outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation,
+            isOwnTrial: permit.isOwnTrial, now: now)
         guard action != .sendNow else {
             return sendSums(of: service) { [self] in completion(.success(actingState(of: service))) }
         }

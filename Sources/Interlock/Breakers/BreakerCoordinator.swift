@@ -6,6 +6,9 @@ internal import Logging
 /// Breakers: keeps each service's copy up to date, asks Redis for changes, and counts outcomes. Confined to the
 /// coordinator's event loop.
 final class BreakerCoordinator {
+    /// For how many milliseconds a limit that is reached opens a breaker at most: a configuration may change meanwhile.
+    static let longestLimitPause: Int64 = 3_600_000
+
     let runtime: CoordinatorRuntime
     /// Of how many sidecars a majority is reckoned.
     var sidecars: () -> Int = { 1 }
@@ -14,7 +17,7 @@ final class BreakerCoordinator {
 
     init(runtime: CoordinatorRuntime, limits: RateLimitCoordinator) {
         self.runtime = runtime
-        limits.onLimited = { [unowned self] in limitReached($0) }
+        limits.onLimited = { [unowned self] in limitReached($0, retryAfter: $1) }
         limits.onTaken = { [unowned self] in limitHasRoom($0) }
     }
 
@@ -48,15 +51,21 @@ final class BreakerCoordinator {
 
     /// A change that another sidecar made.
     func heard(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
-        // The message of a change has been overtaken when there is more to know of its generation.
-        guard snapshot.generation > service.breaker.snapshot.generation else { return }
+        // The message of a change has been overtaken when there is more to know of its generation, but for a later end.
+        let known = service.breaker.snapshot
+        guard
+            snapshot.generation > known.generation
+                || (snapshot.generation == known.generation && snapshot.untilMilliseconds > known.untilMilliseconds)
+        else { return }
         apply(snapshot, redisTime: redisTime, to: service)
     }
 
     /// The service's definition was read again.
-    func redefined(_ service: GuardedService) {
+    func redefined(_ service: GuardedService, haveLimitsChanged: Bool) {
         let snapshot = service.breaker.snapshot
-        if service.definition.breaker.isMetricsOnly, snapshot.forced == nil, snapshot.state != .closed {
+        // What the limit opened, the limit may have room for now: calls find out.
+        let isOver = service.definition.breaker.isMetricsOnly || (haveLimitsChanged && service.breaker.isOpenByLimit)
+        if isOver, snapshot.forced == nil, snapshot.state != .closed {
             run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
         }
         synchronise(service)

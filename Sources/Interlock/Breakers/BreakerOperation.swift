@@ -12,8 +12,10 @@ package enum BreakerOperation: Sendable {
     case trial(id: String, lifetime: Int64, known: Int64)
     case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
     case close(BreakerCause, expect: Int64)
-    /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it.
-    case down(reason: String, lapse: Int64, quorum: Int?)
+    /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it. Nothing is changed in a
+    /// state older than the generation `known`.
+    case down(reason: String, lapse: Int64, quorum: Int?, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-    case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String)
+    /// Its generation is later than `known` in any case.
+    case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
 }

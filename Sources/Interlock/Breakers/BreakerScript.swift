@@ -24,7 +24,7 @@ struct BreakerScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.breaker(service))
         encoder.append(keys.breakerHistory(service))
-        encoder.append(keys.breakerWindow(service))
+        encoder.append(keys.breakerWindow(service, settings.window))
         encoder.append(keys.breakerTrials(service))
         encoder.append(keys.breakerVotes(service))
         encoder.append(call)
@@ -73,13 +73,13 @@ struct BreakerScript: ScriptCommand {
             let ownPause = pause ?? settings.openFor.lowerBound.wholeMilliseconds
             call.add("lapse", settings.voteMilliseconds(pause: ownPause))
             call.add(openFor: settings.openFor)
-            call.add(pause: pause)
+            call.add(pause: pause, atMost: settings.longestPause)
         case .trip(let cause, let expect, let openFor, let pause):
             call.add("op", text: "trip")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
             call.add(openFor: openFor)
-            call.add(pause: pause)
+            call.add(pause: pause, atMost: settings.longestPause)
         case .halfOpen(let expect):
             call.add("op", text: "half")
             call.add(expect: expect)
@@ -97,13 +97,14 @@ struct BreakerScript: ScriptCommand {
             call.add("permits", settings.halfOpenPermits)
             call.add(openFor: settings.openFor)
             call.add("retry_after", retryAfter)
-            call.add(pause: pause)
+            call.add(pause: pause, atMost: settings.longestPause)
         case .close(let cause, let expect):
             call.add("op", text: "close")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
-        case .down(let reason, let lapse, let quorum):
+        case .down(let reason, let lapse, let quorum, let known):
             call.add("op", text: "down")
+            call.add("at_least", text: "\(known)")
             call.add("reason", text: reason)
             call.add("lapse", lapse)
             call.add("quorum", quorum)
@@ -112,8 +113,9 @@ struct BreakerScript: ScriptCommand {
             call.add(expect: expect)
             if isFollowedByTrial { call.add("trial", true) }
             call.add("quorum", quorum)
-        case .force(let state, let milliseconds, let reason):
+        case .force(let state, let milliseconds, let reason, let known):
             call.add("op", text: "force")
+            call.add("at_least", text: "\(known)")
             call.add("state", text: state?.rawValue ?? "auto")
             call.add("cause", text: (state == nil ? BreakerCause.auto : .forced).rawValue)
             call.add("reason", text: reason)

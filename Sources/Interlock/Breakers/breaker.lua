@@ -1,6 +1,7 @@
 -- Every decision on one service's breaker, under its generation number: of two sidecars that see the same, one decides.
 --
--- KEYS  1 breaker (hash)  2 history (stream)  3 window (hash of slices)  4 trials (zset of permits under way)
+-- KEYS  1 breaker (hash)  2 history (stream)  3 window (hash of slices, and of which generation they are; one for each kind and
+--       length of window: sidecars may differ while a fleet is reloaded)  4 trials (zset of permits under way)
 --       5 votes (zset of sidecars that find the service bad, until when)
 -- ARGV  1 the call as a JSON object. Always: op, service, by, origin, db, channel, history, random (0…1);
 --         open_min and open_max (ms) with what may open it. "expect" is the generation that the caller acts on; on another one nothing is changed.
@@ -16,9 +17,11 @@
 --                 generation at_least there is none
 --         outcome expect id outcome permits [retry_after] [pause]   of a trial: "ok" "error" "ignore"
 --         close   expect cause                    closes what the limit opened; with cause "auto" whatever is open
---         down    reason lapse (ms) [quorum]      an outage, said again at least that often; with quorum so many must say it
+--         down    at_least reason lapse (ms) [quorum]    an outage, said again at least that often; with quorum so many must
+--                 say it; a hash that is older than the generation at_least, one that was lost, is restored first
 --         up      expect [trial] [quorum]         the end of an outage
---         force   state cause reason [for ms]     "open" "closed" "disabled" "auto"
+--         force   at_least state cause reason [for ms]    "open" "closed" "disabled" "auto"; its generation is later than
+--                 at_least
 --         pause (ms) is what the upstream asked for: the cause is then "retry_after", and longest (ms) its most
 -- Reply {result, time in ms, {field, value, …}}; result is 1 when the call did or got what it asked for, else 0
 --
@@ -96,7 +99,8 @@ end
 -- Changes
 
 local function change(to, cause, ends, extra)
-  generation = math.max(generation + 1, time[1] * 1000000 + time[2])
+  -- Beyond the time only when the clock had been ahead: then two lives of a Redis that lost its data do not mint the same one.
+  generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])
   local from = state
   state = to
   local fields = extra or {}
@@ -184,11 +188,20 @@ local function addByCalls(slices)
 end
 
 local function add()
-  local slices = {}
+  local slices, of = {}, nil
   local stored = redis.call('HGETALL', KEYS[3])
   for i = 1, #stored, 2 do
-    local c, f, s = numbers(stored[i + 1])
-    slices[tonumber(stored[i])] = {tonumber(c), tonumber(f), tonumber(s)}
+    if stored[i] == 'generation' then
+      of = stored[i + 1]
+    else
+      local c, f, s = numbers(stored[i + 1])
+      slices[tonumber(stored[i])] = {tonumber(c), tonumber(f), tonumber(s)}
+    end
+  end
+  -- What another kind of window has changed since emptied only its own.
+  if of ~= integer(generation) then
+    redis.call('DEL', KEYS[3])
+    slices = {}
   end
   local current, kept, lifetime
   if call.window then current, kept, lifetime = addByTime(slices) else current, kept, lifetime = addByCalls(slices) end
@@ -204,7 +217,7 @@ local function add()
     end
   end
   if #dropped > 0 then redis.call('HDEL', KEYS[3], unpack(dropped)) end
-  redis.call('HSET', KEYS[3], unpack(written))
+  redis.call('HSET', KEYS[3], 'generation', integer(generation), unpack(written))
   redis.call('PEXPIRE', KEYS[3], lifetime)
   return sums[1], sums[2], sums[3]
 end
@@ -240,6 +253,7 @@ if call.op == 'sync' then
 end
 
 if call.op == 'force' then
+  generation = math.max(generation, tonumber(call.at_least) or 0)
   local until_ = call['for'] and integer(now + call['for']) or '0'
   if call.state == 'open' then
     change('open', call.cause, 0, {forced = 'open', forced_until = until_, reason = call.reason})
@@ -257,6 +271,7 @@ if call.quorum then
 end
 
 local expected = call.expect == nil or tonumber(call.expect) == generation
+if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end
 local forced = (hash.forced or '') ~= ''
 
 -- A disabled breaker goes on counting, so that people see what it would do.

@@ -1,12 +1,15 @@
 internal import CoreMetrics
 internal import Hiredis
 internal import InterlockCore
+internal import Logging
 
 /// Permits: asks a service's breaker, its limits and its bulkhead, in this order and in one step, and takes the outcome of each
 /// call. Confined to the coordinator's event loop.
 final class PermitCoordinator {
-    /// The most permits under way.
-    static let capacity = 100_000
+    /// The most permits of one service under way: one whose callers forget to report takes no other's.
+    static let capacity = 25_000
+    /// The least time between two complaints of one service's callers, in milliseconds.
+    private static let complaintMilliseconds: Int64 = 60_000
     /// How long the next one waits for the breaker to close, when one that tried it was let through.
     private static let closingMilliseconds: Int64 = 100
 
@@ -105,12 +108,16 @@ final class PermitCoordinator {
             let now = runtime.time.now()
             let generation = service.breaker.snapshot.generation
             guard !wish.isOver else {
-                if case .allowed(let trial) = answer { breakers.returnTrial(trial, service, generation: generation) }
+                if case .allowed(let trial, let isOwn) = answer {
+                    breakers.returnTrial(trial, service, generation: generation)
+                    if isOwn { service.breaker.ownTrialWasNotMade() }
+                }
                 return
             }
             switch answer {
-            case .allowed(let trial):
+            case .allowed(let trial, let isOwn):
                 wish.trial = trial
+                wish.isOwnTrial = isOwn
                 wish.trialUntil = lapse
                 wish.generation = generation
                 if wish.isTaken { _ = enter(wish, now: now) { wish.shares } } else { askLimits(wish, now: now) }
@@ -137,6 +144,7 @@ final class PermitCoordinator {
 
     private func askLimits(_ wish: PermitWish, now: Instant) {
         let service = wish.service
+        if let end = service.subjectPauses.end(of: wish.subject, now: now) { return refusedBySubject(wish, until: end, now: now) }
         guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
             wish.isTaken = true
             _ = enter(wish, now: now) { [] }
@@ -146,13 +154,24 @@ final class PermitCoordinator {
         }
         let deadline = deadline(of: wish)
         // Whoever would find no place is told before anything is taken for it.
-        if deadline == nil, isFull(service, now: now) { return refuseBusy(wish, now: now) }
-        let wait = service.pausesAtLimit ? 0 : deadline?.millisecondsRoundedUp(since: now) ?? 0
+        if deadline == nil, isFull(service, now: now) {
+            release(wish)
+            return refuseBusy(wish, now: now)
+        }
+        // A trial is not kept while its call waits for something else.
+        let wait = service.pausesAtLimit || wish.isTrial ? 0 : deadline?.millisecondsRoundedUp(since: now) ?? 0
         wish.stage = .limits(nil)
         let mark = limits.ask(
             service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wait, now: now, caller: .permit(wish))
         // It may have been decided, and gone on, before this returned.
         if case .limits(nil) = wish.stage { wish.stage = .limits(mark) }
+    }
+
+    /// The service wants to be left alone by this subject. Who can wait so long does.
+    private func refusedBySubject(_ wish: PermitWish, until end: Instant, now: Instant) {
+        release(wish)
+        guard !pause(wish, earliest: end, now: now) else { return }
+        refuse(wish, .limited, retryAfter: end.millisecondsRoundedUp(since: now), now: now)
     }
 
     /// `true`: what was taken from the limits has found its caller, or is kept for it.
@@ -163,7 +182,16 @@ final class PermitCoordinator {
             wish.isTaken = true
             return enter(wish, now: now, shares: shares)
         }
+        let hadTrial = wish.isTrial
         release(wish)
+        if hadTrial, !wish.service.pausesAtLimit, let deadline = deadline(of: wish), retryAfter != LimitAnswer.neverSatisfiable,
+            now.advanced(byMilliseconds: retryAfter) <= deadline
+        {
+            // When the limit has granted it, it asks for a trial again.
+            wish.generation = 0
+            askLimits(wish, now: now)
+            return true
+        }
         if retryAfter != LimitAnswer.neverSatisfiable, wish.service.pausesAtLimit,
             pause(wish, earliest: now.advanced(byMilliseconds: retryAfter), now: now)
         {
@@ -185,11 +213,9 @@ final class PermitCoordinator {
         }
         if wish.trial != nil, wish.generation != service.breaker.snapshot.generation || wish.trialUntil <= now {
             // The half-open time that it is of is over, or the trial's own: while it waited others may have been given.
-            breakers.returnTrial(wish.trial, service, generation: wish.generation)
-            wish.trial = nil
-            wish.generation = 0
+            giveTrialBack(wish)
         }
-        if wish.trial == nil {
+        if !wish.isTrial {
             switch service.breaker.admission(now: now) {
             case .refuse(let retryAfter):
                 refusedByBreaker(wish, retryAfter: retryAfter, now: now)
@@ -213,6 +239,7 @@ final class PermitCoordinator {
         case .waiting:
             wish.shares = shares()
             wish.stage = .place
+            giveTrialBack(wish)
             planPlaces(of: service)
             return true
         case .full:
@@ -224,15 +251,18 @@ final class PermitCoordinator {
 
     private func grant(_ wish: PermitWish, now: Instant) -> Bool {
         let service = wish.service
-        guard underWay < Self.capacity else {
+        guard service.permits.count < Self.capacity else {
             release(wish)
+            tellOfUnreported(service, now: now)
             refuse(wish, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
             return false
         }
         let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
+        let lifetime = service.definition.permitLifetime.wholeMilliseconds
+        if wish.trial == nil, service.breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) { wish.isOwnTrial = true }
         let permit = PermitTable.Permit(
-            service: service, generation: wish.generation, isTrial: wish.trial != nil, grantedAt: now,
-            expiresAt: now.advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds))
+            service: service, generation: wish.generation, isTrial: wish.trial != nil, isOwnTrial: wish.isOwnTrial,
+            subject: wish.subject, grantedAt: now, expiresAt: now.advanced(byMilliseconds: lifetime))
         service.permits.insert(permit, id: id)
         underWay += 1
         let isDelivered = wish.answer(.granted(id, state: service.breaker.actingState(now: now)))
@@ -244,6 +274,16 @@ final class PermitCoordinator {
         }
         service.metrics.permitsGranted.increment()
         return true
+    }
+
+    /// Its callers take permits and do not say what became of the calls.
+    private func tellOfUnreported(_ service: GuardedService, now: Instant) {
+        service.metrics.refusedForUnreported.increment()
+        guard service.nextComplaint <= now else { return }
+        service.nextComplaint = now.advanced(byMilliseconds: Self.complaintMilliseconds)
+        runtime.logger.warning(
+            "A service's permits are used up: its callers do not report the outcomes of their calls",
+            metadata: ["service": "\(service.name)", "permits": "\(service.permits.count)"])
     }
 
     private func isFull(_ service: GuardedService, now: Instant) -> Bool {
@@ -284,11 +324,20 @@ final class PermitCoordinator {
         forget(wish)
     }
 
+    /// It waits for something else, and asks for a trial again after that.
+    private func giveTrialBack(_ wish: PermitWish) {
+        guard wish.isTrial else { return }
+        breakers.returnTrial(wish.trial, wish.service, generation: wish.generation)
+        if wish.isOwnTrial { wish.service.breaker.ownTrialWasNotMade() }
+        wish.trial = nil
+        wish.isOwnTrial = false
+        wish.generation = 0
+    }
+
     /// Gives back what it holds.
     func release(_ wish: PermitWish) {
         let service = wish.service
-        breakers.returnTrial(wish.trial, service, generation: wish.generation)
-        wish.trial = nil
+        giveTrialBack(wish)
         limits.giveBack(service, wish.shares)
         wish.shares = []
         wish.isTaken = false

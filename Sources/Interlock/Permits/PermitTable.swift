@@ -10,6 +10,10 @@ struct PermitTable {
         var generation: Int64
         /// It is one of the fleet's trial permits.
         var isTrial: Bool
+        /// It tries what this sidecar has opened for itself.
+        var isOwnTrial: Bool
+        /// Whose call it is.
+        var subject: String?
         var grantedAt: Instant
         var expiresAt: Instant
     }

@@ -31,6 +31,8 @@ final class PermitWish {
     var trial: PermitID?
     /// Until when the fleet keeps that for it.
     var trialUntil = Instant.distantFuture
+    /// It is this sidecar's own trial, made because Redis is away.
+    var isOwnTrial = false
     /// What it has taken from the limits and keeps while it waits for something else.
     var shares: [TakenShare] = []
     /// The limits have granted it.
@@ -51,6 +53,8 @@ final class PermitWish {
         generation = service.breaker.snapshot.generation
     }
 
+    /// It is one of those that find out whether the service is well.
+    var isTrial: Bool { trial != nil || isOwnTrial }
     var isOver: Bool { if case .over = stage { true } else { false } }
 
     /// Ends the wish. `false`: its caller has left.

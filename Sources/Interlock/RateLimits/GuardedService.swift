@@ -40,10 +40,14 @@ final class GuardedService {
     var foreignConfiguration: String?
     /// Until when the upstream asked to be left alone.
     var upstreamRetryAt: Instant?
+    /// By which subjects it asked to be.
+    var subjectPauses = SubjectPauses()
 
     /// It has not been taken out of the configuration.
     var isConfigured = true
     var permits = PermitTable()
+    /// Until then it is not said again that its callers report nothing.
+    var nextComplaint = Instant(nanoseconds: .min)
     var bulkhead: Bulkhead
     var paused: PausedCalls
     /// Goes off when a wait for a place is over, or a permit lapses that somebody waits for.
@@ -68,7 +72,6 @@ final class GuardedService {
     func redefine(_ new: ServiceDefinition) {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
             limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
-            localCounters = nil
         }
         definition = new
         breaker.settings = new.breaker

@@ -8,9 +8,10 @@ final class RateLimitCoordinator {
     private let runtime: CoordinatorRuntime
     /// How many sidecars may be at the same limits: who waits shares with them, and while Redis is away each has its part.
     var sidecars: () -> Int = { 1 }
-    /// A call met a limit of this service.
-    var onLimited: (GuardedService) -> Void = { _ in }
-    /// All calls of a batch were granted by this service's limits.
+    /// A call met a limit of the whole service, which has room again after so many milliseconds as far as is known. What one
+    /// subject alone may take is no news of the service.
+    var onLimited: (_ service: GuardedService, _ retryAfter: Int64) -> Void = { _, _ in }
+    /// The limits of the whole service had room for all calls of a batch.
     var onTaken: (GuardedService) -> Void = { _ in }
     /// There is something to tell of a limit.
     var onEvent: (LimitEvent) -> Void = { _ in }
@@ -39,12 +40,12 @@ final class RateLimitCoordinator {
         switch service.limiter.admit(request, now: now) {
         case .queued:
             planFlush(of: service)
-        case .waiting:
-            onLimited(service)
+        case .waiting(let answer):
+            tellIfLimited(service, by: answer)
             planWakeUp(of: service, now: now)
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
-            if answer.retryAfter != LimitAnswer.neverSatisfiable { onLimited(service) }
+            tellIfLimited(service, by: answer)
             refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count))
         case .unlimited:
             unlimited(service, id: id, count: count, subject: subject)
@@ -56,7 +57,7 @@ final class RateLimitCoordinator {
     func cancel(_ id: Int, of service: GuardedService) {
         guard service.limiter.remove(id) else { return }
         _ = service.callers.remove(id)
-        planWakeUp(of: service, now: runtime.time.now())
+        planNextFlush(of: service)
     }
 
     /// Nobody is left waiting.
@@ -65,6 +66,21 @@ final class RateLimitCoordinator {
         service.wakeUp?.cancel()
         service.wakeUp = nil
         for id in service.limiter.removeWaiting() { failed(service, id: id, error) }
+        // Those who came without a wait and stood behind them.
+        if service.limiter.hasArrivals { planFlush(of: service) }
+    }
+
+    /// Redis is back: what it refused before it may have lost.
+    func redisIsBack(_ service: GuardedService) {
+        service.limiter.forgetRefusals()
+        reconsider(service)
+    }
+
+    private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer) {
+        guard let retryAfter = answer.retryAfter, retryAfter != LimitAnswer.neverSatisfiable,
+            !service.definition.limits[answer.limitIndex].isPerSubject
+        else { return }
+        onLimited(service, retryAfter)
     }
 
     /// Everyone who waits asks again: the limits changed, or Redis is back.
@@ -113,6 +129,10 @@ final class RateLimitCoordinator {
                 settle(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)
+                // Those who stood behind it are not made to find out the same once more: an answer is due within `redis.timeout`.
+                if error.isUnavailability, let next = service.limiter.nextBatch(now: now, sidecars: sidecars()) {
+                    decideAlone(service, next, reason: error, now: now)
+                }
             }
             // At the end of the tick: whoever is read in it travels along.
             planFlush(of: service)
@@ -120,18 +140,20 @@ final class RateLimitCoordinator {
     }
 
     private func settle(
-        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant,
-        holdsUntil: Instant = .distantFuture
+        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
         var settled = settlements
         settlements = []
         service.limiter.settle(
-            verdict, sentAt: sentAt, now: now, sidecars: sidecars(), holdsUntil: holdsUntil, into: &settled)
+            verdict, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
         service.metrics.countShadowRefusals(verdict, batch)
-        var isLimited = false
-        for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count { isLimited = true }
-        if isLimited { onLimited(service) } else { onTaken(service) }
+        var limitedFor: Int64?
+        for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count {
+            guard !batch.definitions[batch.counters[decided.binding].definition].isPerSubject else { continue }
+            limitedFor = max(limitedFor ?? 1, (decided.retryAfterMicroseconds + 999) / 1000)
+        }
+        if let limitedFor { onLimited(service, limitedFor) } else { onTaken(service) }
         var taken = 0
         var limited = 0
         for settlement in settled {
@@ -236,11 +258,10 @@ final class RateLimitCoordinator {
         case .allow, .deny:
             settle(service, batch, .allGranted(batch), sentAt: now, now: now)
         case .local:
-            var counters = service.localCounters ?? LocalCounters(sidecars: sidecars())
-            let verdict = counters.judge(batch, now: now)
+            var counters = service.localCounters ?? LocalCounters()
+            let verdict = counters.judge(batch, sidecars: sidecars(), now: now)
             service.localCounters = counters
-            let holdsUntil = now.advanced(byMilliseconds: LocalCounters.refusalMilliseconds)
-            settle(service, batch, verdict, sentAt: now, now: now, holdsUntil: holdsUntil)
+            settle(service, batch, verdict, sentAt: now, now: now)
         }
     }
 

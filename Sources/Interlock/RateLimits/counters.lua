@@ -21,7 +21,10 @@ end
 -- The generic cell rate algorithm (ITU-T I.371): `limit` units in each `window`, as the theoretical arrival time of the
 -- next one, TAT. `value` is `TAT`, or `TAT:n` for n/limit of a microsecond more: so nothing is ever rounded. nil when it is
 -- neither. Exact while a unit's time, window/limit, times the most units is below 2^52.
-local function open_cells(limit, window, value, time)
+--
+-- More than `capacity` is never owed: a later TAT was written before the clock was set back, or under a lower limit, and is cut.
+-- nil: as it stands.
+local function open_cells(limit, window, value, time, capacity)
   local step = math.floor(window / limit)
   local rest = window - step * limit
   local tat, part = time, 0
@@ -40,6 +43,14 @@ local function open_cells(limit, window, value, time)
     local parts = units * rest
     local whole = math.floor(parts / limit)
     return units * step + whole, parts - whole * limit
+  end
+
+  if capacity and tat > time then
+    local whole, parts = span(capacity)
+    if tat > time + whole or (tat == time + whole and part > parts) then
+      tat, part = time + whole, parts
+      cells.is_cut = true
+    end
   end
 
   -- TAT when `units` more are taken.
@@ -100,7 +111,10 @@ local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
   local total, last = tonumber(state[3]) or 0, tonumber(state[4]) or 0
-  -- Redis' clock may have been set back; the log stays in order.
+  -- Redis' clock may have been set back a little, and the log stays in order; or by more than that: then what is of the future
+  -- is of now, and the whole log is written anew.
+  local is_set_back = last > time + 1000000
+  if is_set_back then last = time end
   local now = math.max(time, last)
   -- Of the entries from `head` on that were read: their times, and the sum of the costs up to each.
   local times, sums, dropped, part = {}, {}, 0, 16
@@ -114,8 +128,9 @@ local function open_log(key, window, time)
     local entries = redis.call('HMGET', key, unpack(fields))
     for place = 1, #fields do
       local at, cost = string.match(entries[place] or '', '^(%d+):(%d+)$')
+      at = tonumber(at) or 0
       sums[#times + 1] = (sums[#times] or 0) + (tonumber(cost) or 0)
-      times[#times + 1] = tonumber(at) or 0
+      times[#times + 1] = is_set_back and math.min(at, time) or at
     end
     return true
   end
@@ -145,8 +160,20 @@ local function open_log(key, window, time)
     return total > 0 and math.max(0, last + window + 1 - time) or 0
   end
 
+  local function restamp()
+    while read_more() do end
+    local entries = {'last', string.format('%.0f', last)}
+    for place = dropped + 1, #times do
+      entries[#entries + 1] = head + place - 1
+      entries[#entries + 1] = string.format('%.0f:%.0f', times[place], sums[place] - (sums[place - 1] or 0))
+    end
+    call_in_parts('HSET', key, entries)
+    redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
+  end
+
   -- Keeps what was granted now, and drops what counts no more.
   function log.write(taken)
+    if is_set_back and total > 0 then restamp() end
     if taken > 0 then
       redis.call(
         'HSET', key, 'head', head + dropped, 'tail', tail + 1, 'total', total + taken, 'last', string.format('%.0f', now),

@@ -42,7 +42,8 @@ for k = 1, #KEYS do
     taken = value and tonumber(value) or 0
     if taken > 0 then
       ttl[k] = call('PTTL', KEYS[k])
-      if ttl[k] == -1 then
+      -- Without an end, or of a clock that was set back.
+      if ttl[k] == -1 or ttl[k] > batch[d + 3] then
         call('PEXPIRE', KEYS[k], batch[d + 3])
         ttl[k] = batch[d + 3]
       end
@@ -55,7 +56,7 @@ for k = 1, #KEYS do
     opened[k] = open_log(KEYS[k], batch[d + 3] * 1000, time)
     taken = opened[k].total
   else
-    opened[k] = open_cells(batch[d + 2], batch[d + 3] * 1000, value, time)
+    opened[k] = open_cells(batch[d + 2], batch[d + 3] * 1000, value, time, capacity[k])
     if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not an arrival time') end
     taken = opened[k].taken(capacity[k])
   end
@@ -133,7 +134,7 @@ for k = 1, #KEYS do
     opened[k].write(taken)
   else
     reset = math.ceil(opened[k].wait(taken, 0) / 1000)
-    if taken > 0 then opened[k].write(KEYS[k], taken) end
+    if taken > 0 or opened[k].is_cut then opened[k].write(KEYS[k], taken) end
   end
   reply[length + 1], reply[length + 2], reply[length + 3] = before[k], reset, excess[k] or 0
   length = length + 3

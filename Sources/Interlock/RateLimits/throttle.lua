@@ -9,7 +9,7 @@
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local capacity, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
-local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time)
+local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time, capacity)
 if not cells then return redis.error_reply('ERR the value at ' .. KEYS[1] .. ' is not an arrival time') end
 
 local taken = cells.taken(capacity)
@@ -17,9 +17,8 @@ local limited, retry = taken + quantity > capacity, -1
 if limited then
   if quantity <= capacity then retry = math.ceil(cells.wait(0, capacity - quantity) / 1000000) end
   quantity = 0
-elseif quantity > 0 then
-  cells.write(KEYS[1], quantity)
 end
+if quantity > 0 or cells.is_cut then cells.write(KEYS[1], quantity) end
 return {
   limited and 1 or 0, capacity, math.max(0, capacity - taken - quantity), retry,
   math.ceil(cells.wait(quantity, 0) / 1000000),

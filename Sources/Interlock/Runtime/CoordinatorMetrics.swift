@@ -32,6 +32,8 @@ struct ServiceMetrics {
     let remembered: Counter
     let permitsGranted: Counter
     let permitsRefused: Counter
+    /// Among those for want of a place.
+    let refusedForUnreported: Counter
     let placesInUse: Gauge
     let permitsWaiting: Gauge
     let waiting: Gauge
@@ -52,6 +54,7 @@ struct ServiceMetrics {
         remembered = Counter(label: "interlock_limit_remembered_refusals_total", dimensions: [("service", service)])
         permitsGranted = counter("interlock_permit_decisions_total", "granted")
         permitsRefused = counter("interlock_permit_decisions_total", "refused")
+        refusedForUnreported = Counter(label: "interlock_permits_unreported_total", dimensions: [("service", service)])
         placesInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
         permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
         refusals = Dictionary(

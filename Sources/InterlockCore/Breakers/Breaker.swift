@@ -46,6 +46,12 @@ public struct Breaker: Sendable {
     /// When the forced state ends on this sidecar's clock; `nil`: not by itself.
     public private(set) var forcedUntil: Instant?
     private var ownTrip: OwnTrip?
+    /// The call that tries what this sidecar has opened for itself, or may not ask Redis about: no other does before.
+    private var ownTrialUntil: Instant?
+    /// How often in a row it has opened for itself: each time for twice as long.
+    private var ownStreak = 0
+    /// How many of its own trials have gone well since.
+    private var ownSuccesses = 0
     private var window: OutcomeWindow
     private var reports = OutcomeReports()
     /// Half-open, and all trial permits are taken: not to be asked for again before.
@@ -70,6 +76,13 @@ public struct Breaker: Sendable {
         return ownTrip
     }
 
+    /// Its own open time is over, and no call has shown yet that the service is well. What a limit or a monitor has opened, these
+    /// close.
+    private func isTriedAlone(now: Instant) -> Bool {
+        guard let ownTrip, ownTrip.until <= now else { return false }
+        return [.failures, .slow, .consecutive].contains(ownTrip.cause)
+    }
+
     /// May a call be made? Costs nothing but this.
     public func admission(now: Instant) -> Admission {
         if let forced = forced(now: now) { return admission(by: forced, now: now) }
@@ -77,6 +90,9 @@ public struct Breaker: Sendable {
         if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
         // It was, and Redis has not said so yet: then it is closed.
         guard snapshot.forced == nil else { return .allow }
+        if isTriedAlone(now: now), let ownTrialUntil, ownTrialUntil > now {
+            return .refuse(retryAfter: Self.trialRetryMilliseconds)
+        }
         switch snapshot.state {
         case .closed:
             return .allow
@@ -109,6 +125,7 @@ public struct Breaker: Sendable {
         if settings.isMetricsOnly { return .closed }
         if ownTrip(now: now) != nil { return .open }
         if snapshot.forced != nil { return .closed }
+        if snapshot.state == .closed, isTriedAlone(now: now) { return .halfOpen }
         if snapshot.state == .open, let openUntil, openUntil <= now { return .halfOpen }
         return snapshot.state
     }
@@ -127,6 +144,8 @@ public struct Breaker: Sendable {
         if isChange {
             noTrialsUntil = nil
             ownTrip = nil
+            ownTrialUntil = nil
+            (ownStreak, ownSuccesses) = (0, 0)
             reports.generationEnded()
             window.removeAll()
         } else if new.untilMilliseconds < snapshot.untilMilliseconds {
@@ -153,25 +172,63 @@ public struct Breaker: Sendable {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
+    /// A call is being made: as the one that tries what this sidecar has opened for itself, if it has. Says whether it is.
+    public mutating func callBegins(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
+        guard snapshot.state == .closed, snapshot.forced == nil, isTriedAlone(now: now) else { return false }
+        ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
+        return true
+    }
+
+    /// Redis is away and cannot count the fleet's trials: of this sidecar one at a time is made, until as many have gone well as the
+    /// fleet's would. `nil`: not now; otherwise whether the call is one.
+    public mutating func beginTrialAlone(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
+        guard ownSuccesses < settings.halfOpenPermits else { return false }
+        guard ownTrialUntil.map({ $0 <= now }) ?? true else { return nil }
+        ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
+        return true
+    }
+
+    /// A trial of this sidecar's own came to nothing: its call was not made.
+    public mutating func ownTrialWasNotMade() {
+        ownTrialUntil = nil
+    }
+
     // MARK: Outcomes
 
     /// Counts the outcome of a call that was permitted under `generation`. Outcomes of another generation say nothing of
     /// the present one.
+    /// - Parameter isOwnTrial: it tried what this sidecar had opened for itself.
     public mutating func record(
-        _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, now: Instant
+        _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, isOwnTrial: Bool = false, now: Instant
     ) -> ReportAction {
-        guard outcome != .ignore, generation == snapshot.generation else { return .none }
+        guard generation == snapshot.generation else { return .none }
+        if isOwnTrial { ownTrialUntil = nil }
+        guard outcome != .ignore else { return .none }
         let isFailure = outcome == .error
+        let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         guard snapshot.state == .closed else {
             // Let through without a trial permit, because Redis is away: one failure opens it again for this sidecar.
             if isFailure, mayTrip(now: now), !isOpenByLimit { trip(.failures, now: now) }
+            if isOwnTrial, !isFailure { ownSuccesses += 1 }
             return .none
+        }
+        if isTriedAlone(now: now), let trip = ownTrip {
+            reports.add(isFailure: isFailure, isSlow: isSlow)
+            // What was permitted before it opened says nothing of now.
+            guard isOwnTrial else { return reports.plan(isUrgent: false, now: now) }
+            window.removeAll()
+            guard !isFailure, !(trip.cause == .slow && isSlow) else {
+                self.trip(trip.cause, now: now)
+                return settings.isByReporters ? .vote(trip.cause) : reports.plan(isUrgent: false, now: now)
+            }
+            ownTrip = nil
+            ownStreak = 0
+            return reports.plan(isUrgent: false, now: now)
         }
         if let ownTrip, ownTrip.until <= now {
             self.ownTrip = nil
             window.removeAll()
         }
-        let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         window.add(isFailure: isFailure, isSlow: isSlow, now: now)
         reports.add(isFailure: isFailure, isSlow: isSlow)
         guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
@@ -215,7 +272,9 @@ public struct Breaker: Sendable {
     /// Redis is away: judges what this sidecar alone has seen, for this sidecar alone.
     /// - Returns: why it tripped; `nil`: it did not.
     public mutating func judgeAlone(now: Instant) -> BreakerCause? {
-        guard snapshot.state == .closed, mayTrip(now: now), let cause = window.sums(now: now).cause(by: settings) else {
+        guard snapshot.state == .closed, mayTrip(now: now), !isTriedAlone(now: now),
+            let cause = window.sums(now: now).cause(by: settings)
+        else {
             return nil
         }
         trip(cause, now: now)
@@ -230,6 +289,8 @@ public struct Breaker: Sendable {
         let until = now.advanced(byMilliseconds: milliseconds)
         if let before, before.until > until { return false }
         ownTrip = OwnTrip(cause: cause, until: until)
+        ownTrialUntil = nil
+        ownSuccesses = 0
         return before == nil
     }
 
@@ -239,7 +300,11 @@ public struct Breaker: Sendable {
     }
 
     private mutating func trip(_ cause: BreakerCause, now: Instant) {
-        tripAlone(cause, forMilliseconds: settings.openFor.lowerBound.wholeMilliseconds, now: now)
+        let openFor = settings.openFor
+        let longest = openFor.upperBound.wholeMilliseconds
+        let length = min(longest, openFor.lowerBound.wholeMilliseconds << Int64(min(ownStreak, 20)))
+        ownStreak += 1
+        tripAlone(cause, forMilliseconds: length, now: now)
     }
 
     private func mayTrip(now: Instant) -> Bool {

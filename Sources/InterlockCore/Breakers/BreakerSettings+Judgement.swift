@@ -12,6 +12,9 @@ extension BreakerSettings {
         return latencyMilliseconds >= slowCall.wholeMilliseconds
     }
 
+    /// The longest that an upstream's `Retry-After` keeps the breaker open, in milliseconds: then trials find out.
+    public var longestPause: Int64 { openFor.upperBound.wholeMilliseconds }
+
     /// For how many milliseconds an upstream's `Retry-After` opens the breaker; `nil`: not by itself. It does with the
     /// statuses that RFC 9110 and RFC 6585 give it for, and with a failure whose status is not told.
     public func pause(
@@ -24,7 +27,7 @@ extension BreakerSettings {
         case nil: guard effective == .error else { return nil }
         default: return nil
         }
-        return min(retryAfterMilliseconds, Self.longestRetryAfter.wholeMilliseconds)
+        return min(retryAfterMilliseconds, longestPause)
     }
 
     /// For how long a sidecar's finding counts towards `reporters`, in milliseconds, when it was for `pause`.

@@ -8,9 +8,6 @@ public struct BreakerSettings: Hashable, Sendable {
         case calls(Int)
     }
 
-    /// The longest that an upstream's `Retry-After` can keep a breaker open.
-    public static let longestRetryAfter = Duration.seconds(3600)
-
     /// The share of failed calls in the window, 0…1, from which the breaker trips.
     public var failureRate: Double
     /// From which duration a call counts as slow; `nil`: calls are not judged by their duration.

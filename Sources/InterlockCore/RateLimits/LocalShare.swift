@@ -8,6 +8,8 @@ public struct LocalShare: Sendable {
     public let capacity: Int64
     /// The period in milliseconds: the window, or several when the share is less than one.
     public let period: Int64
+    private let definition: LimitDefinition
+    private let sidecars: Int
     private var state: State
 
     private enum State: Sendable {
@@ -17,6 +19,8 @@ public struct LocalShare: Sendable {
     }
 
     public init(of definition: LimitDefinition, sidecars: Int) {
+        self.definition = definition
+        self.sidecars = sidecars
         let sidecars = Int64(max(1, sidecars))
         let window = definition.windowMilliseconds
         let limit = definition.limit
@@ -33,6 +37,20 @@ public struct LocalShare: Sendable {
             state = .cells(
                 CellBucket(rate: CellRate(limit: limit, windowMicroseconds: window * 1000 * sidecars, capacity: capacity)))
         }
+    }
+
+    /// The share of the limit as it is now, among as many as there are now: what was taken of the one before counts on.
+    func redefined(by new: LimitDefinition, sidecars: Int, now: Instant) -> LocalShare {
+        guard new != definition || sidecars != self.sidecars else { return self }
+        var next = LocalShare(of: new, sidecars: sidecars)
+        var known = self
+        let taken = known.taken(now: now)
+        switch (known.state, next.state) {
+        case (.fixed(let startedAt, let count), .fixed): next.state = .fixed(startedAt: startedAt, count: count)
+        case (.sliding(let log), .sliding): next.state = .sliding(log.lasting(microseconds: next.period * 1000))
+        default: if taken > 0 { next.take(taken, now: now) }
+        }
+        return next
     }
 
     /// What is taken at present.

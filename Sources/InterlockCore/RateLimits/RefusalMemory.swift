@@ -1,4 +1,5 @@
-/// Refusals whose end is known, so that they need no Redis until then. Bounded: what does not fit is simply asked again.
+/// Refusals whose end is known, so that they need no Redis until then, for a second at most: a counter may be given something
+/// back, deleted or lost meanwhile, and nobody tells. Bounded: what does not fit is simply asked again.
 struct RefusalMemory: Sendable {
     struct CounterID: Hashable, Sendable {
         var definition: Int
@@ -45,7 +46,9 @@ struct RefusalMemory: Sendable {
         }
     }
 
-    /// The most subjects' counters that are remembered.
+    /// For how long a refusal is relied on at most, in milliseconds.
+    static let relianceMilliseconds: Int64 = 1000
+    /// The most subjects' counters that are remembered without anybody waiting for them.
     static let capacity = 4096
     /// For how many milliseconds one that holds no more is kept at least.
     private static let afterlife: Int64 = 1000
@@ -79,16 +82,16 @@ struct RefusalMemory: Sendable {
         return (refusal, refusal.retryAt)
     }
 
-    /// `false`: there is no place for it.
-    mutating func remember(_ refusal: Refusal, of counter: CounterID, now: Instant) -> Bool {
-        if refusals[counter] == nil, refusals.count >= Self.capacity {
-            guard nextSweepAt <= now else { return false }
+    /// - Parameter isAwaited: somebody is about to wait for it. Those who wait are bounded by themselves, and so are the limits
+    ///   that are the whole service's: subjects take no place of theirs.
+    mutating func remember(_ refusal: Refusal, of counter: CounterID, isAwaited: Bool, now: Instant) {
+        if refusals[counter] == nil, refusals.count >= Self.capacity, !isAwaited, counter.subject != nil {
+            guard nextSweepAt <= now else { return }
             refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
             nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
-            guard refusals.count < Self.capacity else { return false }
+            guard refusals.count < Self.capacity else { return }
         }
         refusals[counter] = refusal
-        return true
     }
 
     mutating func changeWaiters(of counter: CounterID, by change: Int, cost: Int64) {
@@ -119,5 +122,10 @@ struct RefusalMemory: Sendable {
         guard refusal.waiters > 0 else { return refusals[counter] = nil }
         (refusal.until, refusal.retryAt, refusal.wholeAt, refusal.releaseAt) = (Self.past, Self.past, Self.past, Self.past)
         refusals[counter] = refusal
+    }
+
+    /// Nothing that was known need be so any more.
+    mutating func forgetAll() {
+        for counter in refusals.keys { forget(counter) }
     }
 }

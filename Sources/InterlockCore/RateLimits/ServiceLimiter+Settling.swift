@@ -12,8 +12,8 @@ extension ServiceLimiter {
         var used: [Int64]
         /// Of each counter that refused something: what those cost who wait for it since; `nil`: it refused nothing.
         var ahead: [Int64?] = []
-        /// Until when its refusals may be relied on.
-        let holdsUntil: Instant
+        /// Until when its refusals may be relied on, however long they would last.
+        var holdsUntil: Instant { now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds) }
         /// Calls that are to be judged again.
         var again: [(request: LimitRequest, sequence: UInt64)] = []
 
@@ -28,16 +28,14 @@ extension ServiceLimiter {
     /// The verdict on the batch under way: appends an answer for each call that has one; the others wait on.
     /// - Parameters:
     ///   - sentAt: before the batch was sent.
-    ///   - holdsUntil: until when its refusals may be relied on, however long they would last.
     public mutating func settle(
-        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, holdsUntil: Instant = .distantFuture,
-        into settlements: inout [Settlement]
+        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, into settlements: inout [Settlement]
     ) {
         guard let (batch, sequences) = inFlight else { return }
         inFlight = nil
         var judgement = Judgement(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
-            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count), holdsUntil: holdsUntil)
+            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
         var place = 0
         for (run, decided) in zip(batch.runs, verdict.runs) {
             let bound = batch.counterIndices(ofGroup: run.group)
@@ -122,17 +120,18 @@ extension ServiceLimiter {
         var earliest = retryAt
         // What costs more than this sidecar's share has no turn here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
+        mayWait = mayWait && hasPlace(for: request)
         if judgement.isCurrent, isSatisfiable {
             let ahead = (judgement.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
-                let isRemembered = remember(&refusal, of: id, index, isFirst: isFirst, decided, judgement)
-                mayWait = mayWait && isRemembered
+                let isAwaited = mayWait && request.deadline != nil
+                remember(&refusal, of: id, index, isFirst: isFirst, isAwaited: isAwaited, decided, judgement)
             }
             if let known = refusals[id] {
                 earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition))
             }
         }
-        if mayWait, let deadline = request.deadline, earliest <= deadline, waiting.count < maximumWaiting {
+        if mayWait, let deadline = request.deadline, earliest <= deadline {
             guard judgement.isCurrent else {
                 arrived.append(request)
                 arrivedSequences.append(sequence)
@@ -153,11 +152,10 @@ extension ServiceLimiter {
         settlements.append(Settlement(id: request.id, answer: answer, place: place, calls: first..<request.count))
     }
 
-    /// `false`: there is no place for it.
     private mutating func remember(
-        _ refusal: inout RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool,
+        _ refusal: inout RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool, isAwaited: Bool,
         _ decided: LimitVerdict.Run, _ judgement: Judgement
-    ) -> Bool {
+    ) {
         let definition = definitions[id.definition]
         let hasGranted = judgement.used[index] > judgement.verdict.counters[index].count
         // Redis tells the end of a fixed window in whole milliseconds, and the key is gone in the one after it.
@@ -173,9 +171,13 @@ extension ServiceLimiter {
             refusal.rounds = 1
         }
         let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
-        refusal.releaseAt = min(refusal.retryAt.advanced(byMicroseconds: delay), judgement.holdsUntil)
+        refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
+        // Whose turn comes soon after does not ask twice.
+        if refusal.releaseAt > judgement.holdsUntil.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds / 4) {
+            refusal.releaseAt = judgement.holdsUntil
+        }
         refusal.until = min(refusal.until, judgement.holdsUntil)
-        return refusals.remember(refusal, of: id, now: judgement.now)
+        refusals.remember(refusal, of: id, isAwaited: isAwaited, now: judgement.now)
     }
 
     /// What the batch changed for those who watch, and for those who wait.
@@ -200,12 +202,14 @@ extension ServiceLimiter {
         arrived = emptyBatch
         arrivedSequences.removeAll(keepingCapacity: true)
         for (request, sequence) in pending {
-            guard let known = knownRefusal(of: request, now: now) else {
+            // Those who came after it are not before it.
+            let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
+            guard !isFirst, let known = knownRefusal(of: request, now: now) else {
                 arrived.append(request)
                 arrivedSequences.append(sequence)
                 continue
             }
-            if let deadline = request.deadline, known.until <= deadline, waiting.count < maximumWaiting {
+            if let deadline = request.deadline, known.until <= deadline, hasPlace(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: sequence))
             } else {
                 settlements.append(

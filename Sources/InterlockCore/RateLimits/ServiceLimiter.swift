@@ -14,8 +14,8 @@ public struct ServiceLimiter: Sendable {
         case answered(LimitAnswer)
         /// It travels with the next batch.
         case queued
-        /// It waits for its turn; see `nextWakeUp`.
-        case waiting
+        /// It waits for its turn, and would be told this if it did not; see `nextWakeUp`.
+        case waiting(LimitAnswer)
         /// No limit of the service applies to it: there is nothing to take from.
         case unlimited
     }
@@ -44,6 +44,9 @@ public struct ServiceLimiter: Sendable {
     var arrivedSequences: [UInt64] = []
     /// In the order of arrival.
     var waiting: Deque<Waiter> = []
+    private var waitingOfSubject: [ExactText: Int] = [:]
+    /// One subject's calls take this part of the places for those who wait at most.
+    static let subjectsShare = 4
     var inFlight: (batch: LimitBatch, sequences: [UInt64])?
     var refusals = RefusalMemory()
     var notices: LimitNotices
@@ -71,9 +74,9 @@ public struct ServiceLimiter: Sendable {
         guard !serviceWide.isEmpty || hasSubject else { return .unlimited }
         if let answer = unsatisfiable(request, hasSubject: hasSubject) { return .answered(answer) }
         if !refusals.isEmpty, let known = knownRefusal(of: request, now: now) {
-            if let deadline = request.deadline, known.until <= deadline, waiting.count < maximumWaiting {
+            if let deadline = request.deadline, known.until <= deadline, hasPlace(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: takeSequence()))
-                return .waiting
+                return .waiting(known.answer)
             }
             return .answered(known.answer)
         }
@@ -151,6 +154,11 @@ public struct ServiceLimiter: Sendable {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
+    /// Redis has been away: what was refused may now be granted.
+    public mutating func forgetRefusals() {
+        refusals.forgetAll()
+    }
+
     /// What there is to tell of the limits since this was last asked.
     public mutating func removeNotices() -> [LimitNotices.Notice] {
         notices.pending.isEmpty ? [] : notices.removePending()
@@ -182,8 +190,16 @@ extension ServiceLimiter {
         return nextSequence
     }
 
+    /// Whether one more may wait. No subject takes all places: others wait here too.
+    func hasPlace(for request: LimitRequest) -> Bool {
+        guard waiting.count < maximumWaiting else { return false }
+        guard let subject = request.subject, let own = waitingOfSubject[ExactText(subject)] else { return true }
+        return own < Swift.max(1, maximumWaiting / Self.subjectsShare)
+    }
+
     /// Keeps `waiting` in order of arrival. O(1) for a newcomer.
     mutating func insert(_ waiter: Waiter) {
+        if let subject = waiter.request.subject { waitingOfSubject[ExactText(subject), default: 0] += 1 }
         refusals.changeWaiters(of: waiter.binding, by: 1, cost: waiter.request.cost)
         var place = waiting.count
         while place > 0, waiting[place - 1].sequence > waiter.sequence { place -= 1 }
@@ -191,6 +207,9 @@ extension ServiceLimiter {
     }
 
     private mutating func leave(_ waiter: Waiter) {
+        if let subject = waiter.request.subject.map(ExactText.init), let own = waitingOfSubject[subject] {
+            waitingOfSubject[subject] = own > 1 ? own - 1 : nil
+        }
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
     }
 
@@ -272,8 +291,10 @@ extension ServiceLimiter {
         let newcomers = zip(arrived.requests, arrivedSequences)
         arrived = emptyBatch
         arrivedSequences.removeAll(keepingCapacity: true)
+        var first: [RefusalMemory.CounterID: UInt64] = [:]
+        for waiter in waiting { first[waiter.binding] = min(first[waiter.binding] ?? .max, waiter.sequence) }
         for (request, sequence) in newcomers {
-            if !waiting.isEmpty, standsBehindWaiters(request) {
+            if standsBehindWaiters(request, sequence, first: first) {
                 arrived.append(request)
                 arrivedSequences.append(sequence)
             } else {
@@ -284,10 +305,14 @@ extension ServiceLimiter {
         return (batch, sequences)
     }
 
-    private func standsBehindWaiters(_ request: LimitRequest) -> Bool {
-        binding.contains { limit in
-            counter(of: limit, for: request).flatMap { refusals[$0] }.map { $0.waiters > 0 } ?? false
-        }
+    /// - Parameter first: who came first of those who wait, for each counter.
+    private func standsBehindWaiters(
+        _ request: LimitRequest, _ sequence: UInt64, first: [RefusalMemory.CounterID: UInt64]
+    ) -> Bool {
+        !first.isEmpty
+            && binding.contains { limit in
+                counter(of: limit, for: request).flatMap { first[$0] }.map { $0 < sequence } ?? false
+            }
     }
 
     /// The counter of a limit that may refuse `request`; `nil`: it does not bind it.

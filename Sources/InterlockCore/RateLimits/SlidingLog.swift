@@ -12,12 +12,19 @@ struct SlidingLog: Sendable {
     /// The most entries, but for one.
     private static let resolution: Int64 = 256
 
-    let windowMicroseconds: Int64
+    private(set) var windowMicroseconds: Int64
     private var entries: Deque<Entry> = []
     private(set) var total: Int64 = 0
 
     init(windowMicroseconds: Int64) {
         self.windowMicroseconds = windowMicroseconds
+    }
+
+    /// The same grants, which count for as long.
+    func lasting(microseconds: Int64) -> SlidingLog {
+        var log = self
+        log.windowMicroseconds = microseconds
+        return log
     }
 
     /// Forgets what counts no more. Amortised O(1).

@@ -1,0 +1,31 @@
+/// The subjects that a service has asked to be left alone by, and until when: a 429 to one tenant's call says nothing of the
+/// others. For this sidecar alone. Bounded: past its capacity one is not paused, and hears of it again from the service.
+public struct SubjectPauses: Sendable {
+    /// The most subjects.
+    public static let capacity = 4096
+
+    private var ends: [ExactText: Instant] = [:]
+
+    public init() {}
+
+    /// - Returns: `false`: there is no room.
+    public mutating func pause(_ subject: String, until end: Instant, now: Instant) -> Bool {
+        let key = ExactText(subject)
+        if ends[key] == nil, ends.count >= Self.capacity {
+            ends = ends.filter { $0.value > now }
+            guard ends.count < Self.capacity else { return false }
+        }
+        ends[key] = max(ends[key] ?? end, end)
+        return true
+    }
+
+    /// Until when the subject is paused; `nil`: it is not.
+    public mutating func end(of subject: String?, now: Instant) -> Instant? {
+        guard !ends.isEmpty, let key = subject.map(ExactText.init), let end = ends[key] else { return nil }
+        guard end > now else {
+            ends[key] = nil
+            return nil
+        }
+        return end
+    }
+}
