@@ -19,6 +19,13 @@ enum PeerLiveness {
         (.init(level: .tcp, name: .init(rawValue: TCP_USER_TIMEOUT)), unacknowledgedMilliseconds),
     ]
 
+    /// Whether an error says that nothing was heard of the peer: it may live on, behind a network that fails. A process that ends has
+    /// its system say so, by an end or by a reset.
+    static func isSilence(_ error: any Error) -> Bool {
+        guard let code = (error as? IOError)?.errnoCode else { return false }
+        return [ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN].contains(code)
+    }
+
     /// Sets the options on an accepted connection.
     static func watch(_ channel: any Channel) {
         guard channel.remoteAddress?.ipAddress != nil else { return }

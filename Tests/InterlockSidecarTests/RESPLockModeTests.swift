@@ -76,7 +76,8 @@ struct RESPLockModeTests {
     func broken(options: String) async throws {
         try await RESPTestDoor.with { door in
             try await Self.untilSubscribed(door)
-            async let answer = Self.untilPush(port: door.port, "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
+            async let answer = Self.untilPush(
+                port: door.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
             try await Self.untilHeld("orders", at: door)
             let isBroken = try await door.cli("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
@@ -88,7 +89,7 @@ struct RESPLockModeTests {
     @Test("with RESP3 a client is told which of its locks was deleted by hand", arguments: ["", " LINKED"])
     func deleted(options: String) async throws {
         try await RESPTestDoor.with { door in
-            let commands = "HELLO 3\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
+            let commands = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
             async let answer = Self.untilPush(port: door.port, commands)
             try await Self.untilHeld("orders", at: door)
             _ = try await Self.redis(of: door, "DEL", "interlock:lock:{orders}")
@@ -100,15 +101,59 @@ struct RESPLockModeTests {
     @Test("with RESP3 a client is told when its lease is over")
     func expired() async throws {
         try await RESPTestDoor.with { door in
-            let told = try await Self.untilPush(port: door.port, "HELLO 3\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
+            let told = try await Self.untilPush(
+                port: door.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
             #expect(told.hasSuffix(Self.push("orders", "expired")))
+        }
+    }
+
+    @Test(
+        "D2: with RESP3 nobody is sent what it did not ask for, and LINKED is an asking",
+        arguments: ["", " SHARED", " ALSO 1 other"])
+    func toldWhenAsked(options: String) async throws {
+        try await RESPTestDoor.with { door in
+            let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n"
+            try await Self.untilSubscribed(door)
+            let everything = try await Self.converse(port: door.port, opening) { received, say in
+                if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
+                    _ = try await door.cli("LOCK.BREAK", "orders")
+                    // A push would have come by the second.
+                    _ = try await door.cli("LOCK.BREAK", "orders")
+                    try await say.write(ByteBuffer(string: "PING\r\n"))
+                }
+                return received.contains("+PONG")
+            }
+            #expect(!everything.contains("lock-lost"))
+        }
+    }
+
+    @Test("L13: a RESP2 client that loses a linked lease loses its connection")
+    func closedWhenLost() async throws {
+        try await RESPTestDoor.with { door in
+            try await Self.untilSubscribed(door)
+            async let closed = door.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
+            try await Self.untilHeld("orders", at: door)
+            _ = try await door.cli("LOCK.BREAK", "orders")
+            // It returns when the door has closed the connection.
+            let answer = try await closed
+            #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
+        }
+    }
+
+    @Test("L19: who wants to be told of losses asks for it, in RESP3")
+    func losses() async throws {
+        try await RESPTestDoor.with { door in
+            let answer = try await door.exchange(
+                "CLIENT LOSSES ON\r\nHELLO 3\r\nCLIENT LOSSES ON\r\nCLIENT LOSSES OFF\r\nCLIENT LOSSES\r\nQUIT\r\n")
+            #expect(answer.hasPrefix("-INVALID RESP2"))
+            #expect(answer.contains("+OK\r\n+OK\r\n-ERR unknown CLIENT subcommand"))
         }
     }
 
     @Test("with RESP3 a client is told nothing of a lease that it has released", arguments: ["", " LINKED"])
     func toldNothing(options: String) async throws {
         try await RESPTestDoor.with { door in
-            let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
+            let opening = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
             let everything = try await Self.converse(port: door.port, opening) { received, say in
                 if received.contains("over\r\n") { return true }
                 if received.contains("released\r\n") {
@@ -124,7 +169,7 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("with RESP2 a client is told only what it asks", arguments: ["", " LINKED"])
+    @Test("with RESP2 a client is told only what it asks", arguments: ["", " SHARED"])
     func resp2(options: String) async throws {
         try await RESPTestDoor.with { door in
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"

@@ -39,9 +39,12 @@ struct RESPProtocolTests {
         }
     }
 
-    @Test("what comes between a refused MULTI and its EXEC is not run (D9)", arguments: ["EXEC", "DISCARD"])
+    @Test(
+        "what comes between MULTI and EXEC is not run, and each is told so as Redis tells it (D9)",
+        arguments: ["EXEC", "DISCARD"])
     func transaction(end: String) async throws {
         try await RESPTestDoor.with { door async throws in
+            #expect(try await door.cli("MULTI").text == "OK")
             #expect(try await door.errorWord("MULTI") == "ERR")
             #expect(try await door.errorWord("LOCK.ACQUIRE", "orders", "30000") == "ERR")
             #expect(try await door.errorWord(end) == (end == "EXEC" ? "EXECABORT" : nil))
@@ -51,10 +54,61 @@ struct RESPProtocolTests {
         }
     }
 
+    @Test("D16: a subscriber that does not read is dropped, and keeps no more than 4 MiB here")
+    func subscriberThatDoesNotRead() async throws {
+        try await RESPTestDoor.with { door in
+            let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelOption(.autoRead, value: false)
+                .channelOption(.socketOption(.so_rcvbuf), value: 4096)
+                .connect(host: "127.0.0.1", port: door.port).get()
+            try await channel.writeAndFlush(ByteBuffer(string: "SUBSCRIBE interlock:events\r\n")).get()
+            // Each is told to every subscriber.
+            let reason = String(repeating: "x", count: 200)
+            for round in 0..<400 {
+                var pipeline = ByteBuffer()
+                for _ in 0..<100 {
+                    pipeline.writeString("BREAKER.FORCE catalog \(round % 2 == 0 ? "open" : "closed") REASON \(reason)\r\n")
+                }
+                pipeline.writeString("ECHO done\r\n")
+                _ = try await RawConnection.exchange(port: door.port, pipeline) { $0.contains("$4\r\ndone\r\n") }
+                if await door.coordinator.status.redisCommands > 0, try await Self.connections(door) == 1 { break }
+            }
+            let count = try await Self.connections(door)
+            #expect(count == 1)
+            try? await channel.close()
+        }
+    }
+
+    /// How many connections the door has, this client's among them.
+    private static func connections(_ door: RESPTestDoor) async throws -> Int {
+        let report = try await door.cli("INFO").text ?? ""
+        let line = report.split(separator: "\r\n").first { $0.hasPrefix("connected_clients:") }
+        return line.flatMap { Int($0.dropFirst("connected_clients:".count)) } ?? -1
+    }
+
+    @Test("D19: who shows a key that is none is counted")
+    func refusedLogins() async throws {
+        let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
+        try await RESPTestDoor.with(keys: keys) { door in
+            let replies = try await door.exchange("AUTH wrong\r\nHELLO 3 AUTH default wrong\r\nQUIT\r\n")
+            #expect(replies.hasPrefix("-WRONGPASS"))
+        }
+    }
+
+    @Test("UNSUBSCRIBE from another channel, as some clients send it for a sign of life, ends no subscription")
+    func unsubscribeFromAnother() async throws {
+        try await RESPTestDoor.with { door in
+            let answer = try await door.exchange(
+                "HELLO 3\r\nSUBSCRIBE interlock:events\r\nUNSUBSCRIBE other\r\nUNSUBSCRIBE\r\nQUIT\r\n")
+            #expect(answer.contains(">3\r\n$11\r\nunsubscribe\r\n$5\r\nother\r\n:1\r\n"))
+            #expect(answer.contains("$16\r\ninterlock:events\r\n:0\r\n"))
+        }
+    }
+
     @Test("a connection that is reset is in no transaction any more (D9)")
     func reset() async throws {
         try await RESPTestDoor.with { door async throws in
-            #expect(try await door.errorWord("MULTI") == "ERR")
+            #expect(try await door.cli("MULTI").text == "OK")
             #expect(try await door.cli("RESET").text == "RESET")
             #expect(try await door.cli("PING").text == "PONG")
         }

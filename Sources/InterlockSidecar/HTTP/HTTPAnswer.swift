@@ -8,6 +8,8 @@ struct HTTPAnswer: Sendable {
     var status: HTTPResponse.Status
     var headers = HTTPFields()
     var body = ResponseBody()
+    /// The connection ends with it: there is more of the request that nobody will read.
+    var endsConnection = false
     /// It is another server's, who says of it what there is to say.
     var isRelayed = false
     /// Gives back what was granted, when the answer could not be written.

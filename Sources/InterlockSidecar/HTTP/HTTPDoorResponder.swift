@@ -10,11 +10,15 @@ struct HTTPDoorResponder: Sendable {
     let gate: HTTPGate
     let logger: Logger
     private let clock = HTTPDate()
+    /// How long the rest of a request that nobody wants is read and dropped.
+    private static let linger = TimeAmount.seconds(1)
+    private let refusedLogins: RefusedLogins
 
     init(router: HTTPRouter, gate: HTTPGate, logger: Logger) {
         self.router = router
         self.gate = gate
         self.logger = logger
+        refusedLogins = RefusedLogins(door: "http", logger: logger)
     }
 
     /// Answers one request.
@@ -24,6 +28,7 @@ struct HTTPDoorResponder: Sendable {
         let answer = try await answer(to: request, on: channel, writer)
         var head = HTTPResponse(status: answer.status, headerFields: answer.headers)
         if !answer.isRelayed { complete(&head, answer.body) }
+        if answer.endsConnection { head.headerFields[.connection] = "close" }
         do {
             if request.method == .head, !answer.isRelayed {
                 try await writer.writeResponse(head)
@@ -35,7 +40,33 @@ struct HTTPDoorResponder: Sendable {
             await answer.afterwards?()
             throw error
         }
+        // Before what waits for the rest of the request: it may never come. Closed on with bytes on their way, the client would not
+        // read the answer: it has a little while to send them.
+        if answer.endsConnection {
+            channel.eventLoop.scheduleTask(in: Self.linger) { Self.end(channel) }
+        } else if Self.wantsEnd(request) {
+            Self.end(channel)
+        }
         await answer.afterwards?()
+    }
+
+    /// Whether the client says that it sends no more: in any case, and also among other words.
+    private static func wantsEnd(_ request: Request) -> Bool {
+        request.headers[values: .connection].contains { value in
+            value.lowercased().split(separator: ",").contains { $0.filter { $0 != " " && $0 != "\t" } == "close" }
+        }
+    }
+
+    /// Reads no more, so that the server takes the request for ended and closes when all is written.
+    private static func end(_ channel: any Channel) {
+        channel.close(mode: .input).whenFailure { _ in
+            // TLS has no half of a connection. What is written has this long to leave.
+            channel.eventLoop.scheduleTask(in: .milliseconds(500)) { channel.close(promise: nil) }
+        }
+    }
+
+    private static func hasBody(_ request: Request) -> Bool {
+        request.headers.contains(.transferEncoding) || (request.headers[.contentLength].flatMap { Int($0) } ?? 0) > 0
     }
 
     /// What every answer of this door says.
@@ -53,11 +84,13 @@ struct HTTPDoorResponder: Sendable {
         do {
             try gate.refuseForeign(request.head)
             let match = try router.match(method: request.method, path: request.uri.path)
-            let answer: HTTPAnswer
+            var answer: HTTPAnswer
             do {
                 answer = try await self.answer(to: request, match, on: channel, writer)
-            } catch let problem as HTTPProblem {
+            } catch let problem as HTTPProblem where problem.code != .unauthenticated {
                 answer = HTTPAnswer(problem)
+                // What was not read to its end, or never ended.
+                answer.endsConnection = problem.code == .tooLarge || problem.code == .cancelled
             } catch let error as InterlockError {
                 answer = HTTPAnswer(HTTPProblem(error))
             }
@@ -69,8 +102,13 @@ struct HTTPDoorResponder: Sendable {
                 ])
             return answer
         } catch let problem as HTTPProblem {
+            if problem.code == .unauthenticated, HTTPGate.showsKey(request.head) {
+                refusedLogins.refused(from: channel.remoteAddress)
+            }
             logger.debug("Refused a request", metadata: ["method": "\(request.method)", "code": "\(problem.code.rawValue)"])
-            return HTTPAnswer(problem)
+            var answer = HTTPAnswer(problem)
+            answer.endsConnection = Self.hasBody(request)
+            return answer
         }
     }
 

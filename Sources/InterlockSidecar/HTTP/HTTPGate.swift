@@ -67,6 +67,9 @@ struct HTTPGate: Sendable {
         hosts.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil
     }
 
+    /// Whether a request shows a key, be it good or not.
+    static func showsKey(_ request: HTTPRequest) -> Bool { key(of: request) != nil }
+
     private static func key(of request: HTTPRequest) -> String? {
         if let key = request.headerFields[.xAPIKey] { return key }
         guard let authorization = request.headerFields[.authorization] else { return nil }

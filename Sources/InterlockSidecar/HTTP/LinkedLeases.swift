@@ -5,9 +5,10 @@ internal import NIOCore
 internal import ServiceLifecycle
 
 /// Leases that live as long as a stream of events: extended while it is open, released when the client closes it, and let
-/// lapse when the sidecar goes down.
+/// lapse when the sidecar goes down, or nothing is heard of the client any more.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
+    private let peer: PeerPresence
     private let leases: [(lease: Lease, followed: FollowedLease)]
 
     /// What became of the lease at `index`.
@@ -19,7 +20,7 @@ struct LinkedLeases: Sendable {
 
     /// Follows leases that were granted just now.
     /// - Throws: `InterlockError` when too many are followed; then none of these is.
-    init(following leases: [Lease], with coordinator: Coordinator) async throws {
+    init(following leases: [Lease], of peer: PeerPresence, with coordinator: Coordinator) async throws {
         var followed: [(lease: Lease, followed: FollowedLease)] = []
         do {
             for lease in leases {
@@ -31,6 +32,7 @@ struct LinkedLeases: Sendable {
             throw error
         }
         self.coordinator = coordinator
+        self.peer = peer
         self.leases = followed
     }
 
@@ -89,9 +91,9 @@ struct LinkedLeases: Sendable {
 
     /// Ends what the stream kept: those that have ended already are left alone.
     private func letGo() async {
-        let isGoingDown = Task.isShuttingDownGracefully
+        let mayBeAtWork = Task.isShuttingDownGracefully || peer.isSilent
         for (_, one) in leases {
-            if isGoingDown {
+            if mayBeAtWork {
                 await coordinator.unfollowLease(one.follower)
             } else {
                 await coordinator.releaseFollowedLease(one.follower)

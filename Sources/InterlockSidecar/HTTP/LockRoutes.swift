@@ -32,7 +32,7 @@ struct LockRoutes {
         }
         do {
             let first = try ServerSentEvents.event("lease", granted)
-            let linked = try await LinkedLeases(following: leases, with: coordinator)
+            let linked = try await LinkedLeases(following: leases, of: peer, with: coordinator)
             return linked.answer(beginningWith: first, through: ServerSentEvents(peer: peer, channel: call.channel))
         } catch {
             await delivery.giveBack(leases, of: owner)

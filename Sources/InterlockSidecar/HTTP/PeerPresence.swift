@@ -5,6 +5,7 @@ internal import NIOCore
 final class PeerPresence: Sendable {
     private struct State {
         var hasLeft = false
+        var isSilent = false
         var lastID = 0
         var observers: [Int: @Sendable () -> Void] = [:]
     }
@@ -12,6 +13,11 @@ final class PeerPresence: Sendable {
     private let state = NIOLockedValueBox(State())
 
     var hasLeft: Bool { state.withLockedValue { $0.hasLeft } }
+
+    /// It did not leave by its own word: the network has given it up, and it may be at work behind that.
+    var isSilent: Bool { state.withLockedValue { $0.isSilent } }
+
+    func fallSilent() { state.withLockedValue { $0.isSilent = true } }
 
     func leave() {
         let observers = state.withLockedValue { state in
@@ -64,6 +70,11 @@ final class PeerPresenceHandler: ChannelInboundHandler, RemovableChannelHandler 
 
     func handlerAdded(context: ChannelHandlerContext) {
         PeerLiveness.watch(context.channel)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if PeerLiveness.isSilence(error) { presence.fallSilent() }
+        context.fireErrorCaught(error)
     }
 
     func channelInactive(context: ChannelHandlerContext) {

@@ -45,18 +45,21 @@ extension RESPCommands {
             connection.speaksRESP3 = false
             connection.session.caller = connection.door.access.anonymous
             connection.session.name = ""
+            connection.session.isToldOfLosses = false
             unfollow(connection)
             connection.reply(tag) { $0.simple("RESET") }
         case .subscribe:
             try subscribe(request, tag, connection)
         case .unsubscribe:
-            unfollow(connection)
-            let channel = eventChannel
+            let channel = request.count > 1 ? request.text(1) : eventChannel
+            // Some clients unsubscribe from a channel that they never had, as a sign of life.
+            if channel == eventChannel { unfollow(connection) }
+            let isLeft = connection.session.follower != nil
             connection.reply(tag) { writer in
                 writer.push(3)
                 writer.bulk("unsubscribe")
                 writer.bulk(channel)
-                writer.integer(0)
+                writer.integer(isLeft ? 1 : 0)
             }
         default:
             preconditionFailure("RESPCommands runs \(command) itself")
@@ -66,12 +69,18 @@ extension RESPCommands {
     private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
         let access = connection.door.access
         guard access.requiresKey else {
-            connection.reply(tag) { $0.error("ERR", "AUTH was called, but this sidecar has no API keys configured") }
+            // In Redis' words: a client looks for these to go on without.
+            connection.reply(tag) {
+                $0.error(
+                    "ERR",
+                    "AUTH <password> called without any password configured for the default user: this sidecar has no API keys")
+            }
             return
         }
         let hasName = request.count == 3
         let name = hasName ? request.text(1) : nil
         guard let caller = Self.caller(access, name: name, key: request.text(hasName ? 2 : 1)) else {
+            connection.door.refusedLogin(of: connection)
             connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
             return
         }
@@ -102,6 +111,7 @@ extension RESPCommands {
                 caller =
                     Self.caller(access, name: request.text(index + 1), key: request.text(index + 2)) ?? access.anonymous
                 guard caller != nil else {
+                    connection.door.refusedLogin(of: connection)
                     connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
                     return
                 }
@@ -153,8 +163,17 @@ extension RESPCommands {
             connection.reply(tag) { $0.simple("OK") }
         } else if request.isWord(1, "SETINFO"), request.count == 4 {
             connection.reply(tag) { $0.simple("OK") }
+        } else if request.isWord(1, "LOSSES"), request.count == 3, request.isWord(2, "ON") || request.isWord(2, "OFF") {
+            guard connection.speaksRESP3 else {
+                connection.reply(tag) { $0.error("INVALID", "RESP2 cannot tell what nobody asked: say HELLO 3 first") }
+                return
+            }
+            connection.session.isToldOfLosses = request.isWord(2, "ON")
+            connection.reply(tag) { $0.simple("OK") }
         } else {
-            connection.reply(tag) { $0.error("ERR", "unknown CLIENT subcommand; ID, GETNAME, SETNAME and SETINFO are there") }
+            connection.reply(tag) {
+                $0.error("ERR", "unknown CLIENT subcommand; GETNAME, ID, LOSSES ON|OFF, SETINFO and SETNAME are there")
+            }
         }
     }
 

@@ -27,7 +27,7 @@ final class RESPCommands {
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = entry(request) else {
-            guard !request.isWord(0, "MULTI") else { return refuseTransaction(tag, connection) }
+            guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
             }
@@ -59,12 +59,12 @@ final class RESPCommands {
         }
     }
 
-    /// What comes after a refused `MULTI` was meant to happen together or not at all: it does not happen.
-    private func refuseTransaction(_ tag: UInt64, _ connection: RESPConnection) {
+    /// What comes after a `MULTI` was meant to happen together or not at all: it does not happen. It is answered as Redis answers a
+    /// transaction of which nothing can be queued, which is what every client can read: `OK`, an error for each command,
+    /// `EXECABORT`. Many of those that are told at once that there are no transactions send no `EXEC`.
+    private func beginRefusing(_ tag: UInt64, _ connection: RESPConnection) {
         connection.session.isInRefusedTransaction = true
-        connection.reply(tag) {
-            $0.error("ERR", "a sidecar has no transactions; what is sent before EXEC is not run. Send it without MULTI")
-        }
+        connection.reply(tag) { $0.simple("OK") }
     }
 
     private func refuseInTransaction(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
@@ -73,7 +73,9 @@ final class RESPCommands {
         connection.session.isInRefusedTransaction = !isEnd
         if isReset { return run(request, tag: tag, on: connection) }
         connection.reply(tag) { writer in
-            if request.isWord(0, "EXEC") {
+            if request.isWord(0, "MULTI") {
+                writer.error("ERR", "MULTI calls can not be nested")
+            } else if request.isWord(0, "EXEC") {
                 writer.error("EXECABORT", "Transaction discarded: a sidecar has none, and nothing of it was run")
             } else if isEnd {
                 writer.simple("OK")
@@ -139,7 +141,7 @@ final class RESPCommands {
     private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockAnswer> {
         Completion(tag: tag) { [weak connection] tag, answer in
             guard let connection, connection.isOpen else { return false }
-            if case .granted(let leases) = answer, isLinked || connection.speaksRESP3 {
+            if case .granted(let leases) = answer, isLinked || connection.isToldOfLosses {
                 do throws(InterlockError) {
                     try connection.follow(leases, isLinked: isLinked)
                 } catch {

@@ -15,8 +15,8 @@ final class RESPCompletions {
 
     init(connection: RESPConnection) {
         lock = { tag, answer in
-            // Only RESP3 has a way to tell a client what it did not ask; if that cannot be, it finds out when it asks.
-            if case .granted(let lease) = answer, connection.speaksRESP3 { try? connection.follow(lease, isLinked: false) }
+            // If it cannot be told, it finds out when it asks.
+            if case .granted(let lease) = answer, connection.isToldOfLosses { try? connection.follow(lease, isLinked: false) }
             return connection.reply(tag) { $0.lock(answer) }
         }
         leaseEnded = { [weak connection] in connection?.leaseEnded($0) }

@@ -27,6 +27,8 @@ final class RESPConnection: ChannelDuplexHandler {
     static let mostWaiting = 1 << 20
     /// The most that is kept for a client that does not read; then it is dropped.
     static let longestOutput = 4 << 20
+    /// The most leases that are looked after for one client.
+    static let mostFollowed = 10_000
     /// Replies are handed to the socket when they reach this size, and at the end of each tick.
     private static let flushThreshold = 64 << 10
 
@@ -140,11 +142,19 @@ final class RESPConnection: ChannelDuplexHandler {
     }
 
     var isOpen: Bool { context != nil }
+    var remoteAddress: SocketAddress? { context?.remoteAddress }
+
+    /// The client wants pushes: many take one that they did not ask for as the next command's reply.
+    var isToldOfLosses: Bool { speaksRESP3 && (session.isToldOfLosses || session.follower != nil) }
 
     /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen else { return }
         guard let completions else { return }
+        guard followed.count < Self.mostFollowed else {
+            throw InterlockError(
+                .unavailable, "\(followed.count) leases of this connection are looked after already; use another connection")
+        }
         let follower = try door.commands.calls.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
         ).get()
@@ -167,8 +177,16 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// A lease that was looked after is released or lost.
     func leaseEnded(_ end: LeaseEnd) {
-        followed[end.follower] = nil
-        guard let loss = end.loss, speaksRESP3 else { return }
+        let wasLinked = followed.removeValue(forKey: end.follower) ?? false
+        guard let loss = end.loss else { return }
+        guard speaksRESP3 else {
+            // RESP2 has no other word for it. Who goes down with all its connections says so by that.
+            if wasLinked, loss != .shutdown, let context {
+                door.logger.info("A linked lease was lost; its RESP2 connection is closed", metadata: ["lock": "\(end.name)"])
+                drop(context)
+            }
+            return
+        }
         push { writer in
             writer.push(4)
             writer.bulk("lock-lost")
@@ -433,6 +451,8 @@ extension RESPConnection {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // The network has given the client up, which may be at work behind it. A reset is the client's own.
+        if PeerLiveness.isSilence(error) { isEndedHere = true }
         context.close(promise: nil)
     }
 

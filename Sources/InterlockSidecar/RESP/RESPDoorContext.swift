@@ -12,6 +12,7 @@ package final class RESPDoorContext {
     let stallTimeout: TimeAmount
     /// Who has shown no key, or not agreed on TLS, by then is dropped.
     let loginTimeout: TimeAmount
+    private let refusedLogins: RefusedLogins
     private let maximumConnections: Int
     /// So many more may come from this host's Unix socket when all places are taken.
     private static let localPlaces = 16
@@ -24,6 +25,7 @@ package final class RESPDoorContext {
     ) {
         self.access = access
         self.logger = logger
+        refusedLogins = RefusedLogins(door: "resp", logger: logger)
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
@@ -45,6 +47,11 @@ package final class RESPDoorContext {
         }
         try tls?()
         try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self, isSecured: tls == nil))
+    }
+
+    /// It showed a key that is none.
+    func refusedLogin(of connection: RESPConnection) {
+        refusedLogins.refused(from: connection.remoteAddress)
     }
 
     func nextConnectionID() -> Int64 {

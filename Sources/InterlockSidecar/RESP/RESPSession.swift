@@ -9,6 +9,8 @@ struct RESPSession {
     var isInRefusedTransaction = false
     /// The connection is as secret as it is to be.
     var isSecured: Bool
+    /// `CLIENT LOSSES ON`: it is told of every lease that it loses, and not only of linked ones.
+    var isToldOfLosses = false
     /// It follows the events.
     var follower: UInt64?
 }
