@@ -10,7 +10,7 @@ struct LastGoodAnswersTests {
         .init(status: .ok, fields: [:], body: ByteBuffer(string: text), storedAt: time)
     }
 
-    private func key(_ target: String) -> LastGoodAnswers.Key { .init(target: target, acceptEncoding: "") }
+    private func key(_ target: String) -> LastGoodAnswers.Key { .init(target: target) }
 
     private func request(_ fields: HTTPFields = [:], method: HTTPRequest.Method = .get) -> HTTPRequest {
         HTTPRequest(method: method, scheme: "http", authority: "h", path: "/proxy/shop/a?b", headerFields: fields)
@@ -47,12 +47,22 @@ struct LastGoodAnswersTests {
 
     @Test("only a GET that shows nobody has an answer that may be given to others")
     func keys() {
-        #expect(LastGoodAnswers.key(of: request([.acceptEncoding: "gzip"]))?.acceptEncoding == "gzip")
+        #expect(LastGoodAnswers.key(of: request([.acceptEncoding: "gzip"]))?.fields == ["accept-encoding: gzip"])
         #expect(LastGoodAnswers.key(of: request(method: .head)) == nil)
         for name in [HTTPField.Name.authorization, .cookie, .range] {
             #expect(LastGoodAnswers.key(of: request([name: "x"])) == nil)
         }
         #expect(LastGoodAnswers.key(of: request([.xAPIKey: "x"])) != nil)
+    }
+
+    @Test("D11: requests that differ in what the service may look at have no answer in common")
+    func fieldsThatDiffer() throws {
+        let user = try #require(HTTPField.Name("X-User-Id"))
+        let trace = try #require(HTTPField.Name("traceparent"))
+        #expect(LastGoodAnswers.key(of: request([user: "alice"])) != LastGoodAnswers.key(of: request([user: "bob"])))
+        #expect(LastGoodAnswers.key(of: request([.acceptLanguage: "de"])) != LastGoodAnswers.key(of: request()))
+        #expect(
+            LastGoodAnswers.key(of: request([trace: "1", .userAgent: "a"])) == LastGoodAnswers.key(of: request([trace: "2"])))
     }
 
     @Test("a field of the service's own that shows who asks does so too", arguments: ["X-Auth-Token", "PRIVATE-TOKEN", "apikey"])

@@ -71,6 +71,71 @@ struct ProxyStreamTests {
         }
     }
 
+    /// What clients do that break their own calls.
+    enum Misdeed: CaseIterable {
+        case stalledUpload, brokenChunk, slowReader, slowUpload
+    }
+
+    @Test("D1: what its clients break is no fault of the service", arguments: Misdeed.allCases)
+    func clientsFault(misdeed: Misdeed) async throws {
+        let large = Self.pattern(8 * 1024 * 1024)
+        try await ProxyTestDoor.with(
+            configure: { service in
+                service.upstream?.totalTimeout = misdeed == .slowUpload ? .seconds(20) : .milliseconds(700)
+                service.breaker = BreakerSettings(
+                    slowCall: .milliseconds(300), slowRate: 0.5, minimumCalls: 3, consecutiveFailures: 3,
+                    openFor: .seconds(30) ... .seconds(30))
+            },
+            upstream: { call in
+                guard misdeed == .slowReader else {
+                    // It reads what comes, and answers when all is there.
+                    var rest = 0
+                    while rest < 5, let more = try await call.more() { rest += more.readableBytes }
+                    return try await call.answer("200 OK")
+                }
+                try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(large.readableBytes)\r\n\r\n")
+                try await call.send(large)
+            }
+        ) { proxy in
+            for _ in 0..<4 {
+                let port = proxy.client.port
+                switch misdeed {
+                case .stalledUpload:
+                    _ = try await RawConnection.exchange(
+                        port: port, Self.head("POST", ["Content-Length": "1000"], proxy.client) + "abc")
+                case .brokenChunk:
+                    _ = try await RawConnection.exchange(
+                        port: port,
+                        Self.head("POST", ["Transfer-Encoding": "chunked"], proxy.client) + "5\r\nabcde\r\nnonsense\r\n")
+                case .slowUpload:
+                    let channel = try await Self.connect(port: port)
+                    try await channel.writeAndFlush(
+                        ByteBuffer(string: Self.head("POST", ["Content-Length": "5"], proxy.client) + "ab")
+                    ).get()
+                    try await Task.sleep(for: .milliseconds(400))
+                    try await channel.writeAndFlush(ByteBuffer(string: "cde")).get()
+                    try await channel.closeFuture.get()
+                case .slowReader:
+                    let channel = try await Self.connect(port: port)
+                    try await channel.setOption(.autoRead, value: false).get()
+                    try await channel.writeAndFlush(ByteBuffer(string: Self.head("GET", [:], proxy.client))).get()
+                    try await proxy.isBegun()
+                    try await proxy.isSettled()
+                    try await channel.close()
+                }
+                try await proxy.isSettled()
+            }
+            let breaker = try await proxy.door.coordinator.breaker(service: "shop")
+            #expect(breaker.state == .closed)
+            #expect(breaker.fleet.trips == 0)
+        }
+    }
+
+    /// A connection of which nothing is read but by hand.
+    private static func connect(port: Int) async throws -> any Channel {
+        try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton).connect(host: "127.0.0.1", port: port).get()
+    }
+
     @Test("bodies in chunks stay in chunks")
     func chunked() async throws {
         let bytes = Self.pattern(512 * 1024)

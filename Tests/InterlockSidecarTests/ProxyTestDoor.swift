@@ -27,6 +27,12 @@ struct ProxyTestDoor {
         }
     }
 
+    /// Waits until a permit was given.
+    func isBegun() async throws {
+        let coordinator = door.coordinator
+        try await eventually("a call is under way") { await coordinator.status.permitsUnderWay > 0 }
+    }
+
     /// Waits until every permit's outcome was reported.
     func isSettled() async throws {
         let coordinator = door.coordinator

@@ -112,7 +112,6 @@ struct GuardedCall {
     }
 
     private func call(_ upstream: Upstream, _ permit: ProxyPermit, _ upload: Upload?) async throws -> Attempt {
-        let sent = NIODeadline.now()
         let deadline = started + TimeAmount(upstream.settings.totalTimeout)
         let exchange = try upstream.call(
             request, target, forwarded: forwarded, upload: upload, on: channel.eventLoop, deadline: deadline)
@@ -124,10 +123,10 @@ struct GuardedCall {
                 exchange.abort(.clientLeft)
                 throw ProxyFailure(cause: .broken, reason: "the answer's status is \(head.status.code)")
             }
-            let latency = (NIODeadline.now() - sent).nanoseconds / 1_000_000
             return .answering(
                 UpstreamAnswer(
-                    head: head, exchange: exchange, permit: permit, peer: peer, observer: observer, latencyMilliseconds: latency,
+                    head: head, exchange: exchange, permit: permit, peer: peer, observer: observer,
+                    latencyMilliseconds: exchange.millisecondsSinceSent,
                     channel: channel, deadline: deadline))
         } catch {
             peer.forget(observer)
@@ -138,7 +137,7 @@ struct GuardedCall {
             permit.report(
                 OutcomeReport(
                     outcome: isOurs ? .ignore : .error,
-                    latencyMilliseconds: isOurs ? nil : (NIODeadline.now() - sent).nanoseconds / 1_000_000))
+                    latencyMilliseconds: isOurs ? nil : exchange.millisecondsSinceSent))
             return .failed(peer.hasLeft ? .clientLeft : error)
         }
     }

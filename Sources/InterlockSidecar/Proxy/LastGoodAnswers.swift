@@ -8,8 +8,20 @@ final class LastGoodAnswers: Sendable {
     /// Which requests an answer is an answer to.
     struct Key: Hashable, Sendable {
         var target: String
-        var acceptEncoding: String
+        /// The header fields that may make a difference, each `name: value`.
+        var fields: [String] = []
     }
+
+    /// Fields that say nothing of what is asked for: two requests that differ in these only have one answer. All others make a
+    /// difference, for who knows what the service does by them: whose data it shows, in which language, for which shop.
+    private static let indifferent: Set<String> = [
+        "accept-charset", "cache-control", "connection", "content-length", "correlation-id", "date", "dnt", "forwarded", "from",
+        "host",
+        "if-modified-since", "if-none-match", "keep-alive", "pragma", "priority", "referer", "request-id", "te", "traceparent",
+        "tracestate", "upgrade-insecure-requests", "user-agent", "via", "x-amzn-trace-id", "x-api-key", "x-b3-parentspanid",
+        "x-b3-sampled", "x-b3-spanid", "x-b3-traceid", "x-correlation-id", "x-forwarded-for", "x-forwarded-host",
+        "x-forwarded-port", "x-forwarded-proto", "x-real-ip", "x-request-id", "x-request-start",
+    ]
 
     struct Answer: Sendable {
         var status: HTTPResponse.Status
@@ -65,7 +77,8 @@ final class LastGoodAnswers: Sendable {
             ![.range, .transferEncoding].contains(where: { fields.contains($0) }),
             fields[.contentLength] ?? "0" == "0", !fields.contains(where: { showsWhoAsks($0.name) })
         else { return nil }
-        return Key(target: target, acceptEncoding: fields[.acceptEncoding] ?? "")
+        let different = fields.filter { !indifferent.contains($0.name.canonicalName) }
+        return Key(target: target, fields: different.map { "\($0.name.canonicalName): \($0.value)" }.sorted())
     }
 
     private static func showsWhoAsks(_ name: HTTPField.Name) -> Bool {
@@ -119,7 +132,9 @@ final class LastGoodAnswers: Sendable {
 
     /// In bytes, about.
     private static func size(_ key: Key, _ answer: Answer) -> Int {
-        answer.fields.reduce(answer.body.readableBytes + key.target.utf8.count + key.acceptEncoding.utf8.count + 256) {
+        answer.fields.reduce(
+            answer.body.readableBytes + key.target.utf8.count + key.fields.reduce(256) { $0 + $1.utf8.count + 32 }
+        ) {
             $0 + $1.name.rawName.utf8.count + $1.value.utf8.count + 32
         }
     }

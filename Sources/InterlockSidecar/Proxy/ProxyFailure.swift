@@ -22,6 +22,8 @@ struct ProxyFailure: Error, Sendable {
 
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
+    static let clientIsSlow = ProxyFailure(
+        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.total")
     static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left")
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout].contains(cause) }

@@ -25,6 +25,9 @@ final class Upload: Sendable {
         self.peer = peer
     }
 
+    /// Whether the next piece is awaited from the client, and not a place for it at the upstream.
+    var isAwaited: Bool { state.withLockedValue { $0.isReading } }
+
     /// Waits until the connection is no longer read; nothing of the body is sent any more.
     func end() async {
         await withCheckedContinuation { continuation in
@@ -60,7 +63,11 @@ final class Upload: Sendable {
             mutating func next() async throws -> ByteBuffer? {
                 try upload.startReading()
                 defer { upload.stopReading() }
-                if let piece = try await body.next() { return piece }
+                do {
+                    if let piece = try await body.next() { return piece }
+                } catch {
+                    throw ProxyFailure(cause: .client, reason: "the client's request broke off: \(error)")
+                }
                 // The stream ends as well when the client leaves in the middle: that is no end of the body.
                 if upload.peer.hasLeft { throw ProxyFailure.clientLeft }
                 exchange.sentAll()

@@ -79,7 +79,8 @@ final class Upstream: Sendable {
         let method = HTTPMethod(rawValue: request.method.rawValue)
         let headers = ProxyFields.request(request.headerFields, authority: base.authority, forwarded: forwarded)
         let exchange = UpstreamExchange(
-            eventLoop: eventLoop, firstByteTimeout: TimeAmount(settings.firstByteTimeout), deadline: deadline)
+            eventLoop: eventLoop, firstByteTimeout: TimeAmount(settings.firstByteTimeout), deadline: deadline,
+            isAwaitingClient: { upload?.isAwaited ?? false })
         if let upload {
             send(upload, method, url.absoluteString, headers, exchange, deadline: deadline)
         } else {

@@ -14,7 +14,8 @@ struct UpstreamAnswer {
     /// By which `peer` is observed for as long as the answer is relayed.
     let observer: Int?
     /// To the first byte.
-    let latencyMilliseconds: Int64
+    /// From when the upstream had the whole request to when its answer began.
+    let latencyMilliseconds: Int64?
     /// The client's.
     let channel: any Channel
     /// Of the whole call.

@@ -28,6 +28,8 @@ final class UpstreamExchange: Sendable {
         var hasNews = false
         var cancel: (@Sendable () -> Void)?
         var timers: [Scheduled<Void>] = []
+        /// When the request was sent to its end; `nil`: it has not been.
+        var sentAllAt: NIODeadline?
 
         /// Whoever waits for something to happen.
         mutating func tell() -> CheckedContinuation<Void, Never>? {
@@ -41,11 +43,20 @@ final class UpstreamExchange: Sendable {
     private let eventLoop: any EventLoop
     private let firstByteTimeout: TimeAmount
 
-    /// - Parameter deadline: for the whole call; then it has failed.
-    init(eventLoop: any EventLoop, firstByteTimeout: TimeAmount, deadline: NIODeadline) {
+    /// - Parameters:
+    ///   - deadline: for the whole call; then it has failed, by whose fault depends on who is waited for.
+    ///   - isAwaitingClient: whether the rest of the request is still to come from the client.
+    init(
+        eventLoop: any EventLoop, firstByteTimeout: TimeAmount, deadline: NIODeadline,
+        isAwaitingClient: @escaping @Sendable () -> Bool = { false }
+    ) {
         self.eventLoop = eventLoop
         self.firstByteTimeout = firstByteTimeout
-        let timer = eventLoop.scheduleTask(deadline: deadline) { [self] in abort(.total) }
+        let timer = eventLoop.scheduleTask(deadline: deadline) { [self] in
+            // What has arrived and nobody takes: the client does not read.
+            let isUnread = state.withLockedValue { $0.unread > 0 }
+            abort(isUnread || isAwaitingClient() ? .clientIsSlow : .total)
+        }
         keep(timer)
     }
 
@@ -70,7 +81,10 @@ final class UpstreamExchange: Sendable {
 
     /// The request is sent to its end: from now on the answer's first byte is awaited.
     func sentAll() {
-        let isAwaited = state.withLockedValue { $0.head == nil && $0.stage != .answering && $0.end == nil }
+        let isAwaited = state.withLockedValue { state in
+            state.sentAllAt = .now()
+            return state.head == nil && state.stage != .answering && state.end == nil
+        }
         if isAwaited { keep(eventLoop.scheduleTask(in: firstByteTimeout) { [self] in failUnlessAnswering() }) }
     }
 
@@ -100,6 +114,11 @@ final class UpstreamExchange: Sendable {
     /// The call is over; only the first end counts.
     func ended(_ result: Result<Void, any Error>) {
         end { stage in result.mapError { ProxyFailure($0, at: stage) } }
+    }
+
+    /// For how many milliseconds the upstream has had the whole request; `nil`: it has not got it yet, and nothing can be said.
+    var millisecondsSinceSent: Int64? {
+        state.withLockedValue { $0.sentAllAt.map { (NIODeadline.now() - $0).nanoseconds / 1_000_000 } }
     }
 
     // MARK: Relaying
