@@ -1,4 +1,5 @@
 internal import CoreMetrics
+internal import FoundationEssentials
 internal import Glibc
 public import Interlock
 internal import Hiredis
@@ -116,12 +117,26 @@ extension SidecarConfiguration {
         } catch {
             throw SidecarError("redis.url: \(error)")
         }
+        if let file = redis.passwordFile { server.password = try Self.password(in: file) }
         server.commandTimeout = redis.timeout
         server.connectTimeout = redis.timeout
         return InterlockConfiguration(
             redis: server, quorum: try quorumServers(), prefix: redis.prefix, locks: locks, services: services,
             fleetSize: fleetSize,
             host: Self.hostName, version: SidecarVersion.current)
+    }
+
+    private static func password(in file: String) throws(SidecarError) -> String {
+        do {
+            let text = try String(contentsOfFile: file, encoding: .utf8)
+            let password = text.last?.isNewline == true ? String(text.dropLast()) : text
+            guard !password.isEmpty else { throw SidecarError("redis.password_file \(file): the file is empty") }
+            return password
+        } catch let error as SidecarError {
+            throw error
+        } catch {
+            throw SidecarError("redis.password_file \(file): it cannot be read")
+        }
     }
 
     /// This host's name as a label: what a label may not contain becomes a dash.

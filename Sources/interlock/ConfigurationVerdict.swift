@@ -35,7 +35,7 @@ struct ConfigurationVerdict: Answer {
         do throws(ConfigurationError) {
             let configuration = try SidecarConfiguration.load(file: file, environment: environment)
             services = configuration.services.count
-            warnings = configuration.warnings
+            warnings = configuration.warnings + [configuration.warningOfOwnRedis].compactMap { $0 }
             if let url = configuration.redis.url { check(redisURL: url, of: configuration) }
         } catch {
             problems = error.problems.map { Problem($0) }

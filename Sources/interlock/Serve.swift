@@ -52,6 +52,7 @@ struct Serve: AsyncParsableCommand {
         LoggingSetup.bootstrap(configuration.log)
         let logger = Logger(label: "interlock")
         for warning in configuration.warnings { logger.warning("\(warning)") }
+        if config != nil, let warning = configuration.warningOfOwnRedis { logger.warning("\(warning)") }
         do {
             let sidecar = try Sidecar(
                 configuration: configuration, environment: environment, metrics: metrics, logger: logger

@@ -20,7 +20,8 @@ struct CheckConfigTests {
 
     @Test("a good file is one line and exit code 0")
     func good() async throws {
-        let (outcome, file) = try await check("services: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
+        let (outcome, file) = try await check(
+            "redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
         #expect(outcome.status == .exited(0))
         #expect(outcome.output == "\(file): good, 1 service\n")
         #expect(outcome.errors.isEmpty)

@@ -50,6 +50,7 @@ extension APIKey {
     ) -> String? {
         // Concealed until it is seen to be a variable's name: it may be the key itself, written in the wrong place.
         guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
+        value.findings.variables.insert(name)
         guard let secret = environment[name], !secret.isEmpty else {
             value.refuse("the environment variable \(name) is \(environment[name] == nil ? "not set" : "empty")")
             return nil

@@ -5,6 +5,8 @@ final class ConfigurationFindings {
     let fileName: String
     private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [String] = []
+    /// Variables of the environment that the file names.
+    var variables: Set<String> = []
     /// Where a setting that later rules look at was given, by its path.
     var places: [String: ConfigurationProblem.Place] = [:]
 

@@ -14,6 +14,10 @@ public struct RedisSettings: Sendable, Equatable {
 
     /// Whether the sidecar starts a private server because none was named.
     public var isEmbedded: Bool { url == nil }
+    /// `redis.embedded`: that is meant so. Only a file says it: whoever starts a sidecar without one tries it out.
+    public var isEmbeddedOnPurpose = false
+    /// `redis.password_file`: the password of every server is what stands there, but for a line's end.
+    public var passwordFile: String?
 }
 
 /// A password in the URL is never shown.
@@ -33,9 +37,23 @@ extension RedisSettings: CustomStringConvertible, CustomReflectable {
 }
 
 extension RedisSettings {
-    mutating func read(_ value: ConfigurationValue) {
+    mutating func read(_ value: ConfigurationValue, environment: [String: String]) {
         value.section { section in
             section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
+            section.read("url_env") { value in
+                let findings = value.findings
+                let found = value.parsed { variable throws(ConfigurationExpectation) in
+                    findings.variables.insert(variable)
+                    guard let text = environment[variable], !text.isEmpty else {
+                        throw ConfigurationExpectation(
+                            "the name of an environment variable that holds the URL; this one is not set")
+                    }
+                    return try Self.checkedURL(text)
+                }
+                if let found { url = found }
+            }
+            section.readOptional("password_file", into: &passwordFile) { $0.parsed { $0 } }
+            section.read("embedded", into: &isEmbeddedOnPurpose) { $0.flag() }
             section.read("urls") { urls = Self.quorum($0) }
             section.read("prefix", into: &prefix) {
                 $0.parsed { text throws(ConfigurationExpectation) in
@@ -55,6 +73,11 @@ extension RedisSettings {
     static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
         guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
             throw ConfigurationExpectation("a URL that begins with redis://, rediss:// or unix:// (others are not supported)")
+        }
+        guard !text.contains("${") else {
+            throw ConfigurationExpectation(
+                "a URL as it is, for nothing is filled in: name a variable that holds it as redis.url_env, or put the password in a file "
+                    + "and that as redis.password_file")
         }
         guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
             throw ConfigurationExpectation("a URL without spaces or control characters")

@@ -37,6 +37,7 @@ extension SidecarConfiguration {
         }
         configuration.apply(Overrides(environment: environment), from: Overrides.variable, findings)
         configuration.apply(flags, from: Overrides.flag, findings)
+        configuration.warnOfMistakes(in: environment, named: findings.variables, findings)
         configuration.refuseUnguardedListeners(findings)
         configuration.refuseUnsupportedQuorum(findings)
         configuration.warnings = findings.warnings
@@ -46,7 +47,7 @@ extension SidecarConfiguration {
 
     private mutating func read(_ value: ConfigurationValue, environment: [String: String]) {
         value.section { section in
-            section.read("redis") { redis.read($0) }
+            section.read("redis") { redis.read($0, environment: environment) }
             section.read("listen") { listen.read($0) }
             section.read("log") { log.read($0) }
             section.read("auth") { auth in

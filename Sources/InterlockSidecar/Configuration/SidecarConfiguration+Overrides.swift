@@ -28,13 +28,14 @@ extension SidecarConfiguration {
             self.dataDirectory = dataDirectory
         }
 
-        /// A variable that is set but empty counts as not set: that is how container tools pass one that nobody gave.
+        /// A variable that is set but empty counts as not set: that is how container tools pass one that nobody gave. Not so the
+        /// Redis, without which each host would lock for itself.
         init(environment: [String: String]) {
             func variable(_ setting: Setting) -> String? {
                 environment[setting.variable].flatMap { $0.isEmpty ? nil : $0 }
             }
             self.init(
-                redisURL: variable(.redisURL),
+                redisURL: environment[Setting.redisURL.variable],
                 resp: variable(.resp),
                 http: variable(.http),
                 unix: variable(.unix),
@@ -44,7 +45,7 @@ extension SidecarConfiguration {
         }
 
         /// What can be said outside the file, with its flag's name.
-        enum Setting: String {
+        enum Setting: String, CaseIterable {
             case redisURL = "--redis"
             case resp = "--resp"
             case http = "--http"

@@ -22,8 +22,13 @@ struct DataFolder {
             throw SidecarError("the data folder's path is too long for a Unix socket in it; choose a shorter one: \(path)")
         }
         try Self.create(path)
-        guard chmod(path, 0o700) == 0 else { throw Self.failure("cannot make private", path) }
-        lockDescriptor = open(path + "/interlock.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        try Self.checkIsPrivate(path)
+        // Whoever could plant links there before it was private planted nothing that is followed.
+        for file in [path + "/redis.log", path + "/redis.sock"] where Self.isLink(file) {
+            throw SidecarError(
+                "\(file) is a link, and Redis would follow it: remove it, or choose another folder with --data-dir")
+        }
+        lockDescriptor = open(path + "/interlock.lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard lockDescriptor >= 0 else { throw Self.failure("cannot write to", path) }
         guard flock(lockDescriptor, LOCK_EX | LOCK_NB) == 0 else {
             close(lockDescriptor)
@@ -48,6 +53,31 @@ struct DataFolder {
             parent += "/" + part
             guard mkdir(parent, 0o700) == 0 || errno == EEXIST else { throw failure("cannot create", parent) }
         }
+    }
+
+    /// What was there before is left as it is: it has to be this user's, and nobody else's.
+    private static func checkIsPrivate(_ path: String) throws(SidecarError) {
+        var status = stat()
+        guard stat(path, &status) == 0 else { throw failure("cannot look at", path) }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            throw SidecarError("the data folder \(path) is no folder; choose another with --data-dir")
+        }
+        guard status.st_uid == geteuid() else {
+            throw SidecarError(
+                "the data folder \(path) belongs to another user (uid \(status.st_uid)): give it to this one, or choose another with "
+                    + "--data-dir")
+        }
+        guard status.st_mode & 0o077 == 0 else {
+            let mode = String(status.st_mode & 0o7777, radix: 8)
+            throw SidecarError(
+                "the data folder \(path) is open to others (mode \(mode)): close it with `chmod 700 \(path)`, or choose another with "
+                    + "--data-dir")
+        }
+    }
+
+    private static func isLink(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK
     }
 
     private static func failure(_ what: String, _ path: String) -> SidecarError {

@@ -25,6 +25,7 @@ struct Run: AsyncParsableCommand {
 
             EXAMPLES
               interlock run --lock nightly-import --no-wait -- ./import --all
+              interlock run --lock nightly-import --no-wait --at-least 10m -- ./import --all
               interlock run --lock orders --ttl 1m --wait 10m --strict -- psql -f close-orders.sql
               interlock run --lock builds --permits 4 -- make
               interlock run --lead scheduler -- ./scheduler
@@ -50,6 +51,12 @@ struct Run: AsyncParsableCommand {
     var noWait = false
 
     @OptionGroup var sharing: SharingOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "Keep the lock for so long at least when the command has succeeded: for the same job elsewhere, whose clock is late.",
+            valueName: "duration"))
+    var atLeast: DurationArgument?
 
     @Flag(help: "Never let the command run on without a lease: end it by SIGKILL.")
     var strict = false
@@ -80,7 +87,8 @@ struct Run: AsyncParsableCommand {
         // Before anything of this process changes what happens to signals.
         let ignored = RunSignals.ignored()
         let plan = RunPlan(
-            name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration, isStrict: strict, label: label,
+            name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,
+            atLeast: atLeast?.duration ?? .zero, isStrict: strict, label: label,
             sidecar: sidecar)
         let command = GuardedCommand(
             program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
@@ -100,6 +108,7 @@ struct Run: AsyncParsableCommand {
             guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
             return .once(patience: noWait ? .zero : (wait ?? RunPlan.standardPatience).duration)
         case (nil, _?):
+            guard atLeast == nil else { throw ValidationError("--at-least is for --lock: who leads leads until it ends") }
             guard wait == nil, !noWait else {
                 throw ValidationError("--lead waits for ever: expected neither --wait nor --no-wait")
             }

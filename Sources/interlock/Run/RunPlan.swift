@@ -15,6 +15,8 @@ struct RunPlan: Sendable {
     var purpose: Purpose
     var mode: LockMode
     var ttl: Duration
+    /// After a success the lease is kept until so long after it was had; zero: it is given back at once.
+    var atLeast: Duration
     /// Whether the command may never run on without a lease.
     var isStrict: Bool
     /// What others see of the holder; `nil`: this host's name.

@@ -66,7 +66,10 @@ struct RunSession {
                     try await self.term(token: token, candidacy: &candidacy, over: connection)
                 }
                 // The request may have been granted in the moment in which it was given up.
-                if case .stopped = term { _ = await release(token) }
+                switch term {
+                case .stopped, .notHad: await forsake(token, of: candidacy)
+                case .finished, .lost: break
+                }
                 return term
             } catch let failure as Failure where failure.exitCode == .unavailable {
                 guard let next = candidacy.failed(now: clock.now()) else {
@@ -169,9 +172,26 @@ struct RunSession {
         case .lost(let signal):
             return .lost(stoppedBy: signal)
         case .ended(let status):
+            if status.isSuccess, let rest = plan.atLeast.milliseconds(after: sentAt, now: clock.now()) {
+                return .finished(await keep(grant.token, forMilliseconds: rest, over: connection) ? ExitCode(status) : .leaseLost)
+            }
             guard await release(grant.token, over: connection) == false else { return .finished(ExitCode(status)) }
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
             return .finished(.leaseLost)
+        }
+    }
+
+    /// Leaves the lease to lapse by itself, so long from now.
+    /// - Returns: whether it was held.
+    private func keep(_ token: String, forMilliseconds rest: Int64, over connection: SidecarConnection) async -> Bool {
+        let command = RenewLock(name: plan.name, token: token, ttl: .milliseconds(rest))
+        do {
+            if try await connection.send(command) != nil { return true }
+            Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
+            return false
+        } catch {
+            Terminal.tell("interlock: the lease of \(plan.name) may lapse before --at-least is over: \(error)")
+            return true
         }
     }
 
@@ -220,5 +240,13 @@ struct RunSession {
         }
         return "the lock \(plan.name) is held by another, and was for the \(DurationText.shortest(patience)) it was waited for: "
             + "wait longer with --wait, or \(look)"
+    }
+}
+
+extension Duration {
+    /// What is left of this long after `start`, in milliseconds; `nil`: nothing is.
+    fileprivate func milliseconds(after start: Instant, now: Instant) -> Int64? {
+        let rest = start.advanced(byMilliseconds: wholeMilliseconds).millisecondsRoundedUp(since: now)
+        return rest > 0 ? rest : nil
     }
 }

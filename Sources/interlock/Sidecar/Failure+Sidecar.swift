@@ -49,11 +49,14 @@ extension Failure {
         switch condition {
         case .unavailable:
             self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(sentence)", exitCode: .unavailable)
+        case .unreplicated,
+            .error where !sentence.hasPrefix("unknown command"):
+            self.init("\(purpose): the sidecar at \(address) could not do it: \(sentence)", exitCode: .unavailable)
         case .noAuthentication:
             self.init("\(purpose): \(sentence); put the key in INTERLOCK_API_KEY", exitCode: .refused)
         case .noPermission:
             self.init("\(purpose): \(sentence); put such a key in INTERLOCK_API_KEY", exitCode: .refused)
-        case .error where sentence.hasPrefix("unknown command"):
+        case .error:
             self.init(
                 "\(purpose): what answers at \(address) has no such command: is it a sidecar, and of this version?",
                 exitCode: .refused)
@@ -66,4 +69,6 @@ extension Failure {
 extension ServerCondition {
     /// A sidecar that cannot use its Redis.
     fileprivate static let unavailable = ServerCondition(rawValue: "UNAVAILABLE")
+    /// Too few replicas had a lease in time.
+    fileprivate static let unreplicated = ServerCondition(rawValue: "UNREPLICATED")
 }
