@@ -179,8 +179,12 @@ let package = Package(
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
         .testTarget(
-            name: "SimulationTests", dependencies: ["Simulation", "InterlockJudge", "InterlockProcesses", nioCore],
-            swiftSettings: houseRules),
+            name: "SimulationTests",
+            dependencies: [
+                "Simulation", "InterlockJudge", "InterlockProcesses", "Interlock", "InterlockCore", "SimulatedRedis", "Hiredis",
+                nioCore,
+            ],
+            exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "HiredisTests",

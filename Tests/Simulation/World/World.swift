@@ -88,8 +88,6 @@ public final class World {
     private var digest = HistoryDigest()
     private var operations = 0
     private var events: [HistoryEvent] = []
-    private var ghosts: [Ghost] = []
-    private var twins: [Twin] = []
     /// No client begins anything new, and nothing breaks any more.
     private(set) var isClosing = false
     private var leases: [String: LeaseID] = [:]
@@ -296,45 +294,6 @@ public final class World {
         events.append(event)
     }
 
-    /// A call with an owner was told that a lock is held: from then on it has not got it. Whether its token is in the lock all
-    /// the same is looked up, for the story alone.
-    func refused(owner: String, lock: Int, number: Int, space: KeySpace) {
-        timeline.plan(in: .milliseconds(100)) { [self] in
-            let servers = quorum.isEmpty ? [redis] : quorum
-            guard holds(owner, lock, servers, space) else { return }
-            ghosts.append(Ghost(lock: number, at: timeline.instant, until: timeline.instant))
-            haunt(ghosts.count - 1, servers, owner: owner, lock: lock, space: space)
-        }
-    }
-
-    /// What is LINKED is extended for as long as its connection stands.
-    private func haunt(_ place: Int, _ servers: [RedisHost], owner: String, lock: Int, space: KeySpace) {
-        timeline.plan(in: .milliseconds(1000)) { [self] in
-            guard !isClosing, holds(owner, lock, servers, space) else { return }
-            ghosts[place].until = timeline.instant
-            haunt(place, servers, owner: owner, lock: lock, space: space)
-        }
-    }
-
-    /// Whether a majority of the servers has a token in a lock, for itself or as one of several.
-    private func holds(_ token: String, _ lock: Int, _ servers: [RedisHost], _ space: KeySpace) -> Bool {
-        let name = name(ofLock: lock)
-        let holding = servers.count { host in
-            let keys = host.server.keyspace
-            return keys.holds(token, in: space.lock(name)) || keys.holds(token, in: space.holders(name))
-        }
-        return holding > servers.count / 2
-    }
-
-    /// Of a call that was sent twice in one breath the first copy is granted the lock. Whether the second, whose answer counts,
-    /// goes on waiting all the same is looked up, for the story alone.
-    func grantedToTwin(of client: LockClient, lock: Int, ttl: Int64) {
-        let call = client.calls
-        timeline.plan(in: .milliseconds(100)) { [self] in
-            if client.calls == call, !client.isAnswered { twins.append(Twin(lock: lock, at: timeline.instant, ttl: ttl)) }
-        }
-    }
-
     /// Shows everything that Redis reads and writes, as it happens.
     public func tap(_ show: @escaping (String) -> Void) {
         for host in [redis] + quorum {
@@ -396,9 +355,7 @@ public final class World {
 
     private var result: WorldResult {
         let report = check.report
-        let story = Story(
-            profile: profile, faults: faults?.told ?? [], calls: report.violations.isEmpty ? [] : ToldCall.all(of: events),
-            ghosts: ghosts, twins: twins)
+        let story = Story(profile: profile, faults: faults?.told ?? [])
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
         for violation in report.violations {

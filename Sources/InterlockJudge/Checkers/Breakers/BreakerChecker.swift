@@ -21,6 +21,9 @@ struct BreakerChecker: HistoryChecker {
     /// For how many ms after a jump of Redis' clock ends may be told that another clock had set.
     private static let oldNews: Int64 = 60_000
 
+    /// For how many ms after Redis is back a sidecar may not have subscribed again.
+    private static let subscribing: Int64 = 1500
+
     private struct Open: Sendable {
         var generation: Int64
         var since: Instant
@@ -39,6 +42,8 @@ struct BreakerChecker: HistoryChecker {
     /// By service: the newest change that was heard of.
     private var newest: [Change]
     private var doubtful = DoubtfulFindings()
+    /// When Redis last came back, for each sidecar that was cut off.
+    private var lastReturn: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
         services = rules.services
@@ -69,8 +74,12 @@ struct BreakerChecker: HistoryChecker {
             } else {
                 known[sidecar]?[service] = Open(generation: generation, since: step.at, until: until)
             }
-        case .faultBegan(_, let kind, let sidecar), .faultEnded(_, let kind, let sidecar):
+        case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
+        case .faultEnded(_, let kind, let sidecar):
+            forget(kind, sidecar)
+            guard kind.cutsOffRedis else { return }
+            for place in known.keys where sidecar == nil || sidecar == place { lastReturn[place] = step.at }
         case .forced(let service, _, _):
             // An operator may have said otherwise, in news that were lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
@@ -87,6 +96,8 @@ struct BreakerChecker: HistoryChecker {
         guard let service = call.demand?.service, let open = known[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
+        // What changed while its subscription was down it reads when Redis is back, and nobody is told.
+        guard open.since > (lastReturn[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.subscribing) else { return }
         // A sidecar counts the time that is left by its own clock.
         let end = open.until.map { until in
             let drift = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)

@@ -6,8 +6,8 @@ internal import InterlockCore
 /// that is reported opens the breaker again, and so does other news: then those that are under way are another generation's
 /// and count no more; where sidecars were cut off from Redis also when the news come within half a second after the finding.
 ///
-/// Not counted are permits that a sidecar may have given while Redis was away, of a service that does not say `deny`: it
-/// cannot count trials then. All are forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens has no
+/// Not counted are permits that a sidecar may have given while Redis was away: it cannot count the fleet's trials then, unless the
+/// service says `deny`, and what it has opened for itself while the fleet had it closed it tries by itself. All are forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens has no
 /// trials: give it no `halfOpenPermits`. Bounded by services and their trial permits.
 struct TrialChecker: HistoryChecker {
     static let promise = Promise.trials
@@ -23,6 +23,7 @@ struct TrialChecker: HistoryChecker {
         var trials: [Trial] = []
         /// The newest that was heard of.
         var generation: Int64 = 0
+        var state = BreakerSnapshot.State.halfOpen
     }
 
     private let recovery: Int64
@@ -48,9 +49,10 @@ struct TrialChecker: HistoryChecker {
             }
         case .ended(let call, .done(.permitted(let permit, state: .halfOpen)), _):
             given(permit, call, at: step.at, faults: faults, into: &violations)
-        case .breakerSeen(_, let service, _, let generation, _):
+        case .breakerSeen(_, let service, let state, let generation, _):
             guard generation > services[service].generation else { return }
             services[service].generation = generation
+            services[service].state = state
             services[service].trials.removeAll(keepingCapacity: true)
             doubtful.explain(service, generation: generation, at: step.at)
         case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
@@ -71,9 +73,9 @@ struct TrialChecker: HistoryChecker {
         guard let number = call.demand?.service, let most = services[number].rules.halfOpenPermits else { return }
         let rules = services[number].rules
         guard !faults.touches(.lostCounts, since: call.invoked) else { return }
-        if rules.whenRedisIsDown != .deny {
-            let since = call.invoked.advanced(byMilliseconds: -recovery)
-            guard !faults.touches(.outage, sidecar: call.sidecar, since: since) else { return }
+        let since = call.invoked.advanced(byMilliseconds: -recovery)
+        if faults.touches(.outage, sidecar: call.sidecar, since: since) {
+            guard rules.whenRedisIsDown == .deny, services[number].state != .closed else { return }
         }
         services[number].trials.removeAll { $0.lapsesAt <= instant }
         let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift))

@@ -32,7 +32,10 @@ final class DoorConnection {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
         wire.near.onEnd = { [weak self] in self?.lost() }
-        if speaksRESP3 { send(["HELLO", "3"]) { _ in } }
+        if speaksRESP3 {
+            send(["HELLO", "3"]) { _ in }
+            send(["CLIENT", "LOSSES", "ON"]) { _ in }
+        }
         timeline.plan(in: path.draw()) { [self] in
             guard state == .connecting else { return }
             guard sidecar.accept(wire) else {

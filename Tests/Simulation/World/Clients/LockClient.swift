@@ -35,10 +35,6 @@ final class LockClient: DoorClient {
     private let kinds: [Profile.LockKind]
     private var owners = 0
     private var held: [Held] = []
-    /// How often it has asked for locks.
-    private(set) var calls = 0
-    /// Whether its last acquire has its answer.
-    private(set) var isAnswered = true
 
     /// - Parameter firstLock: the number of its fleet's first lock in the history.
     init(
@@ -133,14 +129,9 @@ final class LockClient: DoorClient {
         }
         let invokedAt = world.timeline.instant
         let lock = wish.locks[0]
-        calls += 1
-        isAnswered = false
         // A program that is not sure asks twice in one breath: its second answer says the same.
         if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) {
-            tell(words) { [self] reply in
-                guard let reply, !leases(in: reply, wish, invokedAt: invokedAt).isEmpty else { return }
-                world.grantedToTwin(of: self, lock: firstLock + lock, ttl: wish.ttl)
-            }
+            tell(words) { _ in }
         }
         if wish.wait > 200, random.happens(world.profile.manners.leavers) {
             // Soon, as programs with deadlines of their own do, or at any time.
@@ -152,11 +143,6 @@ final class LockClient: DoorClient {
         ask(operations, words, farewell: farewell) { [self] reply in
             granted = leases(in: reply, wish, invokedAt: invokedAt)
             guard granted.count == wish.locks.count else {
-                if let owner = wish.owner, wish.locks.count == 1 {
-                    world.refused(
-                        owner: owner, lock: lock, number: firstLock + lock,
-                        space: firstLock == 0 ? KeySpace() : KeySpace(prefix: World.otherPrefix))
-                }
                 // What an owner's call took on the way is left to lapse.
                 return wish.locks.map { _ in
                     wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
@@ -170,7 +156,6 @@ final class LockClient: DoorClient {
             }
         } completion: { [self] endings in
             forgetPlans()
-            isAnswered = true
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:

@@ -1,0 +1,280 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockJudge
+import Logging
+import NIOCore
+import SimulatedRedis
+
+/// A fleet of real sidecars and the Redis servers that they share, directed by hand: what a test asks for happens, in simulated
+/// time, and nothing else. A world draws its story; here it is told.
+final class Stage {
+    /// What a call came to, once it is known.
+    final class Answer<Value> {
+        fileprivate(set) var value: Value?
+        /// How often it came: once.
+        fileprivate(set) var count = 0
+        /// When it came, in milliseconds since the stage began.
+        fileprivate(set) var at: Int64?
+        fileprivate(set) var pending: PendingCall?
+    }
+
+    private let timeline = Timeline()
+    let redis: RedisHost
+    let quorum: [RedisHost]
+    private(set) var sidecars: [SidecarHost] = []
+
+    /// Everything is connected when it returns.
+    /// - Parameters:
+    ///   - redisMilliseconds: how far each sidecar is from each server, one way.
+    init(
+        sidecars count: Int = 1, quorum servers: Int = 0, services: [ServiceDefinition] = [],
+        locks: LockSettings = LockSettings(),
+        redisMilliseconds: Int64 = 1, seed: UInt64 = 1
+    ) {
+        var random = SeededRandom(seed: seed)
+        redis = RedisHost(name: "redis", timeline: timeline, driftPerBillion: 0)
+        redis.server.replicasAcknowledging = 1
+        quorum = (0..<servers).map { [timeline] in RedisHost(name: "quorum-\($0)", timeline: timeline, driftPerBillion: 0) }
+        func configuration(of host: RedisHost) -> RedisConfiguration {
+            var configuration = RedisConfiguration(address: .host(host.name, port: 6379))
+            configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(500))
+            return configuration
+        }
+        for number in 0..<count {
+            sidecars.append(
+                SidecarHost(
+                    number: number,
+                    configuration: InterlockConfiguration(
+                        redis: configuration(of: redis), quorum: quorum.map(configuration), locks: locks, services: services,
+                        host: "host-\(number)"),
+                    servers: [redis] + quorum,
+                    paths: (0...servers).map { _ in
+                        Path(delay: .milliseconds(redisMilliseconds)...(.milliseconds(redisMilliseconds)), random: random.split())
+                    },
+                    timeline: timeline, driftPerBillion: 0, random: random.split(),
+                    logger: Logger(label: "stage") { _ in SwiftLogNoOpLogHandler() }))
+        }
+        for sidecar in sidecars { sidecar.start() }
+        run(milliseconds: 1000)
+    }
+
+    deinit {
+        for sidecar in sidecars { sidecar.kill() }
+    }
+
+    // MARK: Time
+
+    /// Since the stage began.
+    var milliseconds: Int64 { (timeline.now - Timeline.beginning) / 1_000_000 }
+
+    /// Lets so much time pass.
+    func run(milliseconds: Int64) {
+        timeline.run(until: timeline.now + .milliseconds(milliseconds))
+    }
+
+    /// Lets time pass until the condition holds; `false`: it did not within so many milliseconds.
+    @discardableResult
+    func run(upTo milliseconds: Int64, until condition: () -> Bool) -> Bool {
+        let end = timeline.now + .milliseconds(milliseconds)
+        while !condition(), timeline.now < end { run(milliseconds: 1) }
+        return condition()
+    }
+
+    /// Does something after so many milliseconds.
+    func after(milliseconds: Int64, _ action: @escaping () -> Void) {
+        timeline.plan(in: .milliseconds(milliseconds), action)
+    }
+
+    // MARK: Calls
+
+    /// Begins a call through one sidecar.
+    func ask<Value>(
+        _ sidecar: Int, _ call: @escaping (CoordinatorCalls, Completion<Value>) -> PendingCall?
+    ) -> Answer<Value> {
+        let answer = Answer<Value>()
+        sidecars[sidecar].call { [unowned self] calls in
+            answer.pending = call(
+                calls,
+                Completion { [unowned self] _, value in
+                    answer.value = value
+                    answer.count += 1
+                    answer.at = milliseconds
+                    return true
+                })
+        }
+        return answer
+    }
+
+    /// What a call comes to, within a minute.
+    func result<Value>(of answer: Answer<Value>) -> Value? {
+        run(upTo: 60_000) { answer.value != nil }
+        return answer.value
+    }
+
+    /// Gives a call up.
+    func cancel<Value>(_ answer: Answer<Value>, of sidecar: Int) {
+        guard let pending = answer.pending else { return }
+        sidecars[sidecar].call { $0.cancel(pending) }
+    }
+
+    func acquire(_ request: LockRequest, through sidecar: Int = 0) -> Answer<LockAnswer> {
+        ask(sidecar) { $0.acquireLock(request, completion: $1) }
+    }
+
+    func release(_ lease: Lease, through sidecar: Int = 0) -> Answer<ReleaseAnswer> {
+        ask(sidecar) { calls, completion in
+            guard let name = try? ResourceName(lease.name) else { return nil }
+            calls.releaseLock(name, token: lease.token, completion: completion)
+            return nil
+        }
+    }
+
+    func renew(_ lease: Lease, ttl: Int64, through sidecar: Int = 0) -> Answer<RenewAnswer> {
+        ask(sidecar) { calls, completion in
+            guard let name = try? ResourceName(lease.name) else { return nil }
+            calls.renewLock(name, token: lease.token, ttl: ttl, completion: completion)
+            return nil
+        }
+    }
+
+    func take(
+        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
+    ) -> Answer<TakeAnswer> {
+        ask(sidecar) { calls, completion in
+            guard case .success(let reference) = calls.service(service) else { return nil }
+            return calls.take(
+                reference, cost: cost, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
+        }
+    }
+
+    func permit(
+        _ service: String, subject: String? = nil, wait: Int64 = 0, through sidecar: Int = 0
+    ) -> Answer<PermitAnswer> {
+        ask(sidecar) { calls, completion in
+            guard case .success(let reference) = calls.service(service) else { return nil }
+            return calls.acquirePermit(
+                reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(), completion: completion)
+        }
+    }
+
+    func report(
+        _ permit: PermitID, of service: String, _ report: OutcomeReport, through sidecar: Int = 0
+    ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
+        ask(sidecar) { calls, completion in
+            calls.reportPermit(service: service, permit: permit, report, completion: completion)
+            return nil
+        }
+    }
+
+    func force(
+        _ service: String, to state: BreakerSnapshot.Forced?, through sidecar: Int = 0
+    ) -> Answer<Result<BreakerStatus, InterlockError>> {
+        ask(sidecar) { calls, completion in
+            calls.forceBreaker(service: service, to: state, reason: "", by: "test", completion: completion)
+            return nil
+        }
+    }
+
+    func reportOutage(
+        _ service: String, _ finding: OutageFinding, through sidecar: Int = 0
+    ) -> Answer<Result<BreakerSnapshot.State, InterlockError>> {
+        ask(sidecar) { calls, completion in
+            calls.reportOutage(service: service, finding, completion: completion)
+            return nil
+        }
+    }
+
+    /// A service's breaker as one sidecar sees it.
+    func breaker(_ service: String, at sidecar: Int = 0) -> BreakerStatus? {
+        var status: BreakerStatus?
+        sidecars[sidecar].call { status = try? $0.breaker(service: service).get() }
+        return status
+    }
+
+    func status(of sidecar: Int = 0) -> CoordinatorStatus? {
+        var status: CoordinatorStatus?
+        sidecars[sidecar].call { status = $0.status }
+        return status
+    }
+
+    // MARK: The door
+
+    /// A client's connection to a sidecar's RESP door, and what came over it.
+    final class Client {
+        private let wire: Wire
+        private var reader = DoorReplyReader()
+        private(set) var isOpen = true
+
+        fileprivate init(wire: Wire) {
+            self.wire = wire
+            wire.near.onBytes = { [unowned self] in reader.append($0.readableBytesView) }
+            wire.near.onEnd = { [unowned self] in isOpen = false }
+        }
+
+        /// Commands in one write; bytes as Latin-1.
+        func send(_ commands: [[String]]) {
+            var bytes = ByteBuffer()
+            for words in commands {
+                bytes.writeString("*\(words.count)\r\n")
+                for word in words {
+                    bytes.writeString("$\(word.unicodeScalars.count)\r\n")
+                    bytes.writeBytes(word.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) })
+                    bytes.writeString("\r\n")
+                }
+            }
+            wire.send(bytes, to: wire.far)
+        }
+
+        /// All that came since this was last asked, in its order: a subscription's confirmation is its answer.
+        func answers() throws -> [RedisReply] {
+            var answers: [RedisReply] = []
+            while let message = try reader.next() {
+                switch message {
+                case .reply(let reply): answers.append(reply)
+                case .push(let parts): answers.append(.array(parts))
+                }
+            }
+            return answers
+        }
+    }
+
+    func connect(to sidecar: Int) -> Client {
+        let path = Path(delay: .microseconds(50)...(.microseconds(50)), random: SeededRandom(seed: 1))
+        let wire = Wire(timeline: timeline, path: path)
+        let client = Client(wire: wire)
+        _ = sidecars[sidecar].accept(wire)
+        return client
+    }
+
+    // MARK: Redis, by hand
+
+    /// Redis' reply to a command as one types it: RESP, its lines apart by spaces.
+    @discardableResult
+    func cli(_ words: String..., on host: RedisHost? = nil) -> String {
+        var reply: [UInt8] = []
+        let connection = (host ?? redis).server.connect { reply += $0 }
+        let bytes = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
+        connection.receive(Array(bytes.utf8))
+        connection.close()
+        return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
+    }
+
+    /// Between a sidecar and a server: of the quorum, or the one Redis.
+    func path(of sidecar: Int, toQuorum server: Int? = nil) -> Path {
+        sidecars[sidecar].paths[server.map { $0 + 1 } ?? 0]
+    }
+}
+
+extension LockAnswer {
+    var lease: Lease? { if case .granted(let lease) = self { lease } else { nil } }
+    var isHeld: Bool { if case .held = self { true } else { false } }
+}
+
+extension TakeAnswer {
+    var isTaken: Bool { if case .decided(let answer) = self { answer.isTaken } else { false } }
+}
+
+extension PermitAnswer {
+    var permit: PermitID? { if case .granted(let id, _) = self { id } else { nil } }
+}

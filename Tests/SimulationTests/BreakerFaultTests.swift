@@ -1,0 +1,220 @@
+import Interlock
+import InterlockCore
+import SimulatedRedis
+import Testing
+
+@testable import Simulation
+
+/// Faults of breakers, permits and outages, told in the shortest way.
+@Suite("Breakers and permits that blamed, blocked or forgot", .timeLimit(.minutes(2)))
+struct BreakerFaultTests {
+    private static let open: ClosedRange<Duration> = .seconds(1) ... .seconds(20)
+
+    /// Calls a service that answers so; how many of so many calls were let through.
+    private func call(
+        _ count: Int, on stage: Stage, _ outcome: Outcome, through sidecar: Int = 0, every milliseconds: Int64 = 10
+    ) -> Int {
+        var through = 0
+        for _ in 0..<count {
+            if let permit = stage.result(of: stage.permit("api", through: sidecar))?.permit {
+                through += 1
+                _ = stage.result(of: stage.report(permit, of: "api", OutcomeReport(outcome: outcome), through: sidecar))
+            }
+            stage.run(milliseconds: milliseconds)
+        }
+        return through
+    }
+
+    @Test("R6: a trial is not kept while its call waits at a limit: healthy calls close the breaker at once")
+    func trialAtALimit() throws {
+        let service = ServiceDefinition(
+            name: "api",
+            limits: [LimitDefinition(name: "each", limit: 1, window: .seconds(30), isPerSubject: true)],
+            breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 3))
+        let stage = Stage(services: [service])
+        // One tenant has used up what it has.
+        _ = stage.result(of: stage.take("api", subject: "exhausted"))
+        for number in 0..<4 {
+            let permit = try #require(stage.result(of: stage.permit("api", subject: "bad-\(number)"))?.permit)
+            _ = stage.result(of: stage.report(permit, of: "api", OutcomeReport(outcome: .error)))
+        }
+        stage.run(milliseconds: 50)
+        #expect(stage.breaker("api")?.state == .open)
+        stage.run(milliseconds: 1300)
+        for _ in 0..<4 { _ = stage.permit("api", subject: "exhausted", wait: 60_000) }
+        stage.run(milliseconds: 50)
+        for number in 0..<8 {
+            if let permit = stage.result(of: stage.permit("api", subject: "good-\(number)"))?.permit {
+                _ = stage.result(of: stage.report(permit, of: "api", OutcomeReport(outcome: .ok)))
+            }
+            stage.run(milliseconds: 110)
+        }
+        #expect(stage.breaker("api")?.state == .closed)
+    }
+
+    @Test("R6: nor while it waits for a place")
+    func trialForAPlace() throws {
+        let service = ServiceDefinition(
+            name: "api", concurrency: 1,
+            breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
+        let stage = Stage(sidecars: 2, services: [service])
+        // A long call of before has the only place of the first sidecar.
+        _ = try #require(stage.result(of: stage.permit("api"))?.permit)
+        _ = call(4, on: stage, .error, through: 1)
+        #expect(stage.breaker("api", at: 1)?.state == .open)
+        stage.run(milliseconds: 1300)
+        _ = stage.permit("api", wait: 60_000)
+        stage.run(milliseconds: 100)
+        #expect(call(3, on: stage, .ok, through: 1, every: 110) >= 1)
+        #expect(stage.breaker("api", at: 1)?.state == .closed)
+    }
+
+    @Test("a call that was granted at the limit when the breaker has opened again is not made")
+    func openedMeanwhile() throws {
+        let service = ServiceDefinition(
+            name: "api", limits: [LimitDefinition(name: "3s", limit: 1, window: .seconds(3))],
+            breaker: BreakerSettings(
+                consecutiveFailures: 1, openFor: .milliseconds(100) ... .seconds(60), halfOpenPermits: 2))
+        let stage = Stage(services: [service])
+        let bad = try #require(stage.result(of: stage.permit("api"))?.permit)
+        _ = stage.result(of: stage.report(bad, of: "api", OutcomeReport(outcome: .error)))
+        stage.run(milliseconds: 3500)
+        let first = try #require(stage.result(of: stage.permit("api"))?.permit)
+        let second = stage.permit("api", wait: 20_000)
+        stage.run(milliseconds: 100)
+        #expect(second.value == nil)
+        let report = OutcomeReport(outcome: .error, status: 503, retryAfterMilliseconds: 60_000)
+        _ = stage.result(of: stage.report(first, of: "api", report))
+        guard case .refused(.open, _, _)? = stage.result(of: second) else { return #expect(Bool(false), "it was let through") }
+        stage.run(milliseconds: 100)
+        #expect(stage.result(of: stage.take("api"))?.isTaken == true)
+    }
+
+    @Test("N6: a trial whose call finds no place is given back")
+    func trialWithoutAPlace() throws {
+        let service = ServiceDefinition(
+            name: "api", limits: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], concurrency: 1,
+            breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
+        let stage = Stage(sidecars: 2, services: [service])
+        _ = try #require(stage.result(of: stage.permit("api"))?.permit)
+        _ = call(4, on: stage, .error, through: 1)
+        stage.run(milliseconds: 1300)
+        // The trial goes to a sidecar that has no place for it.
+        _ = stage.result(of: stage.permit("api"))
+        stage.run(milliseconds: 110)
+        #expect(call(3, on: stage, .ok, through: 1, every: 110) >= 1)
+        #expect(stage.breaker("api", at: 1)?.state == .closed)
+    }
+
+    @Test("R7: after Redis lost its data an outage report does not erase what an operator forced")
+    func forcedSurvives() throws {
+        let service = ServiceDefinition(
+            name: "api", probe: ProbeSettings(target: .tcp(host: "localhost", port: 1), unhealthyAfter: 1))
+        let stage = Stage(sidecars: 2, services: [service])
+        _ = stage.result(of: stage.force("api", to: .closed))
+        stage.run(milliseconds: 100)
+        stage.redis.wipe()
+        _ = stage.result(of: stage.reportOutage("api", .down(reason: "gone")))
+        stage.run(milliseconds: 1000)
+        for sidecar in 0..<2 {
+            #expect(stage.breaker("api", at: sidecar)?.fleet.forced == .closed)
+            #expect(stage.breaker("api", at: sidecar)?.state == .closed)
+        }
+    }
+
+    @Test("N2: what is forced after Redis lost its data stands, also when its clock had been ahead")
+    func forcedAfterwards() throws {
+        let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api")])
+        stage.redis.setClock(aheadByMilliseconds: 86_400_000)
+        _ = stage.result(of: stage.force("api", to: .open))
+        stage.run(milliseconds: 100)
+        stage.redis.setClock(aheadByMilliseconds: 0)
+        stage.redis.wipe()
+        _ = stage.result(of: stage.force("api", to: .disabled))
+        stage.run(milliseconds: 12_000)
+        for sidecar in 0..<2 { #expect(stage.breaker("api", at: sidecar)?.fleet.forced == .disabled) }
+    }
+
+    @Test("R9: one service whose callers forget to report makes no other busy")
+    func forgotten() throws {
+        let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
+        for _ in 0..<100_001 { _ = stage.permit("api") }
+        stage.run(milliseconds: 10)
+        guard case .refused(.busy, _, _)? = stage.result(of: stage.permit("api")) else {
+            return #expect(Bool(false), "there was no bound")
+        }
+        #expect(stage.result(of: stage.permit("other"))?.permit != nil)
+    }
+
+    @Test("R14: sidecars whose windows differ, as in a rolling reload, do not erase each other's sums")
+    func windowsDiffer() throws {
+        func service(_ window: Duration) -> ServiceDefinition {
+            ServiceDefinition(name: "api", breaker: BreakerSettings(window: .time(window), minimumCalls: 20, openFor: Self.open))
+        }
+        let stage = Stage(sidecars: 2, services: [service(.seconds(10))])
+        stage.sidecars[1].reload([service(.seconds(20))])
+        stage.run(milliseconds: 100)
+        for _ in 0..<100 {
+            _ = call(1, on: stage, .error, every: 20)
+            _ = call(1, on: stage, .error, through: 1, every: 20)
+        }
+        #expect(stage.breaker("api")?.state != .closed)
+        #expect(stage.breaker("api", at: 1)?.state != .closed)
+    }
+
+    @Test(
+        "R15: a breaker that a sidecar opens for itself tries one call at a time, and stays open for longer each time",
+        arguments: [false, true])
+    func alone(isRedisAway: Bool) throws {
+        let service = ServiceDefinition(
+            name: "api",
+            breaker: BreakerSettings(
+                minimumCalls: 10, reporters: isRedisAway ? 1 : 2, openFor: .seconds(1) ... .seconds(8), halfOpenPermits: 1))
+        let stage = Stage(services: [service])
+        if isRedisAway {
+            stage.path(of: 0).isBlackHole = true
+            stage.run(milliseconds: 2000)
+        }
+        let first = call(20, on: stage, .error, every: 100)
+        #expect((10...11).contains(first))
+        // 20 seconds of calls that all fail.
+        let through = call(200, on: stage, .error, every: 100)
+        #expect(through <= 6)
+        stage.run(milliseconds: 9000)
+        #expect(call(5, on: stage, .ok, every: 100) == 5)
+        #expect(stage.breaker("api")?.state == .closed)
+    }
+
+    @Test("R17: a Retry-After of an hour closes a service for no longer than open_for")
+    func longPause() throws {
+        let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
+        let stage = Stage(services: [service])
+        let permit = try #require(stage.result(of: stage.permit("api"))?.permit)
+        let report = OutcomeReport(outcome: .error, status: 503, retryAfterMilliseconds: 3_600_000)
+        _ = stage.result(of: stage.report(permit, of: "api", report))
+        stage.run(milliseconds: 50)
+        #expect(stage.breaker("api")?.state == .open)
+        stage.run(milliseconds: 12_000)
+        #expect(stage.result(of: stage.permit("api"))?.permit != nil)
+    }
+
+    @Test("R17: a 429 to one subject's call pauses that subject only")
+    func pausedSubject() throws {
+        let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
+        let stage = Stage(services: [service])
+        let permit = try #require(stage.result(of: stage.permit("api", subject: "greedy"))?.permit)
+        let report = OutcomeReport(outcome: .error, status: 429, retryAfterMilliseconds: 5000)
+        _ = stage.result(of: stage.report(permit, of: "api", report))
+        stage.run(milliseconds: 50)
+        #expect(stage.breaker("api")?.state == .closed)
+        #expect(stage.result(of: stage.permit("api", subject: "other"))?.permit != nil)
+        #expect(stage.result(of: stage.permit("api"))?.permit != nil)
+        guard case .refused(.limited, _, let retryAfter)? = stage.result(of: stage.permit("api", subject: "greedy")) else {
+            return #expect(Bool(false), "it was let through")
+        }
+        #expect((4000...5000).contains(retryAfter))
+        let waiter = stage.permit("api", subject: "greedy", wait: 20_000)
+        #expect(stage.result(of: waiter)?.permit != nil)
+        #expect(stage.result(of: stage.permit("api", subject: "greedy"))?.permit != nil)
+    }
+}

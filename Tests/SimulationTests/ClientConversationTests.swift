@@ -1,0 +1,73 @@
+import FoundationEssentials
+import Hiredis
+import Testing
+
+@testable import Simulation
+
+/// What the libraries send when they connect, look whether somebody is there, subscribe, and try a transaction: those of redis-py as they
+/// were recorded, the others as they stand in the libraries' sources. The door's answers must be such that each goes on.
+@Suite("What client libraries say", .timeLimit(.minutes(2)))
+struct ClientConversationTests {
+    struct Conversation: Decodable, Sendable, CustomTestStringConvertible {
+        var client: String
+        var version: String
+        var kind: String
+        var `case`: String
+        /// Each write's commands; bytes as Latin-1.
+        var writes: [[[String]]]
+
+        var testDescription: String { "\(client) \(version), \(kind): \(`case`)" }
+    }
+
+    static let all: [Conversation] = {
+        let path = #filePath.replacing("ClientConversationTests.swift", with: "ClientConversations.json")
+        guard let data = FileManager.default.contents(atPath: path),
+            let read = try? JSONDecoder().decode([Conversation].self, from: data)
+        else { return [] }
+        return read
+    }()
+
+    @Test("there are conversations of all libraries that matter")
+    func libraries() {
+        let clients = Set(Self.all.map(\.client))
+        #expect(
+            clients.isSuperset(of: ["redis-py", "go-redis", "node-redis", "ioredis", "jedis", "lettuce", "StackExchange.Redis"]))
+        #expect(Self.all.count > 150)
+    }
+
+    @Test(
+        "each command has one answer, in its turn, nothing comes that was not asked for, and the connection stays", arguments: all
+    )
+    func answered(conversation: Conversation) throws {
+        let stage = Stage()
+        let client = stage.connect(to: 0)
+        for write in conversation.writes {
+            client.send(write)
+            stage.run(milliseconds: 20)
+        }
+        // What came unasked would be before this one's answer.
+        client.send([["ECHO", "over"]])
+        stage.run(milliseconds: 20)
+        let answers = try client.answers()
+        let commands = conversation.writes.flatMap { $0 } + [["ECHO", "over"]]
+        #expect(client.isOpen)
+        #expect(answers.count == commands.count, "\(answers)")
+        for (command, answer) in zip(commands, answers) { check(command, answer) }
+    }
+
+    private func check(_ command: [String], _ answer: RedisReply) {
+        let words = command.map { $0.uppercased() }
+        switch words[0] {
+        case "ECHO": #expect(answer == .bulk(Array(command[1].unicodeScalars.map { UInt8($0.value) })))
+        case "MULTI": #expect(answer == .status("OK"))
+        case "EXEC":
+            guard case .error(let error) = answer else { return #expect(Bool(false), "EXEC: \(answer)") }
+            #expect(error.message.hasPrefix("EXECABORT "))
+        case "CLIENT" where ["SETINFO", "SETNAME"].contains(words[1]): #expect(answer == .status("OK"), "\(command)")
+        case "HELLO": #expect(answer.array?.isEmpty == false, "\(command): \(answer)")
+        case "PING", "SUBSCRIBE", "SELECT": break
+        // Clients go on with an error, or with an answer.
+        default: break
+        }
+    }
+}

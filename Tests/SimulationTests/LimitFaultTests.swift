@@ -1,0 +1,287 @@
+import Interlock
+import InterlockCore
+import SimulatedRedis
+import Testing
+
+@testable import Simulation
+
+/// Faults of limits, told in the shortest way.
+@Suite("Limits that were overrun, or refused for too long", .timeLimit(.minutes(2)))
+struct LimitFaultTests {
+    static func service(
+        _ algorithm: LimitAlgorithm = .fixed, limit: Int64 = 10, window: Duration = .seconds(3600), perSubject: Bool = false,
+        waiting: Int = 100, whenDown: OutagePolicy = .local
+    ) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "api",
+            limits: [LimitDefinition(name: "main", limit: limit, window: window, algorithm: algorithm, isPerSubject: perSubject)],
+            onLimit: LimitPolicy(maximumWaiting: waiting), whenRedisIsDown: whenDown)
+    }
+
+    /// How many of so many takes are granted.
+    private func granted(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
+        (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isTaken == true }
+    }
+
+    private func cutOff(_ stage: Stage) {
+        for sidecar in stage.sidecars.indices { stage.path(of: sidecar).isBlackHole = true }
+        stage.run(milliseconds: 2000)
+    }
+
+    @Test(
+        "R1: what another sidecar gives back, what is deleted and what is lost can be taken within a second",
+        arguments: [0, 1, 2, 3])
+    func rememberedTooLong(way: Int) throws {
+        let stage = Stage(sidecars: 2, services: [Self.service(limit: 1)])
+        #expect(granted(1, on: stage, through: 1) == 1)
+        #expect(granted(3, on: stage) == 0)
+        switch way {
+        case 0: stage.cli("DEL", "interlock:rate:{api}:main")
+        case 1: stage.redis.wipe()
+        case 2:
+            // It comes back with nothing.
+            stage.redis.crash()
+            stage.run(milliseconds: 200)
+            stage.redis.start(with: .none)
+            stage.run(milliseconds: 1000)
+        default: stage.cli("DECRBY", "interlock:rate:{api}:main", "1")
+        }
+        stage.run(milliseconds: 1001)
+        #expect(granted(1, on: stage) == 1)
+    }
+
+    @Test("R1: who waits is granted what comes free elsewhere")
+    func waitsForWhatComesFree() throws {
+        let stage = Stage(sidecars: 2, services: [Self.service(.sliding, limit: 1, window: .seconds(20))])
+        #expect(granted(1, on: stage, through: 1) == 1)
+        let waiter = stage.take("api", wait: 30_000)
+        stage.run(milliseconds: 500)
+        stage.cli("DEL", "interlock:rate:{api}:main~sliding")
+        stage.run(milliseconds: 1500)
+        #expect(waiter.value?.isTaken == true)
+    }
+
+    @Test(
+        "R2: a clock that was set back by an hour stops no limit for longer than its window",
+        arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
+    func clockSetBack(algorithm: LimitAlgorithm) throws {
+        let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
+        #expect(granted(5, on: stage) >= 1)
+        stage.redis.setClock(aheadByMilliseconds: -3_600_000)
+        stage.run(milliseconds: 1500)
+        // It is noticed by a call, also by one that is refused.
+        _ = granted(1, on: stage)
+        stage.run(milliseconds: 3000)
+        #expect(granted(1, on: stage) == 1)
+        stage.run(milliseconds: 4000)
+        stage.redis.setClock(aheadByMilliseconds: 0)
+        stage.run(milliseconds: 1500)
+        _ = granted(1, on: stage)
+        stage.run(milliseconds: 3000)
+        #expect(granted(1, on: stage) == 1)
+    }
+
+    @Test("R18: a gcra limit that is raised forgets the old limit's debt beyond its own")
+    func raised() throws {
+        let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])
+        #expect(granted(1, on: stage) == 1)
+        stage.sidecars[0].reload([Self.service(.gcra(burst: 0), limit: 60, window: .seconds(60))])
+        stage.run(milliseconds: 100)
+        _ = granted(1, on: stage)
+        stage.run(milliseconds: 2100)
+        #expect(granted(1, on: stage) == 1)
+    }
+
+    @Test("R4: a share that was made when a sidecar was alone is divided when it is no longer")
+    func alone() throws {
+        let stage = Stage(sidecars: 5, services: [Self.service(limit: 10)])
+        // Each has counted by itself while it knew of nobody else.
+        cutOff(stage)
+        for sidecar in 0..<5 { #expect(granted(1, on: stage, through: sidecar) == 1) }
+        for sidecar in 0..<5 { stage.path(of: sidecar).isBlackHole = false }
+        stage.run(milliseconds: 8000)
+        #expect(stage.status()?.fleet.count == 5)
+        cutOff(stage)
+        let total = (0..<5).map { granted(10, on: stage, through: $0) }.reduce(0, +)
+        #expect(total <= 5)
+    }
+
+    @Test("R4: a fleet that began one by one without its Redis grants what it is told is one sidecar's share")
+    func beganAlone() throws {
+        let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
+        // The first knows of itself only.
+        stage.sidecars[1].kill()
+        stage.run(milliseconds: 40_000)
+        stage.path(of: 0).isBlackHole = true
+        stage.run(milliseconds: 2000)
+        #expect(granted(4, on: stage) == 4)
+        stage.path(of: 0).isBlackHole = false
+        stage.sidecars[1].start()
+        stage.run(milliseconds: 8000)
+        cutOff(stage)
+        #expect(granted(10, on: stage) == 1)
+        #expect(granted(10, on: stage, through: 1) == 5)
+    }
+
+    @Test(
+        "R5: made-up subjects use up nobody's share while Redis is away, and who is refused for want of room comes back in a second"
+    )
+    func madeUpSubjects() throws {
+        let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true)])
+        cutOff(stage)
+        var refusedFor: [Int64] = []
+        for number in 0..<4200 {
+            let answer = stage.take("api", subject: "made-up-\(number)")
+            stage.run(milliseconds: 0)
+            if case .decided(let decided)? = stage.result(of: answer), let retry = decided.retryAfter { refusedFor.append(retry) }
+        }
+        #expect(refusedFor.allSatisfy { $0 <= 1000 })
+        // What was granted counts no more.
+        stage.run(milliseconds: 6000)
+        #expect(granted(1, on: stage, subject: "real") == 1)
+    }
+
+    @Test("R5: who is only refused takes no counter")
+    func refusedTakesNoCounter() throws {
+        let both = ServiceDefinition(
+            name: "api",
+            limits: [
+                LimitDefinition(name: "all", limit: 1, window: .seconds(3600)),
+                LimitDefinition(name: "each", limit: 5, window: .seconds(3600), isPerSubject: true),
+            ])
+        let stage = Stage(services: [both])
+        cutOff(stage)
+        #expect(granted(1, on: stage, subject: "first") == 1)
+        for number in 0..<4200 { _ = stage.result(of: stage.take("api", subject: "refused-\(number)")) }
+        let raised = ServiceDefinition(
+            name: "api",
+            limits: [
+                LimitDefinition(name: "all", limit: 100, window: .seconds(3600)),
+                LimitDefinition(name: "each", limit: 5, window: .seconds(3600), isPerSubject: true),
+            ])
+        stage.sidecars[0].reload([raised])
+        stage.run(milliseconds: 1100)
+        #expect(granted(1, on: stage, subject: "real") == 1)
+    }
+
+    @Test("R10: a reload while Redis is away grants nothing anew, whatever it changes", arguments: [0, 1])
+    func reloaded(way: Int) throws {
+        let stage = Stage(services: [Self.service(limit: 10)])
+        cutOff(stage)
+        #expect(granted(20, on: stage) == 10)
+        stage.sidecars[0].reload([way == 0 ? Self.service(limit: 10, waiting: 7) : Self.service(limit: 12)])
+        stage.run(milliseconds: 1100)
+        #expect(granted(20, on: stage) == (way == 0 ? 0 : 2))
+    }
+
+    @Test(
+        "R12: a list of the fleet that is being refilled makes no share too large",
+        arguments: [500, 1500, 2500, 3500, 4200, 4600] as [Int64])
+    func refilled(milliseconds: Int64) throws {
+        let stage = Stage(sidecars: 4, services: [Self.service(limit: 8, window: .seconds(600))])
+        stage.run(milliseconds: 20_000)
+        stage.redis.wipe()
+        // Some of them have said that they are there, and then Redis goes.
+        stage.run(milliseconds: milliseconds)
+        cutOff(stage)
+        let total = (0..<4).map { granted(8, on: stage, through: $0) }.reduce(0, +)
+        #expect(total <= 8)
+    }
+
+    @Test("R3: with on_limit: trip one tenant over its own limit opens the breaker for nobody")
+    func oneTenant() throws {
+        var service = Self.service(limit: 2, window: .seconds(10), perSubject: true)
+        service.onLimit = LimitPolicy(action: .trip)
+        let stage = Stage(sidecars: 2, services: [service])
+        for _ in 0..<6 { _ = stage.result(of: stage.permit("api", subject: "greedy")) }
+        stage.run(milliseconds: 100)
+        #expect(stage.breaker("api")?.state == .closed)
+        #expect(stage.breaker("api", at: 1)?.state == .closed)
+        for number in 0..<5 { #expect(stage.result(of: stage.permit("api", subject: "t\(number)"))?.permit != nil) }
+    }
+
+    @Test("R3: a limit that trips opens the breaker until it has room again")
+    func tripsForLongEnough() throws {
+        var service = Self.service(limit: 1, window: .seconds(10))
+        service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
+        let stage = Stage(services: [service])
+        for _ in 0..<2 { _ = stage.result(of: stage.permit("api")) }
+        stage.run(milliseconds: 5000)
+        #expect(stage.breaker("api")?.state == .open)
+        stage.run(milliseconds: 6000)
+        #expect(stage.result(of: stage.permit("api"))?.permit != nil)
+    }
+
+    @Test("R13: very many subjects that are refused take nobody's place in the line")
+    func manyRefusals() throws {
+        let both = ServiceDefinition(
+            name: "api",
+            limits: [
+                LimitDefinition(name: "all", limit: 10_000, window: .seconds(1)),
+                LimitDefinition(name: "each", limit: 1, window: .seconds(3), isPerSubject: true),
+            ])
+        let stage = Stage(services: [both])
+        for number in 0..<4200 {
+            _ = stage.take("api", subject: "s\(number)")
+            _ = stage.take("api", subject: "s\(number)")
+        }
+        stage.run(milliseconds: 50)
+        #expect(stage.result(of: stage.take("api", subject: "mine"))?.isTaken == true)
+        let waiter = stage.take("api", subject: "mine", wait: 10_000)
+        #expect(stage.result(of: waiter)?.isTaken == true)
+    }
+
+    @Test("R20: one tenant's waiting calls leave places for the others")
+    func waitingTenant() throws {
+        let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
+        var answers: [Stage.Answer<TakeAnswer>] = []
+        for _ in 0..<20 { answers.append(stage.take("api", subject: "greedy", wait: 60_000)) }
+        stage.run(milliseconds: 50)
+        #expect(stage.result(of: stage.take("api", subject: "other"))?.isTaken == true)
+        let waiter = stage.take("api", subject: "other", wait: 10_000)
+        #expect(stage.result(of: waiter)?.isTaken == true)
+    }
+
+    @Test("R19: an answer is due within redis.timeout of the call, also behind a batch that is not answered")
+    func behindABatch() throws {
+        let stage = Stage(services: [Self.service(whenDown: .deny)])
+        stage.redis.stop()
+        _ = stage.take("api")
+        stage.run(milliseconds: 20)
+        let began = stage.milliseconds
+        let second = stage.take("api")
+        _ = stage.result(of: second)
+        #expect((second.at ?? 60_000) - began <= 560)
+    }
+
+    @Test("N3: a call without WAIT does not stand behind one that came after it")
+    func order() throws {
+        let stage = Stage(
+            services: [
+                ServiceDefinition(
+                    name: "api", limits: [LimitDefinition(name: "main", limit: 5, window: .seconds(4), algorithm: .sliding)])
+            ], redisMilliseconds: 10)
+        #expect(granted(3, on: stage) == 3)
+        // While a batch is under way that is refused, a small call comes and then a large one that waits.
+        _ = stage.take("api", cost: 4)
+        stage.run(milliseconds: 2)
+        let small = stage.take("api", cost: 1)
+        let large = stage.take("api", cost: 4, wait: 10_000)
+        stage.run(milliseconds: 500)
+        #expect(small.value != nil)
+        _ = stage.result(of: large)
+    }
+
+    @Test("who stands behind a waiter that is given up is judged at once")
+    func behindALeaver() throws {
+        let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
+        #expect(granted(4, on: stage) == 4)
+        let waiter = stage.take("api", cost: 4, wait: 60_000)
+        stage.run(milliseconds: 100)
+        let behind = stage.take("api", cost: 1, wait: 50_000)
+        stage.run(milliseconds: 100)
+        stage.cancel(waiter, of: 0)
+        stage.run(milliseconds: 300)
+        #expect(behind.value?.isTaken == true)
+    }
+}

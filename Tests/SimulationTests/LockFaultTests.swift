@@ -1,0 +1,357 @@
+import Interlock
+import InterlockCore
+import SimulatedRedis
+import Testing
+
+@testable import Simulation
+
+/// Faults of locks that were found in the first edition or by simulated worlds, each told in the shortest way.
+@Suite("Locks that were lost, doubled or stuck", .timeLimit(.minutes(2)))
+struct LockFaultTests {
+    static func request(
+        _ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
+    ) throws -> LockRequest {
+        LockRequest(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, mode: mode)
+    }
+
+    // MARK: A quorum
+
+    @Test("L1: what is cleared away after one attempt of a waiter does not end what a later attempt was granted")
+    func clearedAwayLater() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 3000), through: 1))?.lease)
+        // C takes a question and does not answer it in time; its connection stays.
+        stage.quorum[2].stop()
+        let waiter = stage.acquire(try Self.request("orders", wait: 30_000))
+        stage.run(milliseconds: 700)
+        stage.quorum[2].resume()
+        // B goes, with all its data; the waiter is granted the lock on A and C.
+        stage.quorum[1].crash()
+        _ = stage.release(first, through: 1)
+        let lease = try #require(stage.result(of: waiter)?.lease)
+        // The connection to C blips, B is back, and another asks.
+        stage.path(of: 0, toQuorum: 2).cutAll()
+        stage.run(milliseconds: 1500)
+        stage.quorum[1].start(with: .all)
+        stage.run(milliseconds: 1500)
+        let other = stage.result(of: stage.acquire(try Self.request("orders"), through: 1))
+        #expect(other?.isHeld == true)
+        stage.run(milliseconds: 100)
+        var renewal: RenewAnswer?
+        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
+        guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
+    }
+
+    @Test("L5: of several who ask a quorum at once and do not wait, one gets a free lock", arguments: [false, true])
+    func splitVote(isOneAway: Bool) throws {
+        var rounds = 0
+        var unavailable = 0
+        for round in 0..<40 {
+            let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
+            // Each is near a server of its own.
+            for sidecar in stage.sidecars.indices {
+                for server in 0..<3 {
+                    let delay: Int64 = .microseconds(server == sidecar ? 50 : 3000)
+                    stage.path(of: sidecar, toQuorum: server).delay = delay...delay
+                }
+            }
+            if isOneAway {
+                stage.quorum[2].crash()
+                stage.run(milliseconds: 1000)
+            }
+            let answers = try stage.sidecars.indices.map { stage.acquire(try Self.request("orders"), through: $0) }
+            stage.run(milliseconds: 3000)
+            let granted = answers.count(where: { $0.value?.lease != nil })
+            #expect(granted <= 1)
+            if granted == 1 { rounds += 1 }
+            unavailable += answers.count { if case .failed? = $0.value { true } else { false } }
+            #expect(answers.allSatisfy { $0.value != nil })
+        }
+        #expect(rounds >= 38, "\(rounds) of 40")
+        #expect(unavailable == 0)
+    }
+
+    @Test("L2: a waiter of a quorum with an OWNER that is told nothing holds nothing")
+    func ghostOfQuorum() throws {
+        let stage = Stage(sidecars: 2, quorum: 3, redisMilliseconds: 5)
+        for round in 0..<60 {
+            let name = "orders-\(round)"
+            let holder = try #require(stage.result(of: stage.acquire(try Self.request(name), through: 1))?.lease)
+            let waiter = stage.acquire(try Self.request(name, wait: 400, owner: "me"))
+            stage.run(milliseconds: 340 + Int64(round))
+            _ = stage.release(holder, through: 1)
+            let answer = try #require(stage.result(of: waiter))
+            stage.run(milliseconds: 500)
+            let holders = stage.quorum.count { stage.cli("GET", "interlock:lock:{\(name)}", on: $0).contains("me") }
+            if answer.isHeld { #expect(holders < 2, "round \(round)") } else { #expect(holders == 3) }
+        }
+    }
+
+    @Test("a caller who tries before it waits is told as well, and once, when a sidecar with a quorum goes down")
+    func triersAreTold() throws {
+        let stage = Stage(sidecars: 1, quorum: 3, redisMilliseconds: 20)
+        _ = stage.acquire(try Self.request("orders", wait: 5000))
+        let waiter = stage.acquire(try Self.request("orders", wait: 5000))
+        let trier = stage.acquire(try Self.request("orders", wait: 5000, owner: "me"))
+        stage.run(milliseconds: 5)
+        stage.sidecars[0].drain()
+        stage.run(milliseconds: 500)
+        #expect(waiter.value != nil)
+        guard case .failed(let error)? = trier.value else { return #expect(trier.value != nil) }
+        #expect(error.code == .unavailable)
+        #expect(trier.count == 1)
+    }
+
+    // MARK: One Redis
+
+    @Test("L2: a waiter with an OWNER that is told nothing holds nothing, whichever way its turn comes", arguments: [0, 1])
+    func ghost(through releaser: Int) throws {
+        let stage = Stage(sidecars: 2, redisMilliseconds: 5)
+        for round in 0..<60 {
+            let name = "orders-\(round)"
+            let holder = try #require(stage.result(of: stage.acquire(try Self.request(name), through: releaser))?.lease)
+            let waiter = stage.acquire(try Self.request(name, wait: 400, owner: "me"))
+            stage.run(milliseconds: 350 + Int64(round))
+            _ = stage.release(holder, through: releaser)
+            let answer = try #require(stage.result(of: waiter))
+            stage.run(milliseconds: 500)
+            let isMine = stage.cli("GET", "interlock:lock:{\(name)}").contains("me")
+            #expect(isMine == (answer.lease != nil), "round \(round)")
+            #expect(waiter.count == 1)
+        }
+    }
+
+    @Test("L3: a sidecar that stands still with a writer at the head keeps no reader waiting longer than the claim window")
+    func stoppedWriter() throws {
+        let stage = Stage(sidecars: 3)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        _ = stage.acquire(try Self.request("report", wait: 60_000))
+        stage.run(milliseconds: 100)
+        stage.sidecars[0].stop()
+        let began = stage.milliseconds
+        let reader = stage.acquire(try Self.request("report", wait: 30_000, mode: .shared), through: 2)
+        #expect(stage.result(of: reader)?.lease != nil)
+        #expect((reader.at ?? 60_000) - began <= 400)
+    }
+
+    @Test("L3: neither does one that was killed while somebody listens to everything")
+    func killedWriter() throws {
+        let stage = Stage(sidecars: 3)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        _ = stage.acquire(try Self.request("report", wait: 60_000))
+        stage.run(milliseconds: 100)
+        let everything = stage.redis.server.connect { _ in }
+        everything.receive(Array("*2\r\n$10\r\nPSUBSCRIBE\r\n$16\r\ninterlock:wake:*\r\n".utf8))
+        stage.sidecars[0].kill()
+        stage.run(milliseconds: 100)
+        let began = stage.milliseconds
+        let reader = stage.acquire(try Self.request("report", wait: 30_000, mode: .shared), through: 2)
+        #expect(stage.result(of: reader)?.lease != nil)
+        #expect((reader.at ?? 60_000) - began <= 400)
+    }
+
+    @Test("L3: a writer that lives is not passed by readers, however long it waits")
+    func livingWriter() throws {
+        let stage = Stage(sidecars: 3)
+        let held = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        let writer = stage.acquire(try Self.request("report", wait: 60_000))
+        stage.run(milliseconds: 100)
+        let reader = stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: 2)
+        let before = stage.status(of: 2)?.redisCommands ?? 0
+        stage.run(milliseconds: 20_000)
+        #expect(reader.value == nil)
+        // It does not ask all the time for that.
+        #expect((stage.status(of: 2)?.redisCommands ?? 0) - before < 60)
+        _ = stage.release(held, through: 1)
+        #expect(stage.result(of: writer)?.lease != nil)
+        #expect(reader.value == nil)
+    }
+
+    @Test("readers of one sidecar that wait behind one another are all let in at once")
+    func readersTogether() throws {
+        let stage = Stage(sidecars: 2)
+        let writer = try #require(stage.result(of: stage.acquire(try Self.request("report"), through: 1))?.lease)
+        let readers = try (0..<6).map { _ in stage.acquire(try Self.request("report", wait: 30_000, mode: .shared)) }
+        stage.run(milliseconds: 100)
+        _ = stage.release(writer, through: 1)
+        stage.run(milliseconds: 100)
+        #expect(readers.allSatisfy { $0.value?.lease != nil })
+    }
+
+    @Test("N4: a ticket that was not withdrawn blocks nobody", arguments: [LockMode.permits(1), .shared])
+    func leftTicket(mode: LockMode) throws {
+        let stage = Stage(sidecars: 2)
+        let ttl: Int64 = 2000
+        _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: ttl, mode: mode), through: 1))?.lease)
+        let id = try #require(stage.status()?.id)
+        // A ticket of a sidecar that lives, and has forgotten it.
+        stage.cli("ZADD", "interlock:queue:{places}", "1", "\(id)/ticket/0123456789abcdef0123456789abcdef")
+        stage.cli("PEXPIRE", "interlock:queue:{places}", "60000")
+        let before = stage.status()?.redisCommands ?? 0
+        let began = stage.milliseconds
+        let waiter = stage.acquire(try Self.request("places", wait: 30_000, mode: mode))
+        #expect(stage.result(of: waiter)?.lease != nil)
+        #expect((waiter.at ?? 60_000) - began <= (mode == .shared ? 100 : ttl + 400))
+        #expect((stage.status()?.redisCommands ?? 0) - before < 40)
+    }
+
+    @Test("N1: a place of a semaphore that lapses goes to the next at once")
+    func lapsedPlace() throws {
+        let stage = Stage(sidecars: 2)
+        let mode = LockMode.permits(2)
+        _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: 1000, mode: mode), through: 1))?.lease)
+        let long = try #require(
+            stage.result(of: stage.acquire(try Self.request("places", ttl: 60_000, mode: mode), through: 1))?.lease)
+        let first = stage.acquire(try Self.request("places", ttl: 1500, wait: 30_000, mode: mode))
+        let second = stage.acquire(try Self.request("places", ttl: 60_000, wait: 30_000, mode: mode))
+        #expect(stage.result(of: first)?.lease != nil)
+        let granted = try #require(first.at)
+        #expect(stage.result(of: second)?.lease != nil)
+        #expect((second.at ?? 0) - granted <= 1600)
+        _ = long
+    }
+
+    @Test("N5: a call that was sent twice waits for nobody else when its first copy is granted", arguments: [0, 1])
+    func twin(through releaser: Int) throws {
+        let stage = Stage(sidecars: 2)
+        let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: releaser))?.lease)
+        let first = stage.acquire(try Self.request("orders", wait: 20_000, owner: "me"))
+        stage.run(milliseconds: 10)
+        let other = stage.acquire(try Self.request("orders", wait: 20_000))
+        stage.run(milliseconds: 10)
+        let second = stage.acquire(try Self.request("orders", wait: 20_000, owner: "me"))
+        stage.run(milliseconds: 50)
+        _ = stage.release(holder, through: releaser)
+        stage.run(milliseconds: 100)
+        let lease = try #require(first.value?.lease)
+        #expect(second.value?.lease?.fence == lease.fence)
+        #expect(second.value?.lease?.token == lease.token)
+        #expect(second.count == 1)
+        #expect(other.value == nil)
+        _ = stage.release(lease)
+        #expect(stage.result(of: other)?.lease != nil)
+    }
+
+    @Test("N5: nor does it on a quorum, with a wait or without", arguments: [0, 5000] as [Int64])
+    func twinOfQuorum(wait: Int64) throws {
+        let stage = Stage(quorum: 3)
+        let holder = stage.acquire(try Self.request("orders"))
+        let held = wait > 0 ? stage.result(of: holder)?.lease : nil
+        if wait == 0 { stage.run(milliseconds: 10) }
+        let calls = try (0..<2).map { _ in stage.acquire(try Self.request(wait > 0 ? "orders" : "other", wait: wait, owner: "me"))
+        }
+        stage.run(milliseconds: 100)
+        if let held { _ = stage.release(held) }
+        stage.run(milliseconds: 1000)
+        let fences = calls.map { $0.value?.lease?.fence }
+        #expect(fences[0] != nil)
+        #expect(fences[0] == fences[1])
+        #expect(calls.allSatisfy { $0.count == 1 })
+    }
+
+    @Test(
+        "L9: a lease is extended at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
+    func full(mode: LockMode) throws {
+        let stage = Stage()
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request("report", ttl: 5000, mode: mode)))?.lease)
+        stage.redis.server.condition = .outOfMemory
+        stage.run(milliseconds: 1000)
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 10_000)) else {
+            return #expect(Bool(false), "not extended")
+        }
+        let left = stage.cli("PTTL", "interlock:lock:{report}").dropFirst()
+        #expect(Int(left).map { $0 > 9000 } == true, "\(left)")
+    }
+
+    @Test(
+        "L11: fences rise although Redis' clock was far ahead for a while and the fence's key has lapsed since",
+        arguments: [0, 3])
+    func clockWasAhead(quorum servers: Int) throws {
+        let stage = Stage(quorum: servers)
+        let hosts = servers == 0 ? [stage.redis] : stage.quorum
+        for host in hosts { host.setClock(aheadByMilliseconds: 86_400_000 * 365) }
+        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        _ = stage.result(of: stage.release(first))
+        for host in hosts { host.setClock(aheadByMilliseconds: 0) }
+        stage.run(milliseconds: 100)
+        let second = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        _ = stage.result(of: stage.release(second))
+        for host in hosts { host.setClock(aheadByMilliseconds: 86_400_000 * 2) }
+        stage.run(milliseconds: 1000)
+        let third = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        #expect(first.fence < second.fence)
+        #expect(second.fence < third.fence)
+    }
+
+    @Test("L12: the fence of a lock that nobody takes again is forgotten when its time is over", arguments: [0, 3])
+    func fenceLifetime(quorum servers: Int) throws {
+        let stage = Stage(quorum: servers, locks: LockSettings(fenceLifetime: .seconds(60)))
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 90_000)))?.lease)
+        let host = servers == 0 ? stage.redis : stage.quorum[0]
+        let left = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))
+        // As long as the lease at least.
+        #expect((85_000...90_000).contains(left))
+        _ = stage.result(of: stage.release(lease))
+        _ = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 1000)))?.lease)
+        let shorter = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))
+        #expect((55_000...60_000).contains(shorter))
+    }
+
+    @Test(
+        "L14: an owner who asks again for less keeps what it was promised",
+        arguments: [(LockMode.exclusive, 0), (.shared, 0), (.permits(2), 0), (.exclusive, 3)])
+    func notShortened(mode: LockMode, quorum servers: Int) throws {
+        let stage = Stage(quorum: servers)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000, owner: "me", mode: mode)))?.lease)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("orders", ttl: 1000, owner: "me", mode: mode)))?.lease)
+        stage.run(milliseconds: 2000)
+        let other = stage.acquire(try Self.request("orders", mode: mode == .exclusive ? .shared : .exclusive))
+        let host = servers == 0 ? stage.redis : stage.quorum[0]
+        let left = try #require(Int(stage.cli("PTTL", "interlock:lock:{orders}", on: host).dropFirst()))
+        #expect(left > 50_000)
+        _ = stage.result(of: other)
+    }
+
+    @Test("L15: after a hand-over the fence is remembered as long as the lease is")
+    func fenceAfterHandOver() throws {
+        let stage = Stage(sidecars: 2, locks: LockSettings(maximumTTL: .seconds(864_000)))
+        let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease)
+        let waiter = stage.acquire(try Self.request("orders", ttl: 864_000_000, wait: 20_000))
+        stage.run(milliseconds: 100)
+        _ = stage.release(holder, through: 1)
+        #expect(stage.result(of: waiter)?.lease != nil)
+        let left = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}").dropFirst()))
+        #expect(left > 860_000_000)
+    }
+
+    @Test("L16: a host whose name is of 12 hexadecimal digits, as Docker gives them, holds a lock like any other")
+    func hostOfHexadecimalDigits() throws {
+        let stage = Stage(sidecars: 2)
+        var exclusive = try Self.request("orders")
+        exclusive.label = "0123456789ab"
+        _ = try #require(stage.result(of: stage.acquire(exclusive))?.lease)
+        let semaphore = stage.acquire(try Self.request("orders", wait: 5000, mode: .permits(3)), through: 1)
+        guard case .failed(let error)? = stage.result(of: semaphore) else { return #expect(Bool(false), "it waited") }
+        #expect(error.code == .invalid)
+        #expect((semaphore.at ?? 0) < 2000)
+    }
+
+    @Test("a caller who tries before it waits is told once when Redis goes away for too long")
+    func toldOnce() throws {
+        let stage = Stage(redisMilliseconds: 50)
+        _ = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        _ = stage.acquire(try Self.request("orders", wait: 60_000))
+        stage.run(milliseconds: 200)
+        let trier = stage.acquire(try Self.request("orders", wait: 60_000, owner: "me"))
+        stage.path(of: 0).isBlackHole = true
+        stage.run(milliseconds: 5000)
+        stage.path(of: 0).isBlackHole = false
+        stage.run(milliseconds: 5000)
+        #expect(trier.count == 1)
+    }
+}
