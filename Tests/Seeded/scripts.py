@@ -16,6 +16,16 @@ RUSH = ("limit", "--rate", "4000", "--clients", "100")
 CALLS = ("mixed", "--mix", "permit=100", "--hold", "0..60ms", "--rate", "2000", "--clients", "300")
 
 BUGS = [
+    # L3: a writer that stands still keeps readers out.
+    Bug(
+        "silent-writer-waited-for", f"{LOCKS}/groups.lua",
+        "      if passed < claim_window then return first, claim_window - passed end\n", "      return first, claim_window\n",
+        ("free-locks",)),
+    # R7: after a loss of data an outage report is news, whatever an operator has forced.
+    Bug(
+        "outage-of-an-older-life", f"{BREAKERS}/breaker.lua",
+        "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n", "",
+        ("forced-states", "open-breakers")),
     Bug(
         "release-without-token", f"{LOCKS}/release.lua",
         "if holder ~= ARGV[1] then", "if not holder then",
@@ -65,7 +75,8 @@ BUGS = [
         ("limits",), RUSH),
     Bug(
         "trip-without-generation", f"{BREAKERS}/breaker.lua",
-        "  generation = math.max(generation + 1, time[1] * 1000000 + time[2])\n", "  generation = math.max(generation, 1)\n",
+        "  generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])\n",
+        "  generation = math.max(generation, 1)\n",
         ("open-breakers", "trials"), CALLS),
     Bug(
         "trials-without-bound", f"{BREAKERS}/breaker.lua",

@@ -51,8 +51,26 @@ BUGS = [
         ("free-locks",)),
     Bug(
         "quorum-wait-ends-unanswered", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
-        "        refuse(waiter)\n        leave(waiter, id: id)\n", "        leave(waiter, id: id)\n",
+        "if let error { fail(waiter, error) } else { refuse(waiter) }", "if let error { fail(waiter, error) }",
         ("answers",)),
+    # L1: what is cleared away after one attempt is then what a later one was granted.
+    Bug(
+        "quorum-attempts-share-a-token", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
+        'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
+        TWO_HOLDERS),
+    # L2: told that it is held, and granted it all the same.
+    Bug(
+        "wait-ends-while-its-turn-comes", f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)\n",
+        "            waiter.mayHold, queue.decisions.isAttempting(waiter.id)\n",
+        ("free-locks",)),
+    # L5: nobody gets a free lock that several ask for at once.
+    Bug(
+        "split-vote-is-held", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
+        "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
+        ("free-locks",)),
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(
         "hand-over-for-claim-window", f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
@@ -81,13 +99,29 @@ BUGS = [
     Bug(
         "linked-lease-outlives-its-follower", f"{PRODUCT}/Locks/LeaseKeeper.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
-        "        entry.remove(id)\n"
-        "        if entry.followers.isEmpty { drop(entry) }\n",
-        "        guard followed.removeValue(forKey: id) != nil else { return }\n",
+        "        let wasLinked = entry.lease.isExtended\n",
+        "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
+        "        let wasLinked = entry.lease.isExtended\n",
         ("free-locks",)),
 
     # ---- Limits
 
+    # R1: what comes free elsewhere meanwhile is not noticed.
+    Bug(
+        "refusal-relied-on-to-its-end", f"{CORE}/RateLimits/RefusalMemory.swift",
+        "static let relianceMilliseconds: Int64 = 1000", "static let relianceMilliseconds: Int64 = 86_400_000",
+        ("refusals", "answers")),
+    # R4: the share of a sidecar that thought that it was alone.
+    Bug(
+        "share-kept-as-it-was", f"{CORE}/RateLimits/LocalShare.swift",
+        "guard new != definition || sidecars != self.sidecars else { return self }",
+        "guard new != definition else { return self }",
+        ("limits",)),
+    # R6: a trial is kept while its call waits for its turn.
+    Bug(
+        "trial-kept-while-waiting", f"{PRODUCT}/Permits/PermitCoordinator.swift",
+        "let wait = service.pausesAtLimit || wish.isTrial ? 0 :", "let wait = service.pausesAtLimit ? 0 :",
+        ("half-open", "recovery", "open-breakers")),
     # Once refused, always refused, as far as this sidecar knows.
     Bug(
         "refusal-remembered-for-ever", f"{CORE}/RateLimits/RefusalMemory.swift",
@@ -106,7 +140,7 @@ BUGS = [
         ("limits",)),
     Bug(
         "local-grants-not-counted", f"{CORE}/RateLimits/LocalCounters.swift",
-        "        shares[id]?.take(cost, now: now)\n", "",
+        "            judged[index]?.take(cost, now: now)\n", "",
         ("limits",)),
     Bug(
         "fleet-of-one", f"{PRODUCT}/Fleet/FleetCoordinator.swift",
@@ -144,8 +178,8 @@ BUGS = [
         ("answers",)),
     Bug(
         "trip-of-others-ignored", f"{PRODUCT}/Breakers/BreakerCoordinator.swift",
-        "        guard snapshot.generation > service.breaker.snapshot.generation else { return }\n",
-        "        guard snapshot.generation > service.breaker.snapshot.generation, snapshot.state != .open else { return }\n",
+        "        let known = service.breaker.snapshot\n        guard\n",
+        "        let known = service.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",)),
     # After so many as there are at once, this sidecar asks for no trial permit any more.
     Bug(
@@ -154,8 +188,8 @@ BUGS = [
         ("half-open",)),
     Bug(
         "forced-state-cut-short", f"{PRODUCT}/Breakers/BreakerCoordinator+Causes.swift",
-        "BreakerOperation.force(state, forMilliseconds: milliseconds, reason: reason)",
-        "BreakerOperation.force(state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason)",
+        "            state, forMilliseconds: milliseconds, reason: reason,",
+        "            state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
         ("forced-states",)),
     Bug(
         "failed-permit-unanswered", f"{PRODUCT}/Permits/PermitCoordinator.swift",
