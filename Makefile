@@ -56,7 +56,7 @@ test: setup ## Run all tests; they start the Redis servers that they need.
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
-	bash -n .ci/run
+	bash -n .ci/run docker/check
 	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Fuzzing/*.py Tests/Seeded/*.py demo/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
