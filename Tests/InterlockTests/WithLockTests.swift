@@ -127,8 +127,15 @@ struct WithLockTests {
     func cancelledBody() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
-            let caller = Task { try await locks.withLock("orders") { _ in try await Self.untilCancelled() } }
-            try await Self.untilHeld(in: fleet)
+            let runs = NIOLockedValueBox(0)
+            let caller = Task {
+                try await locks.withLock("orders") { _ in
+                    runs.withLockedValue { $0 += 1 }
+                    try await Self.untilCancelled()
+                }
+            }
+            // That the key is there says nothing of whether the caller has heard of it.
+            try await eventually("the body runs") { runs.withLockedValue { $0 } == 1 }
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
             try await Self.expectFree(in: fleet)
