@@ -42,6 +42,20 @@ struct LockFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
+    @Test("L3: a writer of the version before, which does not say that it has looked, keeps its place before readers")
+    func writerOfTheVersionBefore() throws {
+        let stage = Stage(sidecars: 2)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        // Somebody listens to its channel, and its ticket has no mark.
+        let old = stage.redis.server.connect { _ in }
+        old.receive(Array("*2\r\n$9\r\nSUBSCRIBE\r\n$27\r\ninterlock:wake:0123456789ab\r\n".utf8))
+        stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
+        stage.cli("PEXPIRE", "interlock:queue:{report}", "60000")
+        let reader = stage.acquire(try Self.request("report", wait: 5000, mode: .shared), through: 1)
+        #expect(stage.result(of: reader)?.isHeld == true)
+    }
+
     @Test("L5: of several who ask a quorum at once and do not wait, one gets a free lock", arguments: [false, true])
     func splitVote(isOneAway: Bool) throws {
         var rounds = 0

@@ -87,16 +87,16 @@ public final class RedisPipeline {
         handler.send(script: command, timeout: timeout, completion: completion)
     }
 
-    private func scheduleCheck(of handler: RedisChannelHandler) {
+    private func scheduleCheck(of handler: RedisChannelHandler, after least: TimeAmount = .milliseconds(1)) {
         check?.cancel()
-        let pause = max(Self.checkInterval - handler.timeSinceLastRead, .milliseconds(1))
+        let pause = max(Self.checkInterval - handler.timeSinceLastRead, least)
         check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
             // Whether it is answered decides what is pending, as for every command.
             handler.send(Ping()) { [weak self, weak handler] _ in
                 guard let self, let handler, handler === current else { return }
-                scheduleCheck(of: handler)
+                scheduleCheck(of: handler, after: Self.checkInterval)
             }
         }
     }
@@ -105,6 +105,8 @@ public final class RedisPipeline {
     public func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
+        sentEarlier = commandsSent
+        current = nil
         return link.close()
     }
 

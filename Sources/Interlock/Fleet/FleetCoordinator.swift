@@ -34,6 +34,9 @@ final class FleetCoordinator {
 
     /// Redis is back: tells who this is, and asks what it talks to.
     func redisIsBack() {
+        // While Redis was away nobody could be seen: all whom it had seen may be there, and say so one after the other.
+        let now = runtime.time.now()
+        for member in lastSeen.keys { lastSeen[member] = now }
         introduce()
         runtime.pipeline.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }

@@ -57,7 +57,7 @@ extension LockCoordinator {
         }
         // Whatever comes of the release: from here on nobody extends the lease.
         keeper.released(name.text, token: token)
-        passOn(name.text, token: token) { [self] result in
+        passOn(name.text, token: token, over: runtime.pipeline) { [self] result in
             switch result {
             case .success(let isReleased):
                 (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()

@@ -4,7 +4,10 @@ internal import InterlockCore
 /// How a lock goes from one holder to the next, and what becomes of leases that nobody wants any more.
 extension LockCoordinator {
     /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
-    func passOn(_ name: String, token: String, then done: @escaping (Result<Bool, RedisError>) -> Void) {
+    /// - Parameter connection: what clears up behind an acquire without an answer goes the same way, behind it.
+    func passOn(
+        _ name: String, token: String, over connection: RedisPipeline, then done: @escaping (Result<Bool, RedisError>) -> Void
+    ) {
         let queue = queue(name)
         let succession = queue.flatMap { beginSuccession(in: $0, of: token) }
         let sentAt = runtime.time.now()
@@ -18,12 +21,12 @@ extension LockCoordinator {
                         ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
                 }
             })
-        runtime.pipeline.run(script) { [self] result in
+        connection.run(script) { [self] result in
             // The next holder first: others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
-                runtime.pipeline.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
+                connection.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
             case .success(.lost): done(.success(false))
             case .success(.passedOn): done(.success(true))
             case .success(.released):
@@ -83,13 +86,13 @@ extension LockCoordinator {
     /// back behind the client's back: a retry may already hold that very lease.
     func giveBack(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
-        release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl)
+        release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl, over: pipeline)
     }
 
     /// Ends a lease of `ttl` milliseconds that nobody wants any more, now or as soon as Redis is back.
-    func release(_ name: String, token: String, ttl: Int64) {
+    func release(_ name: String, token: String, ttl: Int64, over connection: RedisPipeline? = nil) {
         let until = runtime.time.now().advanced(byMilliseconds: ttl)
-        passOn(name, token: token) { [self] result in
+        passOn(name, token: token, over: connection ?? runtime.pipeline) { [self] result in
             if case .failure = result { remember(name, token: token, until: until) }
         }
     }
@@ -111,7 +114,7 @@ extension LockCoordinator {
         let pending = leftovers.filter { $0.until > now }
         leftovers = []
         for (name, token, until) in pending {
-            passOn(name, token: token) { [self] result in
+            passOn(name, token: token, over: pipeline) { [self] result in
                 if case .failure = result { remember(name, token: token, until: until) }
             }
         }

@@ -4,7 +4,7 @@ extension LockSettings {
     private static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
     private static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
     private static let replicas = 0...100
-    private static let fences: ClosedRange<Duration> = .seconds(60) ... .seconds(366 * 86_400)
+    private static let fences: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
 
     static let waitReplicasPath = "locks.wait_replicas"
 

@@ -24,11 +24,14 @@ final class QuorumLocks {
         var name: ExactText
         var owner: ExactText
         var ttl: Int64
+        /// How it is asked for; `nil`: it waits.
+        var candidate: QuorumAcquireScript.Candidate?
 
-        init(_ request: LockRequest, owner: String) {
+        init(_ request: LockRequest, owner: String, _ candidate: QuorumAcquireScript.Candidate? = nil) {
             name = ExactText(request.name.text)
             self.owner = ExactText(owner)
             ttl = request.ttl
+            self.candidate = candidate
         }
     }
 
@@ -130,7 +133,7 @@ final class QuorumLocks {
         _ waiter: Waiter, id: WaiterID, _ candidate: QuorumAcquireScript.Candidate, mayWait: Bool
     ) {
         trying[id] = waiter
-        let wish = mayWait ? nil : waiter.request.owner.map { Wish(waiter.request, owner: $0) }
+        let wish = mayWait ? nil : waiter.request.owner.map { Wish(waiter.request, owner: $0, candidate) }
         if let wish {
             if alike[wish] != nil {
                 alike[wish]?.append(id)
@@ -138,10 +141,11 @@ final class QuorumLocks {
             }
             alike[wish] = [id]
         }
-        attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1) { [self] attempt, outcome in
+        /// Those whom nobody wants any more, or who have their answer, are no longer here.
+        func isWanted() -> Bool { (wish.flatMap { alike[$0] } ?? [id]).contains { trying[$0] != nil } }
+        attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
             let calls = wish.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
             var isDelivered = false
-            // Those whom nobody wants any more, or who have their answer, are no longer here.
             for id in calls {
                 guard let waiter = trying.removeValue(forKey: id) else { continue }
                 switch outcome {
@@ -159,7 +163,7 @@ final class QuorumLocks {
 
     private func attemptOnce(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate, mayTryAgain: Bool, tries: Int,
-        completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
+        isWanted: @escaping () -> Bool, completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
         let startedAt = runtime.time.now()
         attempt(waiter, candidate) { [self] attempt, outcome in
@@ -171,7 +175,11 @@ final class QuorumLocks {
                 after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
                 random: .random(in: 0...1, using: &runtime.entropy))
             runtime.deadlines.schedule(at: next) { [unowned self] in
-                attemptOnce(waiter, candidate, mayTryAgain: true, tries: tries + 1, completion: completion)
+                // Those who wait meanwhile come first.
+                let mayGoOn = isWanted() && lines[ExactText(waiter.request.name.text)] == nil
+                guard mayGoOn || candidate == .presentOwner else { return completion(attempt, .held) }
+                attemptOnce(
+                    waiter, candidate, mayTryAgain: true, tries: tries + 1, isWanted: isWanted, completion: completion)
             }
         }
     }
@@ -316,16 +324,19 @@ final class QuorumLocks {
     private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
         let name = waiter.request.name.text
         lines[ExactText(name)]?.unavailableSince = nil
+        // What one copy of a call has got is the other copies' too, which were sent again. They leave while the attempt still counts as
+        // under way: so nobody else begins one.
+        var copies: [Waiter] = []
+        for mate in waiters[id] == nil ? [] : mates(of: waiter, id) {
+            guard let copy = waiters.removeValue(forKey: mate) else { continue }
+            copy.timeout?.cancel()
+            _ = lines[ExactText(name)]?.decisions.remove(mate)
+            copies.append(copy)
+        }
         guard let (isWanted, next) = lines[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
         if isWanted { waiters.removeValue(forKey: id)?.timeout?.cancel() }
         var isDelivered = isWanted && deliver(fence, valid: valid, to: waiter, by: attempt)
-        // What one copy of a call has got is the other copies' too, which were sent again.
-        for mate in mates(of: waiter) {
-            guard let known = waiters.removeValue(forKey: mate) else { continue }
-            known.timeout?.cancel()
-            isDelivered = deliver(fence, valid: valid, to: known, by: attempt) || isDelivered
-            leave(known, id: mate)
-        }
+        for copy in copies { isDelivered = deliver(fence, valid: valid, to: copy, by: attempt) || isDelivered }
         perform(next, on: name)
         guard !isDelivered else { return }
         // It left meanwhile. Freed first, so that the next one here finds it free.
@@ -333,12 +344,13 @@ final class QuorumLocks {
         wake(name)
     }
 
-    /// Those who wait for the same under the same owner.
-    private func mates(of waiter: Waiter) -> [WaiterID] {
+    /// The others who wait for the same under the same owner. O(waiters) for an owner's grant.
+    private func mates(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
         guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
         let wish = Wish(waiter.request, owner: owner)
-        return line.decisions.all.filter { id in
-            waiters[id].map { other in other.request.owner.map { Wish(other.request, owner: $0) } == wish } ?? false
+        return line.decisions.all.filter { other in
+            other != id
+                && waiters[other].map { other in other.request.owner.map { Wish(other.request, owner: $0) } == wish } ?? false
         }
     }
 
