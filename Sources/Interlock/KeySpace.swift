@@ -89,6 +89,9 @@ public struct KeySpace: Hashable, Sendable {
     /// Every change of a breaker's state.
     public func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
     /// The outcomes of the window, in slices.
+    /// The same of the version before, which had one for all lengths: it goes when nobody runs that any more.
+    func breakerWindowBefore(_ service: String) -> String { breaker(service) + ":window" }
+
     public func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
         switch window {
         case .time(let length): breaker(service) + ":window:\(length.wholeMilliseconds)ms"

@@ -254,6 +254,45 @@ struct LimitFaultTests {
         #expect((second.at ?? 60_000) - began <= 560)
     }
 
+    @Test("calls behind a batch without an answer, whose limits a reload takes away, are told so")
+    func unlimitedBehindABatch() throws {
+        let stage = Stage(services: [Self.service(whenDown: .allow)])
+        stage.redis.stop()
+        _ = stage.take("api")
+        stage.run(milliseconds: 20)
+        let behind = stage.take("api")
+        stage.sidecars[0].reload([ServiceDefinition(name: "api")])
+        stage.run(milliseconds: 2000)
+        guard case .failed(let error)? = behind.value else { return #expect(Bool(false), "\(String(describing: behind.value))") }
+        #expect(error.code == .invalid)
+    }
+
+    @Test("a smaller burst elsewhere, as in a rolling reload, wipes nobody's debt")
+    func smallerBurst() throws {
+        let stage = Stage(sidecars: 2, services: [Self.service(.gcra(burst: 9), limit: 10, window: .seconds(60))])
+        stage.sidecars[1].reload([Self.service(.gcra(burst: 0), limit: 10, window: .seconds(60))])
+        stage.run(milliseconds: 100)
+        #expect(granted(10, on: stage) == 10)
+        for _ in 0..<5 {
+            _ = granted(1, on: stage, through: 1)
+            stage.run(milliseconds: 1100)
+            #expect(granted(1, on: stage) <= 1)
+        }
+        let left = try #require(Int(stage.cli("PTTL", "interlock:rate:{api}:main~gcra").dropFirst()))
+        #expect(left > 50_000)
+    }
+
+    @Test("R3: a costly call that is refused opens the breaker for no longer than the pause")
+    func costly() throws {
+        var service = Self.service(.gcra(burst: 9), limit: 10, window: .seconds(600))
+        service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
+        let stage = Stage(services: [service])
+        #expect(stage.result(of: stage.take("api", cost: 5))?.isTaken == true)
+        #expect(stage.result(of: stage.take("api", cost: 9))?.isTaken == false)
+        stage.run(milliseconds: 500)
+        #expect(stage.result(of: stage.permit("api"))?.permit != nil)
+    }
+
     @Test("N3: a call without WAIT does not stand behind one that came after it")
     func order() throws {
         let stage = Stage(

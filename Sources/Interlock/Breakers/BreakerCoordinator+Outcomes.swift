@@ -97,10 +97,9 @@ extension BreakerCoordinator {
         }
         var pause = settings.pause(
             askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
-        let subjectPause = report.status == 429 ? pause : nil
-        if let subject = permit.subject, let subjectPause,
-            service.subjectPauses.pause(subject, until: now.advanced(byMilliseconds: subjectPause), now: now)
-        {
+        if let subject = permit.subject, report.status == 429, let asked = pause {
+            // What finds no room is not paused: in no case are the others.
+            service.subjectPauses.pause(subject, until: now.advanced(byMilliseconds: asked), now: now)
             pause = nil
         }
         guard !permit.isTrial else {

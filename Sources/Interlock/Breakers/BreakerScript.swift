@@ -19,7 +19,7 @@ struct BreakerScript: ScriptCommand {
     var random: Double
 
     var script: RedisScript { Self.source }
-    var keyCount: Int { 5 }
+    var keyCount: Int { 6 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.breaker(service))
@@ -27,6 +27,7 @@ struct BreakerScript: ScriptCommand {
         encoder.append(keys.breakerWindow(service, settings.window))
         encoder.append(keys.breakerTrials(service))
         encoder.append(keys.breakerVotes(service))
+        encoder.append(keys.breakerWindowBefore(service))
         encoder.append(call)
     }
 

@@ -2,6 +2,7 @@
 --
 -- KEYS  1 breaker (hash)  2 history (stream)  3 window (hash of slices, and of which generation they are; one for each kind and
 --       length of window: sidecars may differ while a fleet is reloaded)  4 trials (zset of permits under way)
+--       6 the window of sidecars of the version before
 --       5 votes (zset of sidecars that find the service bad, until when)
 -- ARGV  1 the call as a JSON object. Always: op, service, by, origin, db, channel, history, random (0…1);
 --         open_min and open_max (ms) with what may open it. "expect" is the generation that the caller acts on; on another one nothing is changed.
@@ -118,7 +119,7 @@ local function change(to, cause, ends, extra)
   fields.slow_rate = fields.slow_rate or hash.slow_rate or '0'
   fields.calls = fields.calls or hash.calls or '0'
   write(fields)
-  redis.call('DEL', KEYS[3], KEYS[4])
+  redis.call('DEL', KEYS[3], KEYS[4], KEYS[6])
   for _, member in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
     if not isOutageVote(member) then redis.call('ZREM', KEYS[5], member) end
   end

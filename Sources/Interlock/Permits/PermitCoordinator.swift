@@ -44,6 +44,14 @@ final class PermitCoordinator {
             completion(.refused(.open, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
             return nil
         }
+        // Before a trial is asked for, and without a place in a line: it concerns nobody else.
+        if let end = service.subjectPause(of: subject, now: now) {
+            service.metrics.refused(.limited)
+            completion(
+                .refused(
+                    .limited, state: service.breaker.actingState(now: now), retryAfter: end.millisecondsRoundedUp(since: now)))
+            return nil
+        }
         lastNumber += 1
         let wish = PermitWish(
             number: lastNumber, service: service, cost: cost, subject: subject,
@@ -144,7 +152,6 @@ final class PermitCoordinator {
 
     private func askLimits(_ wish: PermitWish, now: Instant) {
         let service = wish.service
-        if let end = service.subjectPauses.end(of: wish.subject, now: now) { return refusedBySubject(wish, until: end, now: now) }
         guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
             wish.isTaken = true
             _ = enter(wish, now: now) { [] }
@@ -165,13 +172,6 @@ final class PermitCoordinator {
             service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wait, now: now, caller: .permit(wish))
         // It may have been decided, and gone on, before this returned.
         if case .limits(nil) = wish.stage { wish.stage = .limits(mark) }
-    }
-
-    /// The service wants to be left alone by this subject. Who can wait so long does.
-    private func refusedBySubject(_ wish: PermitWish, until end: Instant, now: Instant) {
-        release(wish)
-        guard !pause(wish, earliest: end, now: now) else { return }
-        refuse(wish, .limited, retryAfter: end.millisecondsRoundedUp(since: now), now: now)
     }
 
     /// `true`: what was taken from the limits has found its caller, or is kept for it.

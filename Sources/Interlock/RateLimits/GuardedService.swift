@@ -68,12 +68,19 @@ final class GuardedService {
 
     var name: String { definition.name }
 
+    /// Until when the upstream wants to hear nothing of this subject; `nil`: it does, or an operator has the last word.
+    func subjectPause(of subject: String?, now: Instant) -> Instant? {
+        guard let end = subjectPauses.end(of: subject, now: now), breaker.forced(now: now) == nil else { return nil }
+        return end
+    }
+
     /// The configuration was read again: state and waiters stay, the rules change.
     func redefine(_ new: ServiceDefinition) {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
             limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
         }
         definition = new
+        if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
         digest = new.digest
         isDeclared = false

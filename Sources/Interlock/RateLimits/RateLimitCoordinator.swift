@@ -41,11 +41,11 @@ final class RateLimitCoordinator {
         case .queued:
             planFlush(of: service)
         case .waiting(let answer):
-            tellIfLimited(service, by: answer)
+            tellIfLimited(service, by: answer, cost: cost)
             planWakeUp(of: service, now: now)
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
-            tellIfLimited(service, by: answer)
+            tellIfLimited(service, by: answer, cost: cost)
             refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count))
         case .unlimited:
             unlimited(service, id: id, count: count, subject: subject)
@@ -76,12 +76,15 @@ final class RateLimitCoordinator {
         reconsider(service)
     }
 
-    private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer) {
+    private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
         guard let retryAfter = answer.retryAfter, retryAfter != LimitAnswer.neverSatisfiable,
             !service.definition.limits[answer.limitIndex].isPerSubject
         else { return }
-        onLimited(service, retryAfter)
+        onLimited(service, Self.pause(forCost: cost, retryAfter))
     }
+
+    /// For how long nobody has room, as far as is known: what costs more waits longer than others need.
+    private static func pause(forCost cost: Int64, _ retryAfter: Int64) -> Int64 { cost == 1 ? retryAfter : 1 }
 
     /// Everyone who waits asks again: the limits changed, or Redis is back.
     func reconsider(_ service: GuardedService) {
@@ -109,9 +112,7 @@ final class RateLimitCoordinator {
 
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
-        for request in service.limiter.removeUnlimited() {
-            unlimited(service, id: request.id, count: request.count, subject: request.subject)
-        }
+        answerUnlimited(service)
         guard let batch = service.limiter.nextBatch(now: sentAt, sidecars: sidecars()) else {
             return planWakeUp(of: service, now: sentAt)
         }
@@ -129,6 +130,7 @@ final class RateLimitCoordinator {
                 settle(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)
+                answerUnlimited(service)
                 // Those who stood behind it are not made to find out the same once more: an answer is due within `redis.timeout`.
                 if error.isUnavailability, let next = service.limiter.nextBatch(now: now, sidecars: sidecars()) {
                     decideAlone(service, next, reason: error, now: now)
@@ -136,6 +138,13 @@ final class RateLimitCoordinator {
             }
             // At the end of the tick: whoever is read in it travels along.
             planFlush(of: service)
+        }
+    }
+
+    /// Calls that came before a reload that took their limits away.
+    private func answerUnlimited(_ service: GuardedService) {
+        for request in service.limiter.removeUnlimited() {
+            unlimited(service, id: request.id, count: request.count, subject: request.subject)
         }
     }
 
@@ -149,11 +158,21 @@ final class RateLimitCoordinator {
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
         service.metrics.countShadowRefusals(verdict, batch)
         var limitedFor: Int64?
-        for (run, decided) in zip(batch.runs, verdict.runs) where decided.granted < run.count {
-            guard !batch.definitions[batch.counters[decided.binding].definition].isPerSubject else { continue }
-            limitedFor = max(limitedFor ?? 1, (decided.retryAfterMicroseconds + 999) / 1000)
+        var granted: Int64 = 0
+        for (run, decided) in zip(batch.runs, verdict.runs) {
+            granted += Int64(decided.granted) * run.cost
+            guard decided.granted < run.count,
+                !batch.definitions[batch.counters[decided.binding].definition].isPerSubject
+            else { continue }
+            let pause = Self.pause(forCost: run.cost, (decided.retryAfterMicroseconds + 999) / 1000)
+            limitedFor = min(limitedFor ?? pause, pause)
         }
-        if let limitedFor { onLimited(service, limitedFor) } else { onTaken(service) }
+        let areAllGranted = zip(batch.runs, verdict.runs).allSatisfy { $0.count == $1.granted }
+        if let limitedFor {
+            onLimited(service, limitedFor)
+        } else if areAllGranted || (granted > 0 && batch.hasRoom(after: granted, by: verdict)) {
+            onTaken(service)
+        }
         var taken = 0
         var limited = 0
         for settlement in settled {

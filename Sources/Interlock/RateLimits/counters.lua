@@ -22,8 +22,8 @@ end
 -- next one, TAT. `value` is `TAT`, or `TAT:n` for n/limit of a microsecond more: so nothing is ever rounded. nil when it is
 -- neither. Exact while a unit's time, window/limit, times the most units is below 2^52.
 --
--- More than `capacity` is never owed: a later TAT was written before the clock was set back, or under a lower limit, and is cut.
--- nil: as it stands.
+-- More than `capacity` is never owed: a TAT far beyond that was written before the clock was set back, or under a lower limit,
+-- and is cut. What other sidecars owe whose burst is larger, while a fleet is reloaded, is left alone. nil: as it stands.
 local function open_cells(limit, window, value, time, capacity)
   local step = math.floor(window / limit)
   local rest = window - step * limit
@@ -47,7 +47,7 @@ local function open_cells(limit, window, value, time, capacity)
 
   if capacity and tat > time then
     local whole, parts = span(capacity)
-    if tat > time + whole or (tat == time + whole and part > parts) then
+    if tat > time + 2 * math.max(whole, window) then
       tat, part = time + whole, parts
       cells.is_cut = true
     end

@@ -42,8 +42,8 @@ for k = 1, #KEYS do
     taken = value and tonumber(value) or 0
     if taken > 0 then
       ttl[k] = call('PTTL', KEYS[k])
-      -- Without an end, or of a clock that was set back.
-      if ttl[k] == -1 or ttl[k] > batch[d + 3] then
+      -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
+      if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then
         call('PEXPIRE', KEYS[k], batch[d + 3])
         ttl[k] = batch[d + 3]
       end

@@ -208,8 +208,13 @@ public struct Breaker: Sendable {
         let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         guard snapshot.state == .closed else {
             // Let through without a trial permit, because Redis is away: one failure opens it again for this sidecar.
-            if isFailure, mayTrip(now: now), !isOpenByLimit { trip(.failures, now: now) }
-            if isOwnTrial, !isFailure { ownSuccesses += 1 }
+            // What was permitted before it opened for itself says nothing of now.
+            if isFailure, mayTrip(now: now), !isOpenByLimit, isOwnTrial || !isTriedAlone(now: now) { trip(.failures, now: now) }
+            if isOwnTrial, !isFailure {
+                ownSuccesses += 1
+                // It is well, as far as this sidecar can know.
+                if ownSuccesses >= settings.halfOpenPermits { (ownTrip, ownStreak) = (nil, 0) }
+            }
             return .none
         }
         if isTriedAlone(now: now), let trip = ownTrip {

@@ -4,19 +4,23 @@ public struct SubjectPauses: Sendable {
     /// The most subjects.
     public static let capacity = 4096
 
+    /// The least time between two looks for those that are over, in milliseconds.
+    private static let leastSweepPause: Int64 = 100
+
     private var ends: [ExactText: Instant] = [:]
+    private var nextSweepAt = Instant(nanoseconds: .min)
 
     public init() {}
 
-    /// - Returns: `false`: there is no room.
-    public mutating func pause(_ subject: String, until end: Instant, now: Instant) -> Bool {
+    public mutating func pause(_ subject: String, until end: Instant, now: Instant) {
         let key = ExactText(subject)
         if ends[key] == nil, ends.count >= Self.capacity {
+            guard nextSweepAt <= now else { return }
             ends = ends.filter { $0.value > now }
-            guard ends.count < Self.capacity else { return false }
+            nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
+            guard ends.count < Self.capacity else { return }
         }
         ends[key] = max(ends[key] ?? end, end)
-        return true
     }
 
     /// Until when the subject is paused; `nil`: it is not.

@@ -48,6 +48,14 @@ public struct LimitBatch: Sendable {
     /// The definitions in the order in which the script has their counters, those that no request of the batch met included.
     public var definitionsInOrder: [LimitDefinition] { (serviceWide + perSubject).map { definitions[$0] } }
 
+    /// Whether the service's own limits have room for one more, when so much was granted of this batch.
+    public func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
+        (0..<serviceWideCount).allSatisfy { index in
+            definitions[counters[index].definition].isShadow
+                || verdict.counters[index].count + granted < verdict.counters[index].capacity
+        }
+    }
+
     /// The places in `counters` of those that bind the request at `place`.
     public func counterIndices(ofRequestAt place: Int) -> [Int] {
         let group = requests[place].subject.flatMap { groups[ExactText($0)] } ?? 0

@@ -85,11 +85,12 @@ struct RefusalMemory: Sendable {
     /// - Parameter isAwaited: somebody is about to wait for it. Those who wait are bounded by themselves, and so are the limits
     ///   that are the whole service's: subjects take no place of theirs.
     mutating func remember(_ refusal: Refusal, of counter: CounterID, isAwaited: Bool, now: Instant) {
-        if refusals[counter] == nil, refusals.count >= Self.capacity, !isAwaited, counter.subject != nil {
-            guard nextSweepAt <= now else { return }
-            refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
-            nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
-            guard refusals.count < Self.capacity else { return }
+        if refusals[counter] == nil, refusals.count >= Self.capacity {
+            if nextSweepAt <= now {
+                refusals = refusals.filter { $0.value.until > now || $0.value.waiters > 0 }
+                nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
+            }
+            guard refusals.count < Self.capacity || isAwaited || counter.subject == nil else { return }
         }
         refusals[counter] = refusal
     }

@@ -183,7 +183,8 @@ final class RESPConnection: ChannelDuplexHandler {
             // RESP2 has no other word for it. Who goes down with all its connections says so by that.
             if wasLinked, loss != .shutdown, let context {
                 door.logger.info("A linked lease was lost; its RESP2 connection is closed", metadata: ["lock": "\(end.name)"])
-                drop(context)
+                // Not from within what tells of it, and behind what is answered already.
+                context.eventLoop.assumeIsolated().execute { [weak self] in self?.closeAfterWhatIsWritten() }
             }
             return
         }
@@ -194,6 +195,13 @@ final class RESPConnection: ChannelDuplexHandler {
             writer.bulk(end.token)
             writer.bulk(loss.rawValue)
         }
+    }
+
+    private func closeAfterWhatIsWritten() {
+        guard let context else { return }
+        isClosing = true
+        isEndedHere = true
+        context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in context.close(promise: nil) }
     }
 
     /// Takes no further command, and closes when everything is answered.
