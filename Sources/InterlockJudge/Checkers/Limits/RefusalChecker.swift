@@ -6,7 +6,7 @@ internal import InterlockCore
 /// That a limit had room is known when a call of it was granted with something left. It still has room while less than that may
 /// have been taken since: every call that was not certainly refused counts. Only for services with one limit that counts for
 /// all, which never refills less; not while somebody waits for it, whom nobody overtakes; and not while a fault may keep a
-/// sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services.
+/// sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services and clients.
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 
@@ -25,8 +25,11 @@ struct RefusalChecker: HistoryChecker {
     private let services: [ServiceRules]
     private let recovery: Int64
     private var rooms: [Int: Room] = [:]
-    /// By service: what calls under way may take.
+    /// By service: what calls under way may take, and what those that ended may have taken since the beginning.
     private var underWay: [Int: Int64] = [:]
+    private var taken: [Int: Int64] = [:]
+    /// By client, whose call is under way: what had been taken when it was asked for.
+    private var takenBefore: [Int: Int64] = [:]
     /// By service: how many calls wait, and when the last one ended that did.
     private var waiting: [Int: Int] = [:]
     private var lastWait: [Int: Instant] = [:]
@@ -46,6 +49,7 @@ struct RefusalChecker: HistoryChecker {
         case .invoked(let call, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
             underWay[demand.service, default: 0] += demand.cost
+            takenBefore[call.client] = taken[demand.service, default: 0]
             if call.operation.wait > 0 { waiting[demand.service, default: 0] += 1 }
         case .ended(let call, let ending, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
@@ -68,13 +72,16 @@ struct RefusalChecker: HistoryChecker {
         into violations: inout [Violation]
     ) {
         let service = demand.service
+        let before = takenBefore.removeValue(forKey: call.client) ?? 0
         switch ending {
         case .done(.taken(_, let remaining, _)):
+            // Others may have taken of it while the answer was on its way, and may have been answered sooner.
+            let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before
+            take(demand.cost, of: service)
             guard remaining > 0,
                 !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
-            else { return take(demand.cost, of: service) }
-            // Others may have taken of it while the answer was on its way.
-            rooms[service] = Room(left: remaining - underWay[service, default: 0], known: instant, sidecar: call.sidecar)
+            else { return }
+            rooms[service] = Room(left: remaining - meanwhile, known: instant, sidecar: call.sidecar)
         case .refused(.limited(let retryAfter)):
             guard let room = rooms[service], retryAfter >= 0, room.left - underWay[service, default: 0] >= demand.cost,
                 call.operation.wait == 0, waiting[service, default: 0] == 0,
@@ -98,6 +105,7 @@ struct RefusalChecker: HistoryChecker {
     }
 
     private mutating func take(_ cost: Int64, of service: Int) {
+        taken[service, default: 0] += cost
         rooms[service]?.left -= cost
     }
 }
