@@ -79,7 +79,7 @@ struct Story {
     /// nothing that was granted without it counts any more.
     func remembersShares(before violation: Violation) -> Bool {
         guard let service = service(violation) else { return false }
-        let size = Int64(profile.sidecars)
+        let size = Int64(profile.largestFleet)
         let memories = service.definition.limits.map { limit in
             if case .gcra = limit.algorithm {
                 max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
@@ -134,7 +134,7 @@ public struct KnownFinding: Sendable {
             "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/limits.md"
         ) { violation, story in
             violation.finding.contains("the shares of sidecars without Redis included")
-                && story.profile.fleetSize < story.profile.sidecars && story.remembersShares(before: violation)
+                && story.profile.fleetSize < story.profile.largestFleet && story.remembersShares(before: violation)
         }
     ]
 }

@@ -86,6 +86,8 @@ struct Profile {
     /// Milliseconds.
     var maximumHold: Int64?
     var fleetSize: Int
+    /// How many sidecars a fleet has at most, of the two that there may be.
+    var largestFleet: Int { max(sidecars, otherFleet) }
     var locks: [LockKind]
     var manners: Manners
     var habits: Habits
