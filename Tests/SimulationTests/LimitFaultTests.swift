@@ -8,6 +8,16 @@ import Testing
 /// Faults of limits, told in the shortest way.
 @Suite("Limits that were overrun, or refused for too long", .timeLimit(.minutes(2)))
 struct LimitFaultTests {
+    /// With a limit of all and one of each subject; windows in seconds.
+    private static func service(all: Int64, in window: Int, each: Int64, in subjectWindow: Int) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "api",
+            limits: [
+                LimitDefinition(name: "all", limit: all, window: .seconds(window)),
+                LimitDefinition(name: "each", limit: each, window: .seconds(subjectWindow), isPerSubject: true),
+            ])
+    }
+
     static func service(
         _ algorithm: LimitAlgorithm = .fixed, limit: Int64 = 10, window: Duration = .seconds(3600), perSubject: Bool = false,
         waiting: Int = 100, whenDown: OutagePolicy = .local
@@ -143,22 +153,12 @@ struct LimitFaultTests {
 
     @Test("R5: who is only refused takes no counter")
     func refusedTakesNoCounter() throws {
-        let both = ServiceDefinition(
-            name: "api",
-            limits: [
-                LimitDefinition(name: "all", limit: 1, window: .seconds(3600)),
-                LimitDefinition(name: "each", limit: 5, window: .seconds(3600), isPerSubject: true),
-            ])
+        let both = Self.service(all: 1, in: 3600, each: 5, in: 3600)
         let stage = Stage(services: [both])
         cutOff(stage)
         #expect(granted(1, on: stage, subject: "first") == 1)
         for number in 0..<4200 { _ = stage.result(of: stage.take("api", subject: "refused-\(number)")) }
-        let raised = ServiceDefinition(
-            name: "api",
-            limits: [
-                LimitDefinition(name: "all", limit: 100, window: .seconds(3600)),
-                LimitDefinition(name: "each", limit: 5, window: .seconds(3600), isPerSubject: true),
-            ])
+        let raised = Self.service(all: 100, in: 3600, each: 5, in: 3600)
         stage.sidecars[0].reload([raised])
         stage.run(milliseconds: 1100)
         #expect(granted(1, on: stage, subject: "real") == 1)
@@ -214,12 +214,7 @@ struct LimitFaultTests {
 
     @Test("R13: very many subjects that are refused take nobody's place in the line")
     func manyRefusals() throws {
-        let both = ServiceDefinition(
-            name: "api",
-            limits: [
-                LimitDefinition(name: "all", limit: 10_000, window: .seconds(1)),
-                LimitDefinition(name: "each", limit: 1, window: .seconds(3), isPerSubject: true),
-            ])
+        let both = Self.service(all: 10_000, in: 1, each: 1, in: 3)
         let stage = Stage(services: [both])
         for number in 0..<4200 {
             _ = stage.take("api", subject: "s\(number)")

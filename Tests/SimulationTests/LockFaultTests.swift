@@ -135,35 +135,38 @@ struct LockFaultTests {
         }
     }
 
-    @Test("L3: a sidecar that stands still with a writer at the head keeps no reader waiting longer than the claim window")
-    func stoppedWriter() throws {
+    /// The second sidecar holds the lock as a reader, and a writer waits at the first.
+    private static func writerBehindAReader() throws -> Stage {
         let stage = Stage(sidecars: 3)
-        _ = try #require(
-            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        _ = stage.acquire(try Self.request("report", wait: 60_000))
+        _ = try #require(stage.result(of: stage.acquire(try request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        _ = stage.acquire(try request("report", wait: 60_000))
         stage.run(milliseconds: 100)
-        stage.sidecars[0].stop()
+        return stage
+    }
+
+    /// The third sidecar's reader does not wait longer than the claim window.
+    private static func expectReaderLetIn(on stage: Stage) throws {
         let began = stage.milliseconds
-        let reader = stage.acquire(try Self.request("report", wait: 30_000, mode: .shared), through: 2)
+        let reader = stage.acquire(try request("report", wait: 30_000, mode: .shared), through: 2)
         #expect(stage.result(of: reader)?.lease != nil)
         #expect((reader.at ?? 60_000) - began <= 400)
     }
 
+    @Test("L3: a sidecar that stands still with a writer at the head keeps no reader waiting longer than the claim window")
+    func stoppedWriter() throws {
+        let stage = try Self.writerBehindAReader()
+        stage.sidecars[0].stop()
+        try Self.expectReaderLetIn(on: stage)
+    }
+
     @Test("L3: neither does one that was killed while somebody listens to everything")
     func killedWriter() throws {
-        let stage = Stage(sidecars: 3)
-        _ = try #require(
-            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        _ = stage.acquire(try Self.request("report", wait: 60_000))
-        stage.run(milliseconds: 100)
+        let stage = try Self.writerBehindAReader()
         let everything = stage.redis.server.connect { _ in }
         everything.receive(Array("*2\r\n$10\r\nPSUBSCRIBE\r\n$16\r\ninterlock:wake:*\r\n".utf8))
         stage.sidecars[0].kill()
         stage.run(milliseconds: 100)
-        let began = stage.milliseconds
-        let reader = stage.acquire(try Self.request("report", wait: 30_000, mode: .shared), through: 2)
-        #expect(stage.result(of: reader)?.lease != nil)
-        #expect((reader.at ?? 60_000) - began <= 400)
+        try Self.expectReaderLetIn(on: stage)
     }
 
     @Test("L3: a writer that lives is not passed by readers, however long it waits")

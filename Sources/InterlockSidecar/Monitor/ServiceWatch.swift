@@ -116,6 +116,7 @@ struct ServiceWatch: Sendable {
         while !Task.isCancelled {
             let began = Self.clock.now
             await probeOnce(&watch, as: prober)
+            // What is left of the interval. Cancelled, the loop ends.
             try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
         }
     }
