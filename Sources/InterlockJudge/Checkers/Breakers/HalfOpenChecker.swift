@@ -3,13 +3,13 @@ internal import InterlockCore
 /// A half-open breaker comes to a decision: it does not go on refusing when none of its trial calls is being made.
 ///
 /// It is wedged when calls were refused in the half-open state although for two seconds no trial can have been under way: each
-/// was reported, or is older than permits get. Nor was any call refused at once by a limit meanwhile: that one the breaker had
-/// let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
+/// was reported, or is older than permits get. Nor was any call refused by a limit without a wait meanwhile: that one the
+/// breaker had let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
 /// time since, or within the recovery time before. Bounded by services and the permits that are out.
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
 
-    /// Within so many ms an answer is one without a wait.
+    /// Whoever may wait, and is answered within so many ms, did not.
     private static let atOnce: Int64 = 50
 
     /// Outcomes are told at least every second, and states are asked for as often.
@@ -42,7 +42,8 @@ struct HalfOpenChecker: HistoryChecker {
             waits[service] = nil
         case .ended(let call, let ending, _):
             switch call.operation {
-            case .permit(let service, _, _): ended(call, service, ending, at: step.at, faults: faults, into: &violations)
+            case .permit(let service, _, let patience):
+                ended(call, service, patience: patience, ending, at: step.at, faults: faults, into: &violations)
             case .report(let service, let permit, _):
                 waits[service]?.permits[permit] = nil
                 waits[service]?.since = step.at
@@ -54,7 +55,7 @@ struct HalfOpenChecker: HistoryChecker {
     }
 
     private mutating func ended(
-        _ call: Call, _ service: Int, _ ending: OperationEnding, at instant: Instant, faults: FaultLog,
+        _ call: Call, _ service: Int, patience: Int64, _ ending: OperationEnding, at instant: Instant, faults: FaultLog,
         into violations: inout [Violation]
     ) {
         guard var wait = waits[service] else { return }
@@ -65,7 +66,7 @@ struct HalfOpenChecker: HistoryChecker {
         case .done(.permitted(let permit, _)): wait.permits[permit] = lapse
         // It may have been given one.
         case .unknown, .failed: wait.since = max(wait.since, lapse)
-        case .refused(.limited) where instant < call.invoked.advanced(byMilliseconds: Self.atOnce):
+        case .refused(.limited) where patience == 0 || instant < call.invoked.advanced(byMilliseconds: Self.atOnce):
             wait.since = max(wait.since, instant)
         case .refused(.open):
             wait.refused += 1
