@@ -240,7 +240,7 @@ public actor Coordinator: Service {
         for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
             service.metrics.placesInUse.record(service.bulkhead.taken)
-            service.metrics.permitsWaiting.record(service.bulkhead.waitingCount + service.paused.count)
+            service.metrics.permitsWaiting.record(service.permitsWaiting)
             service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))
         }
     }

@@ -84,6 +84,7 @@ public final class CoordinatorCalls {
             locksWaiting: provider.waiting, services: services.count,
             servicesDiffering: servicesInOrder.filter { $0.foreignConfiguration != nil }.map(\.name),
             permitsUnderWay: permits.underWay,
+            permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 

@@ -20,5 +20,7 @@ public struct CoordinatorStatus: Sendable {
     /// Those whose definition here is not the fleet's last one.
     public var servicesDiffering: [String]
     public var permitsUnderWay: Int
+    /// Calls that wait for a place, or through a pause that a limit made.
+    public var permitsWaiting: Int
     public var redisCommands: Int64
 }

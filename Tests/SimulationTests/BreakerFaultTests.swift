@@ -69,6 +69,53 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
+    @Test("R6: nothing of a limit is taken for a call that waits for a place until it has one")
+    func chargeForAPlace() throws {
+        let service = ServiceDefinition(
+            name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)
+        let stage = Stage(services: [service])
+        let first = try #require(stage.result(of: stage.permit("api"))?.permit)
+        let waiting = stage.permit("api", wait: 60_000)
+        stage.run(milliseconds: 100)
+        #expect(waiting.value == nil)
+        #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 1")
+        _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
+        let second = try #require(stage.result(of: waiting)?.permit)
+        #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 2")
+        // The limit is used up while it waits: it leaves the place that it got to others, and waits for its turn.
+        let late = stage.permit("api", wait: 5000)
+        _ = stage.result(of: stage.take("api"))
+        _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
+        #expect(try #require(stage.result(of: late)).permit == nil)
+        #expect(stage.status()?.permitsUnderWay == 0)
+    }
+
+    @Test("R6: who gets a place while a limit is used up waits at the limit, and passes the place on")
+    func placeWithoutRoom() throws {
+        let service = ServiceDefinition(
+            name: "api", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))], concurrency: 1)
+        let stage = Stage(services: [service])
+        let first = try #require(stage.result(of: stage.permit("api"))?.permit)
+        let waiting = (0..<5).map { _ in stage.permit("api", wait: 60_000) }
+        stage.run(milliseconds: 100)
+        _ = stage.result(of: stage.take("api"))
+        // It is refused, which is remembered.
+        _ = stage.result(of: stage.take("api"))
+        _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
+        var reported = Set<Int>()
+        let areAllGranted = stage.run(upTo: 59_000) {
+            for (place, wish) in waiting.enumerated() where !reported.contains(place) {
+                guard let permit = wish.value?.permit else { continue }
+                reported.insert(place)
+                _ = stage.report(permit, of: "api", OutcomeReport(outcome: .ok))
+            }
+            return reported.count == waiting.count
+        }
+        #expect(areAllGranted)
+        // Two in each window.
+        #expect((20_000...32_000).contains(stage.milliseconds))
+    }
+
     @Test("a call that was granted at the limit when the breaker has opened again is not made")
     func openedMeanwhile() throws {
         let service = ServiceDefinition(

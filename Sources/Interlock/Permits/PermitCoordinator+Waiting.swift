@@ -21,7 +21,7 @@ extension PermitCoordinator {
                 release(wish)
                 refuseBusy(wish, now: now)
             }
-            for wish in admitted where !wish.isOver { _ = enter(wish, now: now) { wish.shares } }
+            for wish in admitted where !wish.isOver { askBreaker(wish, now: now) }
         }
         planPlaces(of: service)
     }
@@ -111,6 +111,9 @@ extension GuardedService {
     var pausesAtLimit: Bool {
         definition.onLimit.action == .trip && breaker.snapshot.forced == nil && !breaker.settings.isMetricsOnly
     }
+
+    /// Calls that wait for a place, or through a pause.
+    var permitsWaiting: Int { bulkhead.waitingCount + paused.count }
 
     /// What the breaker does to those who wait.
     func gate(now: Instant) -> PausedCalls.Gate {

@@ -150,7 +150,8 @@ final class PermitCoordinator {
 
     // MARK: The limits
 
-    private func askLimits(_ wish: PermitWish, now: Instant) {
+    /// - Parameter lacksRoom: a limit has refused it just now, and it waits there, whatever the places.
+    private func askLimits(_ wish: PermitWish, lacksRoom: Bool = false, now: Instant) {
         let service = wish.service
         guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
             wish.isTaken = true
@@ -159,14 +160,11 @@ final class PermitCoordinator {
             breakers.limitHasRoom(service)
             return
         }
-        let deadline = deadline(of: wish)
-        // Whoever would find no place is told before anything is taken for it.
-        if deadline == nil, isFull(service, now: now) {
-            release(wish)
-            return refuseBusy(wish, now: now)
-        }
-        // A trial is not kept while its call waits for something else.
-        let wait = service.pausesAtLimit || wish.isTrial ? 0 : deadline?.millisecondsRoundedUp(since: now) ?? 0
+        // Whoever finds no place is told so, or waits for one, before anything is taken for it.
+        if !wish.hasPlace, !lacksRoom, isFull(service, now: now) { return lineUpForPlace(wish, now: now) }
+        // Neither a trial nor a place is kept while its call waits for something else.
+        let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace
+        let wait = mayWait ? deadline(of: wish)?.millisecondsRoundedUp(since: now) ?? 0 : 0
         wish.stage = .limits(nil)
         let mark = limits.ask(
             service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wait, now: now, caller: .permit(wish))
@@ -182,14 +180,14 @@ final class PermitCoordinator {
             wish.isTaken = true
             return enter(wish, now: now, shares: shares)
         }
-        let hadTrial = wish.isTrial
+        let wasHurried = wish.isTrial || wish.hasPlace
         release(wish)
-        if hadTrial, !wish.service.pausesAtLimit, let deadline = deadline(of: wish), retryAfter != LimitAnswer.neverSatisfiable,
+        if wasHurried, !wish.service.pausesAtLimit, let deadline = deadline(of: wish), retryAfter != LimitAnswer.neverSatisfiable,
             now.advanced(byMilliseconds: retryAfter) <= deadline
         {
-            // When the limit has granted it, it asks for a trial again.
+            // Now it waits for the limit, and asks for the rest again after that.
             wish.generation = 0
-            askLimits(wish, now: now)
+            askLimits(wish, lacksRoom: true, now: now)
             return true
         }
         if retryAfter != LimitAnswer.neverSatisfiable, wish.service.pausesAtLimit,
@@ -230,23 +228,25 @@ final class PermitCoordinator {
             }
         }
         guard !wish.hasPlace else { return grant(wish, now: now) }
-        dropLapsed(of: service, now: now)
-        settlePlaces(of: service)
-        switch service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) {
-        case .taken:
-            wish.hasPlace = true
-            return grant(wish, now: now)
-        case .waiting:
+        guard !isFull(service, now: now) else {
+            // What was taken is not kept through the wait: it would be called long after it was counted.
             wish.shares = shares()
-            wish.stage = .place
-            giveTrialBack(wish)
-            planPlaces(of: service)
+            lineUpForPlace(wish, now: now)
             return true
-        case .full:
-            release(wish)
-            refuseBusy(wish, now: now)
-            return false
         }
+        wish.hasPlace = service.bulkhead.enter(wish.number, deadline: nil, now: now) == .taken
+        return grant(wish, now: now)
+    }
+
+    /// No place is free: it waits for one, holding nothing, or is refused.
+    private func lineUpForPlace(_ wish: PermitWish, now: Instant) {
+        let service = wish.service
+        release(wish)
+        guard service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) == .waiting else {
+            return refuseBusy(wish, now: now)
+        }
+        wish.stage = .place
+        planPlaces(of: service)
     }
 
     private func grant(_ wish: PermitWish, now: Instant) -> Bool {

@@ -17,7 +17,7 @@ struct SidecarReport {
             "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)", "",
             "# Services", "services:\(status.services)",
             "services_differing:\(status.servicesDiffering.joined(separator: ","))",
-            "permits_under_way:\(status.permitsUnderWay)",
+            "permits_under_way:\(status.permitsUnderWay)", "permits_waiting:\(status.permitsWaiting)",
         ]
         lines.append("")
         return lines.joined(separator: "\r\n")
