@@ -98,7 +98,6 @@ let package = Package(
                 .product(name: "NIOTLS", package: "swift-nio"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "HummingbirdTLS", package: "hummingbird"),
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
             swiftSettings: houseRules
@@ -130,9 +129,7 @@ let package = Package(
             name: "interlock",
             dependencies: [
                 "InterlockSidecar", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix,
-                logging,
-                coreMetrics, lifecycle,
-                unixSignals, subprocess,
+                nioSSL, logging, coreMetrics, lifecycle, unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules

@@ -11,8 +11,8 @@ struct Serve: AsyncParsableCommand {
         discussion: """
             Without a Redis named anywhere it starts a private redis-server on a Unix socket in its data folder, for one \
             machine. The environment (INTERLOCK_REDIS_URL, INTERLOCK_RESP, INTERLOCK_HTTP, INTERLOCK_UNIX, \
-            INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads the \
-            services; SIGTERM stops it within 10 seconds.
+            INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads \
+            services, API keys and certificate; SIGTERM stops it within 10 seconds.
 
             EXAMPLES
               interlock serve

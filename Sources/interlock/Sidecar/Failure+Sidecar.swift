@@ -15,6 +15,13 @@ extension Failure {
             self.init(
                 "what answers at \(address) is no sidecar's RESP door: name one with --sidecar", exitCode: .unavailable)
         case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed:
+            if case .secured = address {
+                self.init(
+                    "no connection to the sidecar at \(address): is it there, does it speak TLS (listen.tls), and is its certificate for "
+                        + "this host name and vouched for by --ca? (\(error.message))",
+                    exitCode: .unavailable)
+                return
+            }
             self.init(
                 "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar",
                 exitCode: .unavailable)
