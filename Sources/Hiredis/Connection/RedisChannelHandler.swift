@@ -152,7 +152,7 @@ extension RedisChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        close(reason: RedisError(.connectionFailed, "the connection to Redis failed: \(error)"))
+        close(reason: RedisError(.connectionFailed, "the connection to Redis failed: \(NetworkReason(error))"))
     }
 
     func channelInactive(context: ChannelHandlerContext) {

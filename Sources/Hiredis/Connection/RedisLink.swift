@@ -85,7 +85,7 @@ final class RedisLink {
             case .failure(let error as RedisError): attemptFailed(error)
             case .failure(let error):
                 attemptFailed(
-                    RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(error)"))
+                    RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(NetworkReason(error))"))
             }
         }
     }
@@ -94,7 +94,7 @@ final class RedisLink {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
-            return attemptFailed(RedisError(.connectionFailed, "\(error)"))
+            return attemptFailed(RedisError(.connectionFailed, "\(NetworkReason(error))"))
         }
         guard case .connecting = state else {
             channel.close(promise: nil)
