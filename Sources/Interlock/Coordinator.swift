@@ -34,7 +34,8 @@ public actor Coordinator: Service {
     private var outage: Deadlines.Entry?
     private var hasLostRedis = false
     private var reading: Deadlines.Entry?
-    private var awaitingReadiness: [CheckedContinuation<Void, Never>] = []
+    private var awaitingReadiness: [Int: CheckedContinuation<Void, Never>] = [:]
+    private var lastAwaiting = 0
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
@@ -194,6 +195,7 @@ public actor Coordinator: Service {
             calls.limits.failWaiting(service, .unconfigured(service.name))
             calls.breakers.forget(service)
             calls.permits.removeAll(of: service)
+            service.metrics.destroy()
         }
         calls.services = next
         for service in guarded {
@@ -210,15 +212,25 @@ public actor Coordinator: Service {
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
 
-    /// Waits until Redis is connected; returns as well when the coordinator is stopped first.
+    /// Waits until Redis is connected; returns as well when the coordinator is stopped first, or the task is cancelled.
     public func untilReady() async {
         guard !isRedisUp, !calls.isGoingDown else { return }
-        await withCheckedContinuation { awaitingReadiness.append($0) }
+        lastAwaiting += 1
+        let number = lastAwaiting
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if Task.isCancelled { continuation.resume() } else { awaitingReadiness[number] = continuation }
+            }
+        } onCancel: {
+            Task { await stopAwaiting(number) }
+        }
     }
 
+    private func stopAwaiting(_ number: Int) { awaitingReadiness.removeValue(forKey: number)?.resume() }
+
     private func readinessIsDecided() {
-        let waiting = awaitingReadiness
-        awaitingReadiness = []
+        let waiting = awaitingReadiness.values
+        awaitingReadiness = [:]
         for continuation in waiting { continuation.resume() }
     }
 
@@ -231,7 +243,8 @@ public actor Coordinator: Service {
         let status = calls.status
         metrics.leases.record(status.locksHeld)
         metrics.waiters.record(status.locksWaiting)
-        metrics.commands.record(runtime.pipeline.commandsSent)
+        metrics.commands.increment(by: runtime.pipeline.commandsSent - metrics.commandsCounted)
+        metrics.commandsCounted = runtime.pipeline.commandsSent
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)

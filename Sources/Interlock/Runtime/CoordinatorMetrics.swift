@@ -15,7 +15,9 @@ final class CoordinatorMetrics {
     let roundTripTime = Timer(label: "interlock_redis_round_trip_seconds")
     let reconnects = Counter(label: "interlock_redis_connects_total")
     let connectionFailures = Counter(label: "interlock_redis_connection_failures_total")
-    let commands = Gauge(label: "interlock_redis_commands")
+    let commands = Counter(label: "interlock_redis_commands_total")
+    /// So many commands are counted already.
+    var commandsCounted: Int64 = 0
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
@@ -39,6 +41,8 @@ struct ServiceMetrics {
     let waiting: Gauge
     let trips: Counter
     private let service: String
+    /// The shadow limits that something was counted of.
+    private var shadows: Set<String> = []
     private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
     private let outcomes: [Outcome: Counter]
@@ -92,17 +96,29 @@ struct ServiceMetrics {
     }
 
     /// Counts the calls that shadow limits had no room for.
-    func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
+    mutating func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
-            // Not kept: limits come and go with the configuration, and the metrics' backend knows its own by their labels.
-            Counter(
-                label: "interlock_limit_shadow_refusals_total",
-                dimensions: [("service", service), ("limit", batch.definitions[counter.definition].name)]
-            ).increment(by: judged.excess)
+            let limit = batch.definitions[counter.definition].name
+            shadows.insert(limit)
+            shadowRefusals(of: limit).increment(by: judged.excess)
         }
+    }
+
+    /// Not kept: limits come and go with the configuration, and the metrics' backend knows its own by their labels.
+    private func shadowRefusals(of limit: String) -> Counter {
+        Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
     }
 
     func record(_ outcome: Outcome) {
         outcomes[outcome]?.increment()
+    }
+
+    /// The service is there no more: what was last said of it would be said for ever.
+    func destroy() {
+        for counter in [
+            taken, limited, failed, remembered, permitsGranted, permitsRefused, refusedForUnreported, trips,
+        ] + Array(refusals.values) + Array(outcomes.values) { counter.destroy() }
+        for gauge in [placesInUse, permitsWaiting, waiting] + Array(states.values) { gauge.destroy() }
+        for limit in shadows { shadowRefusals(of: limit).destroy() }
     }
 }

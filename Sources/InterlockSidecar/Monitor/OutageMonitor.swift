@@ -56,6 +56,7 @@ final class OutageMonitor: Service {
             for name in ended.keys {
                 tasks[name] = nil
                 watched.remove(name)
+                if wanted[name] == nil { ProbeMetrics(service: name).destroy() }
             }
             for (name, service) in wanted where tasks[name] == nil {
                 guard let watch = watch(service, clients: clients) else { continue }

@@ -19,6 +19,12 @@ struct ProbeMetrics: Sendable {
         time = Timer(label: "interlock_probe_seconds", dimensions: [("service", service)])
     }
 
+    /// The service is not probed any more.
+    func destroy() {
+        for counter in [good, bad, unjudged] { counter.destroy() }
+        time.destroy()
+    }
+
     func record(_ finding: ProbeFinding, duration: Duration) {
         switch finding {
         case .good: good.increment()
