@@ -3,10 +3,15 @@ internal import Logging
 internal import ServiceLifecycle
 internal import UnixSignals
 
-/// Reads the services again on SIGHUP. A configuration with mistakes changes nothing.
+/// Reads the configuration again on SIGHUP: services, API keys, and the doors' certificate. One with mistakes changes nothing; of
+/// what takes a new start to change is said so.
 struct ConfigurationReloader: Service {
+    /// What this process was started with.
+    let started: SidecarConfiguration
     let coordinator: Coordinator
     let monitor: OutageMonitor
+    let access: AccessControl
+    let certificate: DoorCertificate?
     let logger: Logger
     let read: @Sendable () throws -> SidecarConfiguration
 
@@ -15,11 +20,42 @@ struct ConfigurationReloader: Service {
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.warning("\(warning)") }
+                if let tls = configuration.listen.tls { try certificate?.reload(tls) }
+                access.replace(keys: configuration.keys)
                 await coordinator.reload(services: configuration.services)
                 monitor.reload(services: configuration.services)
+                let left = configuration.changesOfStart(since: started)
+                if !left.isEmpty {
+                    logger.warning(
+                        "The configuration was reloaded, but for what takes a new start of the sidecar",
+                        metadata: ["not applied": "\(left.joined(separator: ", "))"])
+                }
             } catch {
                 logger.error("The configuration was not reloaded; the old one stays", metadata: ["error": "\(error)"])
             }
         }
+    }
+}
+
+extension SidecarConfiguration {
+    /// What differs from `other` and is looked at only at start, as it is called in the file.
+    func changesOfStart(since other: SidecarConfiguration) -> [String] {
+        var changes: [String] = []
+        func note(_ name: String, _ hasChanged: Bool) {
+            if hasChanged { changes.append(name) }
+        }
+        note("redis", redis != other.redis)
+        note("listen.resp", listen.resp != other.listen.resp)
+        note("listen.http", listen.http != other.listen.http)
+        note("listen.unix", listen.unix != other.listen.unix)
+        note("listen.hosts", listen.hosts != other.listen.hosts)
+        // Another certificate is shown at once.
+        note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
+        note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
+        note("log", log != other.log)
+        note("locks", locks != other.locks)
+        note("fleet_size", fleetSize != other.fleetSize)
+        note("the data folder", dataDirectory != other.dataDirectory)
+        return changes
     }
 }

@@ -2,6 +2,7 @@ internal import CoreMetrics
 internal import FoundationEssentials
 internal import Glibc
 public import Interlock
+internal import InterlockCore
 internal import Hiredis
 public import Logging
 internal import NIOCore
@@ -24,13 +25,14 @@ public struct Sidecar: Sendable {
     private let privateRedis: PrivateRedis?
     public let coordinator: Coordinator
     private let metrics: PrometheusRegistry
+    private let certificate: DoorCertificate?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
 
     /// Prepares everything and opens nothing.
     /// - Parameters:
     ///   - metrics: where the coordinator's metrics go; bootstrapped by the caller.
     ///   - reload: reads the configuration again on SIGHUP; `nil`: SIGHUP changes nothing.
-    /// - Throws: `SidecarError` when the data folder or the Redis URL cannot be used.
+    /// - Throws: `SidecarError` when the data folder, the certificate or the Redis URL cannot be used.
     public init(
         configuration: SidecarConfiguration, environment: [String: String], metrics: PrometheusRegistry, logger: Logger,
         reload: (@Sendable () throws -> SidecarConfiguration)? = nil
@@ -39,6 +41,7 @@ public struct Sidecar: Sendable {
         self.logger = logger
         self.metrics = metrics
         self.reload = reload
+        certificate = if let tls = configuration.listen.tls { try DoorCertificate(tls) } else { nil }
         let url: String
         if let named = configuration.redis.url {
             privateRedis = nil
@@ -73,37 +76,51 @@ public struct Sidecar: Sendable {
             eventLoopGroup: httpGroup, reports: OutageReports(to: coordinator), logger: logger)
         services.append(monitor)
         services.append(
-            RESPDoor(coordinator: coordinator, access: access, listen: configuration.listen, logger: logger) {
-                readiness.respIsOpen(port: $0)
-            })
+            RESPDoor(
+                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen, logger: logger
+            ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(
-                coordinator: coordinator, access: access, listen: configuration.listen, metrics: metrics,
+                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
+                metrics: metrics,
                 eventLoopGroup: httpGroup, logger: logger
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
         if let reload {
             services.append(
-                ConfigurationReloader(coordinator: coordinator, monitor: monitor, logger: logger, read: reload))
+                ConfigurationReloader(
+                    started: configuration, coordinator: coordinator, monitor: monitor, access: access, certificate: certificate,
+                    logger: logger, read: reload))
         }
         var groupConfiguration = ServiceGroupConfiguration(
             services: services.map {
                 .init(service: $0, successTerminationBehavior: .ignore, failureTerminationBehavior: .gracefullyShutdownGroup)
             },
-            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger.atLeast(.warning))
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(10)
         try await ServiceGroup(configuration: groupConfiguration).run()
     }
 
-    /// Beside those of clients: to Redis and to upstreams, and files.
+    /// Beside those of clients and their calls: to Redis, and files.
     private static let otherOpenFiles = 200
 
     private func checkOpenFileBound() {
-        let needed = configuration.listen.maximumConnections + Self.otherOpenFiles
+        // Each door has as many places, and a proxied request has a connection of its own.
+        let each = configuration.services.contains { $0.upstream != nil } ? 3 : 2
+        let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
         guard let bound = OpenFileBound.raised(), bound < needed else { return }
         logger.warning(
-            "Fewer files may be open than listen.max_connections wants: connections beyond will wait unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections",
+            "Fewer files may be open than listen.max_connections wants at both doors: connections beyond will wait unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections",
             metadata: ["bound": "\(bound)", "needed": "\(needed)"])
+    }
+}
+
+extension Logger {
+    /// For libraries: what they say of each step, and how they print our types, is not for the sidecar's log.
+    func atLeast(_ level: Level) -> Logger {
+        var logger = self
+        logger.logLevel = max(level, logLevel)
+        return logger
     }
 }
 

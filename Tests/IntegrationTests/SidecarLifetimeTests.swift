@@ -16,6 +16,26 @@ struct SidecarLifetimeTests {
         }
     }
 
+    @Test("D26: without its Redis it ends as fast, and says nothing of how it is built")
+    func terminationWithoutRedis() async throws {
+        let process = try await InterlockProcess.start(
+            ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
+            environment: InterlockProcess.environment.updating(["INTERLOCK_LOG_LEVEL": "debug"]))
+        try await eventually(within: .seconds(20), "its doors are open, and Redis was tried") {
+            ["The RESP door is open", "The HTTP door is open", "Redis is not connected"].allSatisfy(process.errors.contains)
+        }
+        let clock = ContinuousClock()
+        let begin = clock.now
+        process.send(signal: SIGTERM)
+        #expect(try await process.end(within: .seconds(20)) == .exited(0))
+        #expect(clock.now - begin < .seconds(5))
+        let log = process.errors
+        #expect(log.contains("cannot connect to redis://127.0.0.1:1/0: Connection refused"))
+        for name in ["Hummingbird", "ServiceLifecycle", "SingleConnectionFailure", "SHA256", "CancellationError"] {
+            #expect(!log.contains(name), "\(name)")
+        }
+    }
+
     @Test("SIGKILL leaves no redis-server behind")
     func kill() async throws {
         try await SidecarProcess.withSidecar { sidecar in

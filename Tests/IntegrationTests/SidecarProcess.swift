@@ -11,6 +11,7 @@ struct SidecarProcess: Sendable {
     /// The test's folder: what is in it is deleted at the end.
     let folder: String
     let respPort: Int
+    let httpPort: Int
     /// Where its private Redis listens; `nil`: it was given another.
     let redisSocket: String?
 
@@ -63,6 +64,22 @@ struct SidecarProcess: Sendable {
         InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": address, "INTERLOCK_API_KEY": apiKey])
     }
 
+    /// What the HTTP door answers.
+    func get(_ path: String) async throws -> String {
+        let result = try await run(
+            .name("curl"), arguments: ["--silent", "--max-time", "10", "http://127.0.0.1:\(httpPort)\(path)"],
+            output: .string(limit: 1 << 20), error: .discarded)
+        return result.standardOutput
+    }
+
+    /// Sends commands to the RESP door, whatever comes back.
+    func send(_ commands: [String]...) async throws {
+        let client = RedisClient(configuration: RedisConfiguration(address: .host("127.0.0.1", port: respPort)))
+        try await client.connect()
+        for command in commands { _ = try? await client.send(AnyCommand(command)) }
+        await client.close()
+    }
+
     /// The process of its private Redis.
     func redisProcess() async throws -> pid_t {
         guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no Redis of its own", log: "") }
@@ -96,8 +113,12 @@ struct SidecarProcess: Sendable {
         guard let port = word(after: "-p", inLine: "RESP", of: announcement).flatMap({ Int($0) }) else {
             throw RedisServerError(reason: "the sidecar does not say where its RESP door is", log: announcement)
         }
+        guard let url = word(after: "-s", inLine: "HTTP", of: announcement),
+            let httpPort = url.split(separator: ":").last.flatMap({ Int($0.prefix { $0 != "/" }) })
+        else { throw RedisServerError(reason: "the sidecar does not say where its HTTP door is", log: announcement) }
         return SidecarProcess(
-            process: process, folder: folder, respPort: port, redisSocket: word(after: "-s", inLine: "Redis", of: announcement))
+            process: process, folder: folder, respPort: port, httpPort: httpPort,
+            redisSocket: word(after: "-s", inLine: "Redis", of: announcement))
     }
 
     private static func word(after flag: String, inLine title: String, of announcement: String) -> String? {

@@ -28,7 +28,7 @@ struct HTTPContractTests {
         try await HTTPTestDoor.with { door in
             let routes = Set(
                 HTTPDoor(
-                    coordinator: door.coordinator, access: AccessControl(keys: []), listen: ListenSettings(),
+                    coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                     metrics: PrometheusRegistry(), eventLoopGroup: door.coordinator.eventLoop, logger: .init(label: "test")
                 ).routes.flatMap { route in
                     (route.method.map { [$0.rawValue] } ?? Self.methods.map { $0.uppercased() }).map { "\($0) \(route.path)" }

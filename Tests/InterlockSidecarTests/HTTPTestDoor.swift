@@ -44,6 +44,7 @@ struct HTTPTestDoor {
 
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
+        maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10), certificate: DoorCertificate? = nil,
         _ body: (HTTPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -53,13 +54,16 @@ struct HTTPTestDoor {
             var listen = ListenSettings()
             listen.http = SocketEndpoint(host: "127.0.0.1", port: 0)
             listen.hosts = hosts
+            listen.maximumConnections = maximumConnections
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
             let coordinator = Coordinator(
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
-            let door = HTTPDoor(
-                coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, metrics: PrometheusRegistry(),
+            var door = HTTPDoor(
+                coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
+                metrics: PrometheusRegistry(),
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton, logger: logger, onBound: { bound.yield($0) })
+            door.firstRequestTimeout = firstRequestTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -75,10 +75,13 @@ struct RESPTestDoor {
             listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
             listen.unix = unix
             listen.maximumConnections = maximumConnections
-            listen.tls = tls.map { TLSSettings(certificate: $0.certificatePath, key: $0.keyPath) }
+            let certificate = try tls.map {
+                try DoorCertificate(TLSSettings(certificate: $0.certificatePath, key: $0.keyPath))
+            }
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = RESPDoor(
-                coordinator: coordinator, access: AccessControl(keys: keys), listen: listen, logger: logger,
+                coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
+                logger: logger,
                 onBound: { bound.yield($0) })
             door.loginTimeout = loginTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))

@@ -1,41 +1,87 @@
 internal import Crypto
+internal import NIOConcurrencyHelpers
 
 /// Who may do what: API keys and their roles. Without keys, whoever reaches a listener is admin.
 ///
 /// Keys are kept and compared as SHA-256 digests, whose comparison takes the same time wherever they differ; all keys are
 /// compared each time.
-public struct AccessControl: Sendable {
+public final class AccessControl: Sendable {
     /// Somebody who has been let in.
     public struct Caller: Hashable, Sendable {
         /// The key's name, for the log and for the fleet; `anonymous` without keys.
         public var name: String
         public var role: APIKey.Role
+        /// Of the key that was shown; `nil`: none was asked for.
+        fileprivate var digest: SHA256.Digest?
+
+        /// Whoever comes without a key.
+        static func anonymous(_ role: APIKey.Role) -> Caller { Caller(name: "anonymous", role: role) }
     }
 
-    private let keys: [(name: String, role: APIKey.Role, digest: SHA256.Digest)]
+    /// A part in what changes, until it is ended.
+    struct Registration {
+        fileprivate let id: Int
+        fileprivate let access: AccessControl
+
+        func end() { access.state.withLockedValue { $0.observers[id] = nil } }
+    }
+
+    private struct State {
+        var keys: [Caller]
+        var observers: [Int: @Sendable () -> Void] = [:]
+        var lastID = 0
+    }
+
+    private let state: NIOLockedValueBox<State>
 
     public init(keys: [APIKey]) {
-        self.keys = keys.map { ($0.name, $0.role, SHA256.hash(data: Array($0.secret.utf8))) }
+        state = NIOLockedValueBox(State(keys: Self.callers(keys)))
+    }
+
+    private static func callers(_ keys: [APIKey]) -> [Caller] {
+        keys.map { Caller(name: $0.name, role: $0.role, digest: SHA256.hash(data: Array($0.secret.utf8))) }
+    }
+
+    /// From now on these are the keys.
+    func replace(keys: [APIKey]) {
+        let callers = Self.callers(keys)
+        let observers: [@Sendable () -> Void] = state.withLockedValue { state in
+            guard state.keys != callers else { return [] }
+            state.keys = callers
+            return Array(state.observers.values)
+        }
+        for observer in observers { observer() }
+    }
+
+    /// Calls `observer` whenever the keys have changed.
+    func observe(_ observer: @escaping @Sendable () -> Void) -> Registration {
+        state.withLockedValue { state in
+            state.lastID += 1
+            state.observers[state.lastID] = observer
+            return Registration(id: state.lastID, access: self)
+        }
     }
 
     /// Whether callers must show a key.
-    public var requiresKey: Bool { !keys.isEmpty }
+    public var requiresKey: Bool { state.withLockedValue { !$0.keys.isEmpty } }
 
     /// Whoever comes without a key; `nil` when one is required.
-    public var anonymous: Caller? {
-        requiresKey ? nil : Caller(name: "anonymous", role: .admin)
-    }
+    public var anonymous: Caller? { requiresKey ? nil : .anonymous(.admin) }
 
     /// The caller whose key this is; with a name, it must be that key's.
     public func caller(key: String, name: String? = nil) -> Caller? {
         let digest = SHA256.hash(data: Array(key.utf8))
         var found: Caller?
-        for candidate in keys {
+        for candidate in state.withLockedValue({ $0.keys }) {
             let isMatch = candidate.digest == digest
-            if isMatch, name == nil || name == candidate.name {
-                found = Caller(name: candidate.name, role: candidate.role)
-            }
+            if isMatch, name == nil || name == candidate.name { found = candidate }
         }
         return found
+    }
+
+    /// What somebody who was let in before may do now; `nil`: the key is there no more.
+    func current(_ caller: Caller) -> Caller? {
+        guard let digest = caller.digest else { return anonymous }
+        return state.withLockedValue { $0.keys.first { $0.digest == digest && $0.name == caller.name } }
     }
 }

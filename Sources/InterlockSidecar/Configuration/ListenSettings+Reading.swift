@@ -42,6 +42,12 @@ extension TLSSettings {
         }
         guard let certificate, let key else { return nil }
         self.init(certificate: certificate, key: key)
+        do {
+            _ = try serverContext()
+        } catch {
+            value.refuse(error.description)
+            return nil
+        }
     }
 
     static func readableFile(_ path: String) throws(ConfigurationExpectation) -> String {

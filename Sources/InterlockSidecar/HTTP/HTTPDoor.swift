@@ -1,10 +1,8 @@
 internal import HTTPTypes
 internal import HummingbirdCore
-internal import HummingbirdTLS
 public import Interlock
 public import Logging
 public import NIOCore
-internal import NIOSSL
 public import ServiceLifecycle
 
 /// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
@@ -16,8 +14,12 @@ public struct HTTPDoor: Service {
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
     static let idleTimeout: TimeAmount = .seconds(60)
 
+    /// Until then a client must have agreed on TLS and sent the head of its first request.
+    package var firstRequestTimeout = Duration.seconds(10)
+
     private let coordinator: Coordinator
     private let access: AccessControl
+    private let certificate: DoorCertificate?
     private let listen: ListenSettings
     private let metrics: PrometheusRegistry
     private let eventLoopGroup: any EventLoopGroup
@@ -29,12 +31,14 @@ public struct HTTPDoor: Service {
     /// - Parameters:
     ///   - coordinator: what carries the calls out; it is run by whoever made it.
     ///   - access: who may enter.
-    ///   - listen: the address, further host names, TLS, and the most connections at a time.
+    ///   - certificate: `nil`: it does not speak TLS.
+    ///   - listen: the address, further host names, and the most connections at a time.
     ///   - metrics: what `/metrics` shows, and where this door counts.
     ///   - onBound: called with the port once the door is open.
     public init(
         coordinator: Coordinator,
         access: AccessControl,
+        certificate: DoorCertificate?,
         listen: ListenSettings,
         metrics: PrometheusRegistry,
         eventLoopGroup: any EventLoopGroup,
@@ -43,6 +47,7 @@ public struct HTTPDoor: Service {
     ) {
         self.coordinator = coordinator
         self.access = access
+        self.certificate = certificate
         self.listen = listen
         self.metrics = metrics
         self.eventLoopGroup = eventLoopGroup
@@ -52,26 +57,43 @@ public struct HTTPDoor: Service {
     }
 
     /// Serves until graceful shutdown.
-    /// - Throws: what binding throws, and what is wrong with the certificate or its key.
+    /// - Throws: what binding throws.
     public func run() async throws {
-        let responder = HTTPDoorResponder(
-            router: HTTPRouter(routes: routes, metrics: metrics), gate: HTTPGate(access: access, hosts: listen.hosts),
-            logger: logger)
-        let server = try serverBuilder().buildServer(
+        // The library's diary is not the sidecar's.
+        let quiet = logger.atLeast(.warning)
+        let places = HTTPPlaces(count: listen.maximumConnections)
+        let router = HTTPRouter(routes: routes, metrics: metrics)
+        let refusals = HTTPRefusalCounters(in: metrics)
+        let refusedLogins = RefusedLogins(door: "http", logger: logger)
+        func connections(isFull: Bool) -> HTTP1Channel {
+            let responder = HTTPDoorResponder(
+                router: router, gate: HTTPGate(access: access, hosts: listen.hosts), isFull: isFull, logger: logger,
+                refusals: refusals, refusedLogins: refusedLogins)
+            return HTTP1Channel(
+                responder: { try await responder.respond(to: $0, writer: $1, channel: $2) },
+                configuration: connectionConfiguration)
+        }
+        let server = Server(
+            childChannelSetup: HTTPDoorChannel(
+                places: places, certificate: certificate, ordinary: connections(isFull: false), kept: connections(isFull: true)),
             configuration: ServerConfiguration(
                 address: .hostname(listen.http.host, port: listen.http.port),
-                availableConnectionsDelegate: .maximum(listen.maximumConnections, logger: logger)),
-            eventLoopGroup: eventLoopGroup,
-            logger: logger,
-            responder: { request, writer, channel in
-                try await responder.respond(to: request, writer: writer, channel: channel)
+                availableConnectionsDelegate: .maximum(places.capacity, logger: quiet)),
+            onServerRunning: { [onBound, logger] listener in
+                try? await listener.eventLoop.submit {
+                    try listener.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
+                }.get()
+                logger.info(
+                    "The HTTP door is open", metadata: ["address": "\(listener.localAddress.map { "\($0)" } ?? "")"])
+                onBound(listener.localAddress?.port ?? 0)
             },
-            onServerRunning: { [onBound] channel in
-                onBound(channel.localAddress?.port ?? 0)
-            })
+            eventLoopGroup: eventLoopGroup,
+            logger: quiet)
         let result: Result<Void, any Error>
         do {
             result = .success(try await run(server))
+        } catch let error as IOError {
+            result = .failure(SidecarError(cannotListen: "listen.http \(listen.http)", error))
         } catch {
             result = .failure(error)
         }
@@ -95,25 +117,18 @@ public struct HTTPDoor: Service {
             + PermitRoutes(coordinator: coordinator).routes
             + ServiceRoutes(coordinator: coordinator).routes
             + EventRoutes(coordinator: coordinator).routes
-            + ProxyRoutes(coordinator: coordinator, upstreams: upstreams, isTLS: listen.tls != nil, logger: logger).routes
+            + ProxyRoutes(coordinator: coordinator, upstreams: upstreams, isTLS: certificate != nil, logger: logger).routes
             + SmallestLockRoutes(coordinator: coordinator).routes
             + HealthRoutes(coordinator: coordinator, metrics: metrics).routes
     }
 
-    private func serverBuilder() throws -> HTTPServerBuilder {
-        let configuration = HTTP1Channel.Configuration(
-            additionalChannelHandlers: [PeerPresenceHandler()],
+    private var connectionConfiguration: HTTP1Channel.Configuration {
+        HTTP1Channel.Configuration(
+            additionalChannelHandlers: [
+                FirstRequestDeadline(timeout: TimeAmount(firstRequestTimeout)), PeerPresenceHandler(),
+            ],
             idleTimeout: Self.idleTimeout,
             httpDecoderConfiguration: .init(
                 maxHeaderFieldSize: 8 * 1024, maxHeaderListSize: 32 * 1024, maxHeaderFieldCount: 100))
-        let http1 = HTTPServerBuilder { responder in
-            LoopBoundChannel(base: HTTP1Channel(responder: responder, configuration: configuration))
-        }
-        guard let tls = listen.tls else { return http1 }
-        var tlsConfiguration = try tls.serverConfiguration()
-        tlsConfiguration.applicationProtocols = ["http/1.1"]
-        // How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
-        tlsConfiguration.shutdownTimeout = .seconds(1)
-        return try .tls(http1, tlsConfiguration: tlsConfiguration)
     }
 }

@@ -8,24 +8,21 @@ internal import NIOCore
 struct HTTPDoorResponder: Sendable {
     let router: HTTPRouter
     let gate: HTTPGate
+    /// It serves the connections beyond all places: nothing but how the sidecar is, once.
+    let isFull: Bool
     let logger: Logger
     private let clock = HTTPDate()
     /// How long the rest of a request that nobody wants is read and dropped.
     private static let linger = TimeAmount.seconds(1)
-    private let refusedLogins: RefusedLogins
-
-    init(router: HTTPRouter, gate: HTTPGate, logger: Logger) {
-        self.router = router
-        self.gate = gate
-        self.logger = logger
-        refusedLogins = RefusedLogins(door: "http", logger: logger)
-    }
+    let refusals: HTTPRefusalCounters
+    let refusedLogins: RefusedLogins
 
     /// Answers one request.
     /// - Throws: what reading and writing throw; the connection is then closed.
     @concurrent
     func respond(to request: Request, writer: consuming ResponseWriter, channel: any Channel) async throws {
-        let answer = try await answer(to: request, on: channel, writer)
+        var answer = try await answer(to: request, on: channel, writer)
+        if isFull { answer.endsConnection = true }
         var head = HTTPResponse(status: answer.status, headerFields: answer.headers)
         if !answer.isRelayed { complete(&head, answer.body) }
         if answer.endsConnection { head.headerFields[.connection] = "close" }
@@ -84,6 +81,7 @@ struct HTTPDoorResponder: Sendable {
         do {
             try gate.refuseForeign(request.head)
             let match = try router.match(method: request.method, path: request.uri.path)
+            guard !isFull || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
             var answer: HTTPAnswer
             do {
                 answer = try await self.answer(to: request, match, on: channel, writer)
@@ -102,6 +100,7 @@ struct HTTPDoorResponder: Sendable {
                 ])
             return answer
         } catch let problem as HTTPProblem {
+            refusals.count(problem.code)
             if problem.code == .unauthenticated, HTTPGate.showsKey(request.head) {
                 refusedLogins.refused(from: channel.remoteAddress)
             }

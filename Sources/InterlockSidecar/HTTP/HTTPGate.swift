@@ -39,10 +39,9 @@ struct HTTPGate: Sendable {
     /// - Returns: who calls.
     /// - Throws: `HTTPProblem`.
     func admit(_ request: HTTPRequest, to admission: HTTPRoute.Admission) throws -> AccessControl.Caller {
-        let nobody = AccessControl.Caller(name: "anonymous", role: .use)
         switch admission {
         case .anyone:
-            return nobody
+            return .anonymous(.use)
         case .keyHolder where !access.requiresKey:
             throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
         case .upstreamCaller:

@@ -22,6 +22,10 @@ extension HTTPProblem {
         return problem
     }
 
+    static let doorIsFull = HTTPProblem(
+        .unavailable,
+        "listen.max_connections connections are open; those that are kept beyond tell only /healthz, /readyz and /metrics")
+
     static func held(_ name: ResourceName) -> HTTPProblem {
         HTTPProblem(.held, "the lock \"\(name)\" is held by another; try again later, or wait for it with wait_ms")
     }

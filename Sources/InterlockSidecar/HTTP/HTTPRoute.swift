@@ -31,17 +31,20 @@ struct HTTPRoute: Sendable {
     let answersHead: Bool
     /// Whether the path's last variable stands for any number of segments, also for none.
     let hasTail: Bool
+    /// Also by the places that are kept when all others are taken.
+    let isServedWhenFull: Bool
     let handler: Handler
 
     init(
         _ method: HTTPRequest.Method, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
-        answer: @escaping @Sendable (HTTPCall) async throws -> HTTPAnswer
+        isServedWhenFull: Bool = false, answer: @escaping @Sendable (HTTPCall) async throws -> HTTPAnswer
     ) {
         self.method = method
         self.path = path
         self.admission = admission
         self.answersHead = answersHead ?? (method == .get)
         hasTail = false
+        self.isServedWhenFull = isServedWhenFull
         handler = .answer(answer)
     }
 
@@ -56,6 +59,7 @@ struct HTTPRoute: Sendable {
         admission = .upstreamCaller
         answersHead = false
         hasTail = true
+        isServedWhenFull = false
         handler = .relay(relay)
     }
 }

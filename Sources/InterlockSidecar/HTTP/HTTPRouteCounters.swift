@@ -20,3 +20,17 @@ struct HTTPRouteCounters: Sendable {
         classes[index].increment()
     }
 }
+
+/// How often a request was refused before it came to a route, by the problem's code.
+struct HTTPRefusalCounters: Sendable {
+    private let counters: [HTTPProblem.Code: Counter]
+
+    init(in metrics: PrometheusRegistry) {
+        counters = Dictionary(
+            uniqueKeysWithValues: HTTPProblem.Code.allCases.map { code in
+                (code, Counter(label: "interlock_http_refusals_total", dimensions: [("code", code.rawValue)], factory: metrics))
+            })
+    }
+
+    func count(_ code: HTTPProblem.Code) { counters[code]?.increment() }
+}

@@ -12,9 +12,9 @@ struct HealthRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.get, "/healthz", for: .anyone) { _ in try .json(StatusReply(status: "alive")) },
-            HTTPRoute(.get, "/readyz", for: .anyone, answer: readiness),
-            HTTPRoute(.get, "/metrics", answer: exposition),
+            HTTPRoute(.get, "/healthz", for: .anyone, isServedWhenFull: true) { _ in try .json(StatusReply(status: "alive")) },
+            HTTPRoute(.get, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
+            HTTPRoute(.get, "/metrics", isServedWhenFull: true, answer: exposition),
             HTTPRoute(.get, "/openapi.yaml") { _ in .text(Self.contract, mediaType: "application/yaml") },
         ]
     }

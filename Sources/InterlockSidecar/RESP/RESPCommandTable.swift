@@ -1,3 +1,5 @@
+internal import CoreMetrics
+
 /// The commands of the RESP door: their names, how many arguments they take, and who may use them.
 package struct RESPCommandTable: Sendable {
     enum Command: CaseIterable {
@@ -17,6 +19,7 @@ package struct RESPCommandTable: Sendable {
         let role: APIKey.Role?
         /// How it is called, for the error of whoever calls it differently.
         package let usage: String
+        let calls: Counter
 
         init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
             self.command = command
@@ -24,7 +27,13 @@ package struct RESPCommandTable: Sendable {
             self.arity = arity
             self.role = role
             self.usage = usage
+            calls = RESPCommandTable.calls(name)
         }
+    }
+
+    /// How often a command was called, also in vain.
+    static func calls(_ name: String) -> Counter {
+        Counter(label: "interlock_resp_commands_total", dimensions: [("command", name.lowercased())])
     }
 
     private let entries: [CommandKey: Entry]

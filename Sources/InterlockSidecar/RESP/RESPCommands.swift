@@ -1,3 +1,4 @@
+internal import CoreMetrics
 internal import Interlock
 internal import InterlockCore
 internal import NIOCore
@@ -8,6 +9,7 @@ final class RESPCommands {
     /// The channel that `SUBSCRIBE` knows.
     let eventChannel: String
     let table = RESPCommandTable()
+    private let unknown = RESPCommandTable.calls("unknown")
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
     init(coordinator: Coordinator) {
@@ -27,12 +29,14 @@ final class RESPCommands {
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = entry(request) else {
+            unknown.increment()
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
             }
             return
         }
+        entry.calls.increment()
         if let role = entry.role {
             guard let caller = connection.session.caller else {
                 connection.reply(tag) { $0.error("NOAUTH", "show an API key first: AUTH key, or AUTH name key") }

@@ -41,7 +41,7 @@ final class RESPConnection: ChannelDuplexHandler {
     // comes back to the same one. The check costs a tenth of a command.
     @exclusivity(unchecked) private var parser = RESPRequestParser()
     @exclusivity(unchecked) private var input = ByteBuffer()
-    @exclusivity(unchecked) private var writer = RESPWriter()
+    @exclusivity(unchecked) private var writer: RESPWriter
     @exclusivity(unchecked) private var slots = Deque<Slot>()
     /// The bytes of those that are ready.
     @exclusivity(unchecked) private var waitingBytes = 0
@@ -73,6 +73,7 @@ final class RESPConnection: ChannelDuplexHandler {
     /// - Parameter isSecured: `false`: a TLS handshake comes first.
     init(door: RESPDoorContext, isSecured: Bool) {
         self.door = door
+        writer = RESPWriter(speaksRESP3: false, countingIn: door.errors)
         session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
     }
 
@@ -89,7 +90,7 @@ final class RESPConnection: ChannelDuplexHandler {
     func reply(_ tag: UInt64, _ write: (RESPWriter) -> Void) -> Bool {
         guard context != nil, tag >= firstTag else { return false }
         guard tag == firstTag else {
-            let apart = RESPWriter(speaksRESP3: writer.speaksRESP3)
+            let apart = writer.another()
             write(apart)
             slots[Int(tag - firstTag)] = .ready(apart.buffer)
             waitingBytes += apart.buffer.count

@@ -3,7 +3,6 @@ public import Interlock
 public import Logging
 internal import NIOCore
 internal import NIOPosix
-internal import NIOSSL
 public import ServiceLifecycle
 
 /// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
@@ -16,17 +15,21 @@ public struct RESPDoor: Service {
 
     private let coordinator: Coordinator
     private let access: AccessControl
+    private let certificate: DoorCertificate?
     private let listen: ListenSettings
     private let logger: Logger
     private let onBound: @Sendable (Int) -> Void
 
-    /// - Parameter onBound: called with the TCP port once it listens.
+    /// - Parameters:
+    ///   - certificate: `nil`: it does not speak TLS.
+    ///   - onBound: called with the TCP port once it listens.
     public init(
-        coordinator: Coordinator, access: AccessControl, listen: ListenSettings, logger: Logger,
+        coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings, logger: Logger,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
         self.access = access
+        self.certificate = certificate
         self.listen = listen
         self.logger = logger
         self.onBound = onBound
@@ -36,7 +39,6 @@ public struct RESPDoor: Service {
     /// - Throws: when it cannot listen.
     public func run() async throws {
         let eventLoop = coordinator.eventLoop
-        let tls = try listen.tls.map { try Self.sslContext($0) }
         let context = try await eventLoop.submit {
             NIOLoopBound(
                 RESPDoorContext(
@@ -44,7 +46,9 @@ public struct RESPDoor: Service {
                     stallTimeout: .seconds(Self.stallSeconds), loginTimeout: TimeAmount(loginTimeout), logger: logger),
                 eventLoop: eventLoop)
         }.get()
-        let tcp = try await bootstrap(context, tls: tls).bind(host: listen.resp.host, port: listen.resp.port)
+        let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }
+        defer { registration.end() }
+        let tcp = try await bootstrap(context).bind(host: listen.resp.host, port: listen.resp.port)
             .get(orExplain: "listen.resp \(listen.resp)")
         var listeners = [tcp]
         if let path = listen.unix {
@@ -68,22 +72,17 @@ public struct RESPDoor: Service {
     }
 
     private func bootstrap(
-        _ context: NIOLoopBound<RESPDoorContext>, tls: NIOSSLContext?, isLocal: Bool = false
+        _ context: NIOLoopBound<RESPDoorContext>, isLocal: Bool = false
     ) -> ServerBootstrap {
         ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { listener in
-                // Without it a process that is out of file descriptors does nothing but try to accept.
-                listener.eventLoop.makeCompletedFuture {
-                    try listener.pipeline.syncOperations.addHandler(AcceptBackoffHandler())
-                }
+                listener.eventLoop.makeCompletedFuture { try listener.pipeline.syncOperations.addHandler(AcceptPause()) }
             }
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let handshake = tls.map { tls in
-                        { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
-                    }
+                    let handshake = isLocal ? nil : certificate.map { certificate in { try certificate.secure(channel) } }
                     try context.value.accept(channel, isLocal: isLocal, tls: handshake)
                 }
             }
@@ -98,18 +97,10 @@ public struct RESPDoor: Service {
         }
         let mask = umask(0o177)
         defer { umask(mask) }
-        return try await bootstrap(context, tls: nil, isLocal: true).bind(
+        return try await bootstrap(context, isLocal: true).bind(
             unixDomainSocketPath: path, cleanupExistingSocketFile: true
         )
         .get(orExplain: "listen.unix \(path)")
-    }
-
-    private static func sslContext(_ settings: TLSSettings) throws -> NIOSSLContext {
-        do {
-            return try NIOSSLContext(configuration: settings.serverConfiguration())
-        } catch {
-            throw SidecarError("listen.tls: the certificate or key cannot be used: \(error)")
-        }
     }
 
     /// Connections close by themselves once they are answered; what has not after 5 seconds is left to the process' end.
@@ -126,24 +117,13 @@ public struct RESPDoor: Service {
     }
 }
 
-extension TLSSettings {
-    /// NIOSSL's settings for a listener with this certificate and key.
-    func serverConfiguration() throws -> TLSConfiguration {
-        let certificates = try NIOSSLCertificate.fromPEMFile(certificate).map { NIOSSLCertificateSource.certificate($0) }
-        var configuration = TLSConfiguration.makeServerConfiguration(
-            certificateChain: certificates, privateKey: .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)))
-        configuration.minimumTLSVersion = .tlsv12
-        return configuration
-    }
-}
-
 extension EventLoopFuture<any Channel> {
     /// The channel, or an error that says what could not be listened on.
     func get(orExplain what: String) async throws -> any Channel {
         do {
             return try await get()
         } catch {
-            throw SidecarError("\(what): cannot listen there: \(error)")
+            throw SidecarError(cannotListen: what, error)
         }
     }
 }

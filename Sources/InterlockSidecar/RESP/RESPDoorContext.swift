@@ -8,6 +8,7 @@ package final class RESPDoorContext {
     let logger: Logger
     let flushes: RESPFlushes
     let commands: RESPCommands
+    let errors = RESPErrorCounters()
     /// After this time without reading a single byte of its replies a client is dropped.
     let stallTimeout: TimeAmount
     /// Who has shown no key, or not agreed on TLS, by then is dropped.
@@ -47,6 +48,15 @@ package final class RESPDoorContext {
         }
         try tls?()
         try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self, isSecured: tls == nil))
+    }
+
+    /// The keys have changed: whoever came in with one that is there no more has to leave.
+    func checkLogins() {
+        for (_, connection) in connections.sorted(by: { $0.key < $1.key }) {
+            guard let caller = connection.session.caller else { continue }
+            connection.session.caller = access.current(caller)
+            if connection.session.caller == nil { connection.closeAfterReplies(endedHere: true) }
+        }
     }
 
     /// It showed a key that is none.

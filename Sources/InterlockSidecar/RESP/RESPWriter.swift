@@ -1,11 +1,23 @@
+internal import CoreMetrics
+
 /// Writes replies in the version of RESP that the connection speaks.
 package struct RESPWriter {
     package let buffer = ReplyBuffer()
     var speaksRESP3: Bool
+    /// `nil`: they are not counted.
+    private let errors: RESPErrorCounters?
 
     package init(speaksRESP3: Bool = false) {
-        self.speaksRESP3 = speaksRESP3
+        self.init(speaksRESP3: speaksRESP3, countingIn: nil)
     }
+
+    init(speaksRESP3: Bool, countingIn errors: RESPErrorCounters?) {
+        self.speaksRESP3 = speaksRESP3
+        self.errors = errors
+    }
+
+    /// For a reply that is written apart from those before it.
+    func another() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: errors) }
 
     func simple(_ text: StaticString) {
         buffer.append("+" as StaticString)
@@ -15,6 +27,7 @@ package struct RESPWriter {
 
     /// An error: a word a program switches on, and a sentence for people. Line ends in it become spaces.
     package func error(_ word: String, _ message: String) {
+        errors?.count(word)
         buffer.append("-" as StaticString)
         buffer.append(word)
         buffer.append(" " as StaticString)
@@ -70,5 +83,17 @@ package struct RESPWriter {
     /// Out-of-band data; in RESP2 an array.
     func push(_ count: Int) {
         buffer.appendHeader(speaksRESP3 ? UInt8(ascii: ">") : UInt8(ascii: "*"), Int64(count))
+    }
+}
+
+/// How often the RESP door answered with an error, by its first word. Confined to the coordinator's event loop.
+final class RESPErrorCounters {
+    private var counters: [String: Counter] = [:]
+
+    func count(_ word: String) {
+        if let known = counters[word] { return known.increment() }
+        let counter = Counter(label: "interlock_resp_errors_total", dimensions: [("code", word)])
+        counters[word] = counter
+        counter.increment()
     }
 }

@@ -1,0 +1,55 @@
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+internal import NIOSSL
+
+/// What the doors show of themselves where they speak TLS 1.2 or 1.3. Connections that begin after a reload see the new one.
+public final class DoorCertificate: Sendable {
+    private let context: NIOLockedValueBox<NIOSSLContext>
+
+    /// - Throws: `SidecarError` when the certificate or its key cannot be used.
+    public init(_ settings: TLSSettings) throws(SidecarError) {
+        context = NIOLockedValueBox(try Self.context(settings))
+    }
+
+    /// Reads the files again.
+    /// - Throws: `SidecarError` when they cannot be used; then the old ones stay.
+    func reload(_ settings: TLSSettings) throws(SidecarError) {
+        let new = try Self.context(settings)
+        context.withLockedValue { $0 = new }
+    }
+
+    private static func context(_ settings: TLSSettings) throws(SidecarError) -> NIOSSLContext {
+        do {
+            return try settings.serverContext()
+        } catch {
+            throw SidecarError("listen.tls: \(error)")
+        }
+    }
+
+    /// Puts TLS between a connection's bytes and their meaning.
+    func secure(_ channel: any Channel) throws {
+        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: context.withLockedValue { $0 }))
+    }
+}
+
+extension TLSSettings {
+    /// How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
+    private static let shutdownTimeout = TimeAmount.seconds(1)
+
+    /// - Throws: `SidecarError` when the certificate or its key cannot be used.
+    func serverContext() throws(SidecarError) -> NIOSSLContext {
+        do {
+            let certificates = try NIOSSLCertificate.fromPEMFile(certificate).map { NIOSSLCertificateSource.certificate($0) }
+            var configuration = TLSConfiguration.makeServerConfiguration(
+                certificateChain: certificates, privateKey: .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)))
+            configuration.minimumTLSVersion = .tlsv12
+            configuration.applicationProtocols = ["http/1.1"]
+            configuration.shutdownTimeout = Self.shutdownTimeout
+            return try NIOSSLContext(configuration: configuration)
+        } catch {
+            throw SidecarError(
+                "expected a certificate and its key in PEM; what stands in \(certificate) and \(key) is none, or they are not of one pair"
+            )
+        }
+    }
+}

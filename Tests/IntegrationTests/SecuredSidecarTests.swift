@@ -1,0 +1,141 @@
+import FoundationEssentials
+import Glibc
+import Hiredis
+import InterlockProcesses
+import NIOSSL
+import Subprocess
+import Testing
+
+/// Certificates and API keys, from the start to their exchange.
+@Suite("A sidecar with TLS and API keys", .serialized, .timeLimit(.minutes(2)))
+struct SecuredSidecarTests {
+    /// Two certificates, and what a test writes itself.
+    private struct Files {
+        let folder: TemporaryFolder
+        let first: TestCertificate
+        let second: TestCertificate
+
+        func configuration(_ certificate: TestCertificate, keys: [String], further: String = "") -> String {
+            configuration(certificate.certificatePath, certificate.keyPath, keys: keys, further: further)
+        }
+
+        /// The configuration of a sidecar with a certificate, and with API keys of these names.
+        func configuration(_ certificate: String, _ key: String, keys: [String], further: String = "") -> String {
+            """
+            listen: { tls: { certificate: "\(certificate)", key: "\(key)" } }
+            auth: { keys: [ \(keys.map { "{ name: \($0), key: \($0)-of-32-letters-and-more-than-that, role: admin }" }.joined(separator: ", ")) ] }
+            \(further)
+            """
+        }
+    }
+
+    private static func key(_ name: String) -> String { "\(name)-of-32-letters-and-more-than-that" }
+
+    private static func withFiles(_ body: (Files) async throws -> Void) async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        var certificates: [TestCertificate] = []
+        for name in ["first", "second"] {
+            let place = "\(folder.path)/\(name)"
+            mkdir(place, 0o700)
+            certificates.append(try await TestCertificate.selfSigned(in: place))
+        }
+        try await body(Files(folder: folder, first: certificates[0], second: certificates[1]))
+    }
+
+    /// A client that trusts one certificate.
+    private static func client(of sidecar: SidecarProcess, trusting certificate: TestCertificate, key: String) throws
+        -> RedisClient
+    {
+        var configuration = RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort))
+        var tls = TLSConfiguration.makeClientConfiguration()
+        tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(certificate.certificatePath))
+        configuration.tls = tls
+        configuration.password = key
+        configuration.connectTimeout = .seconds(10)
+        return RedisClient(configuration: configuration)
+    }
+
+    @Test("D8: the command line speaks TLS to a sidecar, and shows no key to another host without")
+    func commandLine() async throws {
+        try await Self.withFiles { files in
+            try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops"])) { sidecar in
+                let address = "rediss://\(sidecar.address)"
+                func status(_ words: String...) async throws -> CommandOutcome {
+                    try await InterlockProcess.outcome(
+                        ["status"] + words,
+                        environment: sidecar.environment(apiKey: Self.key("ops")).updating(["INTERLOCK_SIDECAR": nil]))
+                }
+                let good = try await status("--sidecar", address, "--ca", files.first.certificatePath)
+                #expect(good.status == .exited(0), "\(good.errors)")
+                let foreign = try await status("--sidecar", address, "--ca", files.second.certificatePath)
+                #expect(foreign.status == .exited(69))
+                #expect(foreign.errors.contains("--ca"))
+                let garbage = try await status("--sidecar", address, "--ca", files.first.keyPath)
+                #expect(garbage.status == .exited(64))
+                // Nobody listens there: it must not be asked.
+                let open = try await status("--sidecar", "192.0.2.1:7379")
+                #expect(open.status == .exited(64))
+                #expect(open.errors.contains("rediss://192.0.2.1:7379"))
+            }
+        }
+    }
+
+    @Test("D10: SIGHUP changes keys and certificate, ends the sessions of keys that are gone, and names what is not applied")
+    func reload() async throws {
+        try await Self.withFiles { files in
+            try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops", "old"])) {
+                sidecar in
+                let file = URL(filePath: "\(sidecar.folder)/interlock.yaml")
+                func reload(_ text: String, says sentence: String) async throws {
+                    try Data("redis: { timeout: 10s }\n\(text)".utf8).write(to: file)
+                    sidecar.process.send(signal: SIGHUP)
+                    try await eventually(within: .seconds(10), "it says: \(sentence)") {
+                        sidecar.process.errors.contains(sentence)
+                    }
+                }
+                let staying = try Self.client(of: sidecar, trusting: files.first, key: Self.key("ops"))
+                try await staying.connect()
+                let leaving = try Self.client(of: sidecar, trusting: files.first, key: Self.key("old"))
+                try await leaving.connect()
+
+                // One that cannot be used changes nothing.
+                try Data("no certificate".utf8).write(to: URL(filePath: files.second.certificatePath + ".bad"))
+                try await reload(
+                    files.configuration(files.second.certificatePath + ".bad", files.second.keyPath, keys: ["new"]),
+                    says: "was not reloaded")
+                _ = try await leaving.send(Ping())
+
+                try await reload(
+                    files.configuration(files.second, keys: ["ops", "new"], further: "locks: { max_ttl: 7m }"),
+                    says: "not applied=locks")
+                _ = try await staying.send(Ping())
+                try await eventually(within: .seconds(10), "the session of a key that is gone has ended") {
+                    (try? await leaving.send(Ping())) == nil
+                }
+                let refused = try Self.client(of: sidecar, trusting: files.second, key: Self.key("old"))
+                let error = await #expect(throws: RedisError.self) { try await refused.connect() }
+                #expect(error?.code == .server(.wrongPassword))
+                let new = try Self.client(of: sidecar, trusting: files.second, key: Self.key("new"))
+                try await new.connect()
+                for client in [staying, leaving, refused, new] { await client.close() }
+            }
+        }
+    }
+
+    @Test("D10: check-config and serve refuse a certificate that is none")
+    func garbage() async throws {
+        try await Self.withFiles { files in
+            let file = "\(files.folder.path)/interlock.yaml"
+            try Data("garbage".utf8).write(to: URL(filePath: files.second.certificatePath))
+            try Data(files.configuration(files.second, keys: ["ops"]).utf8).write(to: URL(filePath: file))
+            let verdict = try await InterlockProcess.outcome(["check-config", file])
+            #expect(verdict.status == .exited(1))
+            #expect(verdict.errors.contains("interlock.yaml:1: listen.tls: expected a certificate and its key in PEM"))
+            try Data(files.configuration(files.first.certificatePath, files.second.keyPath, keys: ["ops"]).utf8).write(
+                to: URL(filePath: file))
+            let mixed = try await InterlockProcess.outcome(["check-config", file])
+            #expect(mixed.status == .exited(1))
+        }
+    }
+}

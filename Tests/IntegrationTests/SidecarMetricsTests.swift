@@ -1,0 +1,44 @@
+import FoundationEssentials
+import Glibc
+import InterlockProcesses
+import Testing
+
+@Suite("What a sidecar counts", .serialized, .timeLimit(.minutes(1)))
+struct SidecarMetricsTests {
+    private static func services(_ names: String...) -> String {
+        "services: { \(names.map { "\($0): { limits: [ { limit: 3, per: 1h } ], breaker: {} }" }.joined(separator: ", ")) }"
+    }
+
+    @Test("D20: the series of a service go with it")
+    func removedService() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services("staying", "leaving")) { sidecar in
+            try await sidecar.send(["LIMIT.TAKE", "staying"], ["LIMIT.TAKE", "leaving"])
+            #expect(try await sidecar.get("/metrics").contains(#"service="leaving""#))
+            try Data("redis: { timeout: 10s }\n\(Self.services("staying"))".utf8).write(
+                to: URL(filePath: "\(sidecar.folder)/interlock.yaml"))
+            sidecar.process.send(signal: SIGHUP)
+            try await eventually(within: .seconds(10), "nothing is said of the service that left") {
+                try await !sidecar.get("/metrics").contains(#"service="leaving""#)
+            }
+            #expect(try await sidecar.get("/metrics").contains(#"interlock_breaker_state{service="staying",state="closed"} 1"#))
+        }
+    }
+
+    @Test("D20: commands and errors of the RESP door, refused requests and commands to Redis are counted")
+    func doors() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
+            try await sidecar.send(
+                ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "nobody"], ["NONSENSE"])
+            _ = try await sidecar.get("/nowhere")
+            let text = try await sidecar.get("/metrics")
+            for line in [
+                #"interlock_resp_commands_total{command="limit.take"} 3"#, #"interlock_resp_commands_total{command="unknown"} 1"#,
+                #"interlock_resp_errors_total{code="UNKNOWN"} 1"#, #"interlock_resp_errors_total{code="ERR"} 1"#,
+                #"interlock_http_refusals_total{code="unknown_path"} 1"#, "# TYPE interlock_redis_commands_total counter",
+            ] {
+                #expect(text.contains(line + "\n"), "\(line)")
+            }
+            #expect(!text.contains("No description."))
+        }
+    }
+}

@@ -1,0 +1,86 @@
+import InterlockProcesses
+import InterlockSidecar
+import NIOCore
+import NIOPosix
+import Testing
+
+@Suite("HTTP door: connections", .timeLimit(.minutes(1)))
+struct HTTPConnectionTests {
+    /// Opens a connection that sends `bytes`, if any, and is read by nobody.
+    private static func connect(to door: HTTPTestDoor, saying bytes: String = "") async throws -> any Channel {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connect(host: "127.0.0.1", port: door.client.port).get()
+        if !bytes.isEmpty { try await channel.writeAndFlush(ByteBuffer(string: bytes)) }
+        return channel
+    }
+
+    @Test("D7: a connection that brings no request is closed", arguments: ["", "GET /healthz HTTP/1.1\r\nHost: local"])
+    func noRequest(bytes: String) async throws {
+        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
+            // It returns when the door has closed the connection.
+            let answer = try await RawConnection.exchange(port: door.client.port, bytes)
+            #expect(answer.isEmpty)
+        }
+    }
+
+    @Test("D7: so is one that begins a TLS handshake and does not end it")
+    func halfHandshake() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        let settings = TLSSettings(certificate: certificate.certificatePath, key: certificate.keyPath)
+        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100), certificate: try DoorCertificate(settings)) { door in
+            let answer = try await RawConnection.exchange(port: door.client.port, "\u{16}\u{03}\u{01}\u{02}")
+            #expect(answer.isEmpty)
+        }
+    }
+
+    @Test("D7: when all places are taken, those beyond are told of the sidecar's health and nothing else")
+    func full() async throws {
+        try await HTTPTestDoor.with(maximumConnections: 2) { door in
+            var taken: [any Channel] = []
+            for _ in 0..<2 {
+                taken.append(try await Self.connect(to: door, saying: "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            }
+            func get(_ path: String) async throws -> String {
+                // It returns when the door has closed the connection.
+                try await RawConnection.exchange(port: door.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            }
+            for path in ["/healthz", "/readyz", "/metrics"] {
+                let answer = try await get(path)
+                #expect(answer.hasPrefix("HTTP/1.1 200 "), "\(path)")
+                #expect(answer.lowercased().contains("connection: close"))
+            }
+            let refused = try await get("/v1/services")
+            #expect(refused.hasPrefix("HTTP/1.1 503 "))
+            #expect(refused.contains("listen.max_connections"))
+            for channel in taken { try await channel.close() }
+            try await eventually("a place is free") {
+                try await get("/v1/services HTTP/1.1\r\nConnection: close\r\nX:").hasPrefix("HTTP/1.1 200 ")
+            }
+        }
+    }
+
+    @Test(
+        "D18: HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
+    func former(path: String) async throws {
+        try await HTTPTestDoor.with { door in
+            // It returns when the door has closed the connection.
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, "GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
+            #expect(answer.hasPrefix("HTTP/1.0 "))
+            #expect(answer.lowercased().contains("\r\nconnection: close\r\n"))
+            #expect(!answer.lowercased().contains("transfer-encoding"))
+        }
+    }
+
+    @Test("D18: nor is what has no known end sent to it in chunks")
+    func formerStream() async throws {
+        try await HTTPTestDoor.with { door in
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", enough: "from now on")
+            #expect(!answer.lowercased().contains("transfer-encoding"))
+            #expect(answer.contains("\r\n\r\n: the events"))
+        }
+    }
+}
