@@ -33,19 +33,34 @@ struct ProbeElectionTests {
         quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
         _ body: ([Prober]) async throws -> Void
     ) async throws {
-        var configuration = InterlockConfiguration(
-            redis: redis.configuration, quorum: quorum.map(\.configuration), services: [service], host: "test")
-        configuration.redis.commandTimeout = redisTimeout
-        configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
+        try await probers(
+            of: Array(repeating: [service], count: count), redis: redis, reports: reports, quorum: quorum,
+            redisTimeout: redisTimeout,
+            body)
+    }
+
+    /// - Parameters:
+    ///   - services: of each sidecar.
+    ///   - reports: `nil`: each tells its own breakers.
+    private func probers(
+        of services: [[ServiceDefinition]], redis: RedisServer, reports: OutageReports? = nil,
+        quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
+        _ body: ([Prober]) async throws -> Void
+    ) async throws {
         var probers: [Prober] = []
-        for _ in 0..<count {
+        for services in services {
+            var configuration = InterlockConfiguration(
+                redis: redis.configuration, quorum: quorum.map(\.configuration), services: services, host: "test")
+            configuration.redis.commandTimeout = redisTimeout
+            configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
             let coordinator = Coordinator(
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.quiet)
             await coordinator.start()
             try await eventually("the coordinator is ready") { await coordinator.isReady }
             let monitor = OutageMonitor(
-                services: [service], coordinator: coordinator, locks: LockSettings(),
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports, logger: Self.quiet)
+                services: services, coordinator: coordinator, locks: LockSettings(),
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, reports: reports ?? OutageReports(to: coordinator),
+                logger: Self.quiet)
             probers.append(Prober(coordinator: coordinator, monitor: monitor, running: Task { try await monitor.run() }))
         }
         let result: Result<Void, any Error>
@@ -109,6 +124,54 @@ struct ProbeElectionTests {
                         Set(probers.map(\.prober)) == [.elected, .another]
                     }
                 }
+            }
+        }
+    }
+
+    // MARK: A second opinion
+
+    /// Whether the breaker that all share is open, and all know of each other.
+    private static func isOpen(_ prober: Prober) async throws -> Bool {
+        try await prober.coordinator.breaker(service: "catalog").fleet.state == .open
+    }
+
+    private static func knowEachOther(_ probers: [Prober]) async throws {
+        try await eventually(within: .seconds(20), "all know of each other") {
+            for prober in probers where await prober.coordinator.status.fleet.count < probers.count { return false }
+            return true
+        }
+    }
+
+    @Test("R16: a prober whose own network is broken opens no breaker, and gives its turn away")
+    func brokenNetwork() async throws {
+        try await RedisServer.withServer { redis in
+            try await ProbedServer.with { server, port in
+                let settings = ProbeSettings.fast(every: .milliseconds(100), unhealthyAfter: 3, from: .one)
+                // Nobody listens there: it stands for what cannot be reached from this host alone.
+                let unreachable = ServiceDefinition.probed("catalog", port: 1, settings)
+                let good = ServiceDefinition.probed("catalog", port: port, settings)
+                try await probers(of: [[unreachable], [good]], redis: redis) { probers in
+                    try await Self.knowEachOther(probers)
+                    try await eventually(within: .seconds(20), "the other one probes, and finds it good") {
+                        let reading = probers[1].monitor.reading(ofService: "catalog")
+                        return reading?.prober == .elected && reading?.successes ?? 0 > 5
+                    }
+                    #expect(probers[0].prober == .another)
+                    #expect(try await !Self.isOpen(probers[1]))
+                }
+            }
+        }
+    }
+
+    @Test("R16: what two of them find bad is open, and so is what nobody else probes", arguments: [2, 1])
+    func secondOpinion(probing: Int) async throws {
+        try await RedisServer.withServer { redis in
+            let service = ServiceDefinition.probed(
+                "catalog", port: 1, .fast(every: .milliseconds(100), unhealthyAfter: 3, from: .one))
+            let services = [[service], probing == 2 ? [service] : []]
+            try await probers(of: services, redis: redis) { probers in
+                try await Self.knowEachOther(probers)
+                try await eventually(within: .seconds(20), "the breaker is open") { try await Self.isOpen(probers[0]) }
             }
         }
     }

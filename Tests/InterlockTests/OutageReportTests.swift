@@ -161,4 +161,26 @@ struct OutageReportTests {
             }
         }
     }
+
+    @Test(
+        "R16: a suspicion counts when another sidecar shares or seconds it, and no second counts without",
+        arguments: [true, false])
+    func suspicion(isSeconded: Bool) async throws {
+        try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
+            try await eventually(within: .seconds(20), "they know of each other") {
+                for sidecar in fleet.sidecars where await sidecar.status.fleet.count < 2 { return false }
+                return true
+            }
+            let (first, second) = (fleet.sidecars[0], fleet.sidecars[1])
+            #expect(try await second.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
+            #expect(try await first.reportOutage(service: "catalog", .suspected(reason: "refused")) == .closed)
+            #expect(try await first.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
+            // Another finds it good: that settles it.
+            #expect(try await second.reportOutage(service: "catalog", .up) == .closed)
+            #expect(try await second.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
+            #expect(try await first.reportOutage(service: "catalog", .suspected(reason: "refused")) == .closed)
+            let other = isSeconded ? OutageFinding.seconded(reason: "refused") : .suspected(reason: "refused")
+            #expect(try await second.reportOutage(service: "catalog", other) == .open)
+        }
+    }
 }

@@ -76,20 +76,22 @@ extension BreakerCoordinator {
             completion(.failure(InterlockError(.invalid, "the service \(service.name) has no probe: it has no outages")))
             return
         }
-        let quorum = probe.origin == .all ? sidecars() / 2 + 1 : nil
+        let majority = probe.origin == .all ? sidecars() / 2 + 1 : nil
         let lapse = probe.outageLapse.wholeMilliseconds
+        let generation = service.breaker.snapshot.generation
+        func down(_ reason: String, quorum: Int?, isSeconding: Bool = false) -> BreakerOperation {
+            .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum, isSeconding: isSeconding, known: generation)
+        }
         let operation: BreakerOperation
         switch finding {
-        case .down(let reason):
-            guard !service.definition.breaker.isMetricsOnly else {
-                completion(.success(actingState(of: service)))
-                return
-            }
-            operation = .down(
-                reason: Self.cut(reason), lapse: lapse, quorum: quorum, known: service.breaker.snapshot.generation)
         case .up:
-            operation = .up(
-                expect: service.breaker.snapshot.generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: quorum)
+            operation = .up(expect: generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: majority)
+        case _ where service.definition.breaker.isMetricsOnly, .seconded where majority != nil || sidecars() < 2:
+            completion(.success(actingState(of: service)))
+            return
+        case .down(let reason): operation = down(reason, quorum: majority)
+        case .suspected(let reason): operation = down(reason, quorum: majority ?? (sidecars() < 2 ? nil : 2))
+        case .seconded(let reason): operation = down(reason, quorum: 2, isSeconding: true)
         }
         run(operation, on: service) { [self] result in
             if case .failure(let error) = result, !error.isUnavailability {
@@ -98,9 +100,9 @@ extension BreakerCoordinator {
             }
             switch (finding, result) {
             case (.up, _): service.breaker.recoverAlone(from: .outage)
-            case (.down, .failure) where service.breaker.forced(now: runtime.time.now()) == nil:
-                tripAlone(service, .outage, forMilliseconds: lapse)
-            case (.down, _): break
+            case (.seconded, _), (_, .success): break
+            case (.down, .failure), (.suspected, .failure):
+                if service.breaker.forced(now: runtime.time.now()) == nil { tripAlone(service, .outage, forMilliseconds: lapse) }
             }
             completion(.success(actingState(of: service)))
         }

@@ -13,8 +13,8 @@ package enum BreakerOperation: Sendable {
     case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
     case close(BreakerCause, expect: Int64)
     /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it. Nothing is changed in a
-    /// state older than the generation `known`.
-    case down(reason: String, lapse: Int64, quorum: Int?, known: Int64)
+    /// state older than the generation `known`. One that only seconds says nothing by itself.
+    case down(reason: String, lapse: Int64, quorum: Int?, isSeconding: Bool, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
     /// Its generation is later than `known` in any case.
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)

@@ -103,12 +103,13 @@ struct BreakerScript: ScriptCommand {
             call.add("op", text: "close")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
-        case .down(let reason, let lapse, let quorum, let known):
+        case .down(let reason, let lapse, let quorum, let isSeconding, let known):
             call.add("op", text: "down")
             call.add("at_least", text: "\(known)")
             call.add("reason", text: reason)
             call.add("lapse", lapse)
             call.add("quorum", quorum)
+            if isSeconding { call.add("seconds", true) }
         case .up(let expect, let isFollowedByTrial, let quorum):
             call.add("op", text: "up")
             call.add(expect: expect)

@@ -18,8 +18,8 @@
 --                 generation at_least there is none
 --         outcome expect id outcome permits [retry_after] [pause]   of a trial: "ok" "error" "ignore"
 --         close   expect cause                    closes what the limit opened; with cause "auto" whatever is open
---         down    at_least reason lapse (ms) [quorum]    an outage, said again at least that often; with quorum so many must
---                 say it; a hash that is older than the generation at_least, one that was lost, is restored first
+--         down    at_least reason lapse (ms) [quorum] [seconds]    an outage, said again at least that often; with quorum so many
+--                 must say it, and who only seconds it is not the first; a hash that is older than the generation at_least, one that was lost, is restored first
 --         up      expect [trial] [quorum]         the end of an outage
 --         force   at_least state cause reason [for ms]    "open" "closed" "disabled" "auto"; its generation is later than
 --                 at_least
@@ -97,6 +97,12 @@ local function voters(ofOutage)
   return count
 end
 
+local function dropVotes(ofOutage)
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
+    if isOutageVote(member) == ofOutage then redis.call('ZREM', KEYS[5], member) end
+  end
+end
+
 -- Changes
 
 local function change(to, cause, ends, extra)
@@ -120,9 +126,7 @@ local function change(to, cause, ends, extra)
   fields.calls = fields.calls or hash.calls or '0'
   write(fields)
   redis.call('DEL', KEYS[3], KEYS[4], KEYS[6])
-  for _, member in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do
-    if not isOutageVote(member) then redis.call('ZREM', KEYS[5], member) end
-  end
+  dropVotes(false)
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', integer(call.history), '*', 'from', from, 'to', to, 'cause', cause,
     'by', call.by, 'reason', hash.reason, 'generation', integer(generation), 'until', integer(ends),
     'failure_rate', hash.failure_rate, 'slow_rate', hash.slow_rate, 'calls', hash.calls)
@@ -268,7 +272,11 @@ end
 
 -- Votes are a sidecar's own, whatever the others do.
 if call.quorum then
+  if call.seconds and voters(true) == 0 then return reply(0) end
   if call.op == 'down' then cast('outage', call.lapse) else redis.call('ZREM', KEYS[5], 'outage:' .. call.origin) end
+elseif call.op == 'up' then
+  -- One probes for all: what another suspected before is settled.
+  dropVotes(true)
 end
 
 local expected = call.expect == nil or tonumber(call.expect) == generation

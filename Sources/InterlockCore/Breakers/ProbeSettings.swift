@@ -32,7 +32,7 @@ public struct ProbeSettings: Hashable, Sendable {
 
     public init(
         target: Target, interval: Duration = .seconds(5), timeout: Duration = .seconds(1),
-        expectation: ProbeExpectation = ProbeExpectation(), unhealthyAfter: Int = 1, healthyAfter: Int = 2,
+        expectation: ProbeExpectation = ProbeExpectation(), unhealthyAfter: Int = 3, healthyAfter: Int = 2,
         isFollowedByTrial: Bool = false, origin: Origin = .one
     ) {
         self.target = target

@@ -53,15 +53,21 @@ struct ProbeElection: Sendable {
 
     /// Runs `body` for as long as the lease stands. When the lease is lost `body` is cancelled at once; when this task is, the
     /// lease is released, so that another takes over without waiting.
-    func whileElected(_ lease: Lease, _ body: @escaping @Sendable () async -> Void) async {
-        await withTaskGroup(of: Void.self) { group in
+    /// - Returns: what `body` does, if the lease stands for as long.
+    func whileElected<Result: Sendable>(_ lease: Lease, _ body: @escaping @Sendable () async -> Result?) async -> Result? {
+        let result = await withTaskGroup(of: Result?.self) { group in
             group.addTask { await body() }
-            group.addTask { await untilLost(lease) }
-            await group.next()
+            group.addTask {
+                await untilLost(lease)
+                return nil
+            }
+            let first = await group.next() ?? nil
             group.cancelAll()
+            return first
         }
         // In a task of its own, because this one may be cancelled. What cannot be released lapses.
         await Task { _ = try? await coordinator.releaseLock(lock, token: lease.token) }.value
+        return result
     }
 
     private func untilLost(_ lease: Lease) async {

@@ -54,7 +54,8 @@ struct ServiceWatch: Sendable {
     // MARK: Whose turn it is
 
     private enum Turn {
-        case elected(Lease)
+        /// `atOnce`: nobody else wanted it.
+        case elected(Lease, atOnce: Bool)
         case anothers
         /// Redis is away.
         case nobodys
@@ -63,16 +64,24 @@ struct ServiceWatch: Sendable {
     private func takeTurns(_ election: ProbeElection) async {
         var away: ContinuousClock.Instant?
         var alone: OutageWatch?
+        // What this sidecar has found bad, and left to another to confirm.
+        var suspicion: OutageWatch?
         while !Task.isCancelled {
             // While it probes alone it must not be held up by a Redis that is away.
             let mayAsk = alone == nil ? true : await election.isPossible
             switch mayAsk ? await turn(in: election) : .nobodys {
-            case .elected(let lease):
+            case .elected(let lease, let atOnce):
                 (away, alone) = (nil, nil)
+                if !atOnce { suspicion = nil }
                 logger.info("This sidecar probes the service")
-                await election.whileElected(lease) { await probeOnAndOn(as: .elected) }
+                suspicion = await election.whileElected(lease) { [suspicion] in await probeOnAndOn(as: .elected, from: suspicion)
+                }
+                guard suspicion != nil else { continue }
+                logger.notice("The probes are bad: another sidecar is to confirm it")
+                // Until the others in the queue have had their turn. Cancelled, the loop ends.
+                try? await Task.sleep(for: min(settings.interval, Self.longestJitter), clock: Self.clock)
             case .anothers:
-                (away, alone) = (nil, nil)
+                (away, alone, suspicion) = (nil, nil, nil)
             case .nobodys:
                 let now = Self.clock.now
                 let since = away ?? now
@@ -95,9 +104,9 @@ struct ServiceWatch: Sendable {
 
     private func turn(in election: ProbeElection) async -> Turn {
         do {
-            if let lease = try await election.stand(waits: false) { return .elected(lease) }
+            if let lease = try await election.stand(waits: false) { return .elected(lease, atOnce: true) }
             readings.update(service) { $0.prober = .another }
-            if let lease = try await election.stand(waits: true) { return .elected(lease) }
+            if let lease = try await election.stand(waits: true) { return .elected(lease, atOnce: false) }
             return .anothers
         } catch {
             logger.debug("Nobody can be elected to probe the service", metadata: ["error": "\(error)"])
@@ -111,34 +120,47 @@ struct ServiceWatch: Sendable {
         OutageWatch(unhealthyAfter: settings.unhealthyAfter, healthyAfter: settings.healthyAfter)
     }
 
-    private func probeOnAndOn(as prober: ProbeReading.Prober) async {
-        var watch = newWatch
+    /// - Parameter suspicion: what it found before, and nobody was there to confirm; `nil`: it begins anew.
+    /// - Returns: what it has found, when another sidecar is to confirm it; `nil`: the task was cancelled.
+    @discardableResult
+    private func probeOnAndOn(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {
+        var watch = suspicion ?? newWatch
         while !Task.isCancelled {
             let began = Self.clock.now
-            await probeOnce(&watch, as: prober)
+            let isDoubted = await probeOnce(&watch, as: prober, isOnlyOne: prober != .elected || suspicion != nil)
+            if isDoubted { return watch }
             // What is left of the interval. Cancelled, the loop ends.
             try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
         }
+        return nil
     }
 
-    private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober) async {
+    /// - Returns: whether it suspects an outage that another sidecar is to confirm.
+    @discardableResult
+    private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isOnlyOne: Bool = true) async -> Bool {
         let began = Self.clock.now
         let finding = await probe.ask()
         // What was found on the way out, or after the turn was over, is nobody's news.
-        guard !Task.isCancelled else { return }
+        guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began
         metrics.record(finding, duration: duration)
-        let advice = watch.saw(finding, isOpenByOutage: await reports.isOpenByOutage(service))
+        let isKnown = await reports.isOpenByOutage(service)
+        var advice = watch.saw(finding, isOpenByOutage: isKnown)
         note(finding, duration: duration, watch: watch, prober: prober)
-        guard let advice else { return }
+        if !isOnlyOne, !isKnown, case .bad(let reason) = finding {
+            advice = advice == nil ? .seconded(reason: reason.description) : .suspected(reason: reason.description)
+        }
+        guard let advice else { return false }
         do {
             let state = try await reports.report(service, advice)
             watch.told(advice)
             logger.debug("The breaker was told", metadata: ["finding": "\(advice)", "state": "\(state.rawValue)"])
+            if case .suspected = advice { return state == .closed }
         } catch {
-            guard !Task.isCancelled else { return }
+            guard !Task.isCancelled else { return false }
             logger.warning("The breaker could not be told what the probes found: it will be", metadata: ["error": "\(error)"])
         }
+        return false
     }
 
     /// For the log and the reading; a change is worth a line that everybody sees.
