@@ -49,10 +49,15 @@ simulate: setup ## Run the product in simulated worlds. ARGS='--seed 7' runs one
 	swift build -c release --product simulate
 	.build/release/simulate $(ARGS)
 
-test: setup ## Run all tests; they start the Redis servers that they need.
+test: setup ## Run all tests; they start the Redis servers that they need. REDIS_SERVER=/path/to/server tries another one.
 	python3 -m unittest discover -q -s Benchmarks
 	python3 -m unittest discover -q -s Tests/Seeded
+ifdef REDIS_SERVER
+	mkdir -p .redis-server && ln -sfn "$(REDIS_SERVER)" .redis-server/redis-server
+	PATH="$(CURDIR)/.redis-server:$$PATH" $(FEW_AT_A_TIME) swift test --quiet
+else
 	$(FEW_AT_A_TIME) swift test --quiet
+endif
 
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks

@@ -174,7 +174,8 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
-        .testTarget(name: "SimulatedRedisTests", dependencies: ["SimulatedRedis"], swiftSettings: houseRules),
+        .testTarget(
+            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses"], swiftSettings: houseRules),
         .testTarget(
             name: "SimulationTests",
             dependencies: [

@@ -154,11 +154,11 @@ struct ServerConditionTests {
 
     @Test("a server that still reads its data is not connected to, and says why")
     func loading() async throws {
-        // About 10 s of loading; nobody waits for its end.
-        let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
-        try await RedisServer.withServer { server in
+        // About 20 s of loading, of which it answers after every 2 MiB; nobody waits for its end.
+        let slowly = ["--key-load-delay", "10000"]
+        try await RedisServer.withServer(arguments: ["--rdbcompression", "no"]) { server in
             try await withClient(server.configuration) { client in
-                let filling = "for i = 1, 5000 do redis.call('SET', 'key' .. i, string.rep('x', 100) .. i) end"
+                let filling = "for i = 1, 2000 do redis.call('SET', 'key' .. i, string.rep('x', 60000) .. i) end"
                 #expect(try await client.words("EVAL", filling, "0") == .null)
                 try await server.restart(addedArguments: slowly, untilReady: false)
                 try await eventually("the server says that it is loading") {

@@ -3,7 +3,9 @@ import InterlockProcesses
 import NIOSSL
 import Testing
 
-@Suite("rediss://", .timeLimit(.minutes(1)))
+@Suite(
+    "rediss://", .timeLimit(.minutes(1)),
+    .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
 struct TLSTests {
     private func configuration(of server: RedisServer, host: String) throws -> RedisConfiguration {
         var configuration = try RedisConfiguration(url: "rediss://\(host):\(try #require(server.port))")

@@ -1,7 +1,7 @@
 import Testing
 
 /// Commands in random order over few keys, with arguments that are often wrong.
-@Suite(.serialized) struct CommandComparisonTests {
+@Suite(.serialized, .isCompared) struct CommandComparisonTests {
     @Test("random commands are answered as Redis answers them", arguments: 0..<8 as Range<UInt64>)
     func randomCommands(seed: UInt64) throws {
         let comparison = try RedisComparison()

@@ -2,7 +2,7 @@ import SimulatedRedis
 import Testing
 
 /// What a server in trouble answers, and what outlives a restart.
-@Suite(.serialized) struct ConditionTests {
+@Suite(.serialized, .isCompared) struct ConditionTests {
     private static let commands: [[String]] = [
         ["PING"], ["GET", "s"], ["SET", "s", "v"], ["DEL", "n"], ["PEXPIRE", "s", "100"], ["PUBLISH", "c", "m"],
         ["EVAL", "return redis.call('GET', KEYS[1])", "1", "s"],

@@ -1,7 +1,7 @@
 import Testing
 
 /// The project's scripts in random order, with listeners to what they publish.
-@Suite(.serialized) struct ScriptComparisonTests {
+@Suite(.serialized, .isCompared) struct ScriptComparisonTests {
     @Test("the scripts of locks", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.lockCall() }

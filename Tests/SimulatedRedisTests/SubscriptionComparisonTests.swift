@@ -2,7 +2,7 @@ import SimulatedRedis
 import Testing
 
 /// Subscriptions and tracking: what connections hear of what others do.
-@Suite(.serialized) struct SubscriptionComparisonTests {
+@Suite(.serialized, .isCompared) struct SubscriptionComparisonTests {
     @Test("subscriptions are confirmed, served and ended as by Redis")
     func subscriptions() throws {
         let comparison = try RedisComparison()

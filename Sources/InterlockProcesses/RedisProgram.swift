@@ -1,0 +1,33 @@
+internal import Subprocess
+
+/// The `redis-server` that tests start: the first in PATH, which `make test REDIS_SERVER=/path/to/server` chooses.
+package struct RedisProgram: Sendable, CustomStringConvertible {
+    /// "Redis" or "Valkey".
+    package let product: String
+    package let version: String
+    package let speaksTLS: Bool
+
+    package var description: String { "\(product) \(version)" }
+
+    /// - Throws: `RedisServerError` when there is none, or it does not say what it is.
+    package static var current: RedisProgram {
+        get async throws {
+            // "Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 sha=…"
+            let words = try await output("--version").split(separator: " ")
+            guard let product = words.first, let version = words.first(where: { $0.hasPrefix("v=") })?.dropFirst(2) else {
+                throw RedisServerError(
+                    reason: "redis-server --version says nothing of a version", log: words.joined(separator: " "))
+            }
+            // Who can speak it misses a certificate, and ends; who cannot ends before that.
+            let complaint = try await output("--port", "0", "--tls-port", "1")
+            return RedisProgram(product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))
+        }
+    }
+
+    private static func output(_ arguments: String...) async throws -> String {
+        let result = try await run(
+            .name("redis-server"), arguments: Arguments(arguments), output: .string(limit: 1 << 16),
+            error: .string(limit: 1 << 16))
+        return result.standardOutput + result.standardError
+    }
+}
