@@ -245,6 +245,9 @@ public actor Coordinator: Service {
         metrics.waiters.record(status.locksWaiting)
         metrics.commands.increment(by: runtime.pipeline.commandsSent - metrics.commandsCounted)
         metrics.commandsCounted = runtime.pipeline.commandsSent
+        let refusals = runtime.pipeline.refusals + calls.locks.refusalsApart
+        metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
+        metrics.refusalsCounted = refusals
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
@@ -252,6 +255,7 @@ public actor Coordinator: Service {
         metrics.permitsUnderWay.record(calls.permits.underWay)
         for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
+            service.metrics.subjects.record(service.subjects.count)
             service.metrics.placesInUse.record(service.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.permitsWaiting)
             service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))

@@ -78,7 +78,7 @@ public final class CoordinatorCalls {
     public var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
-            isRedisUp: runtime.pipeline.isUp, redisFailure: runtime.pipeline.lastFailure?.message ?? fleet.refusal,
+            isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, services: services.count,
@@ -86,6 +86,11 @@ public final class CoordinatorCalls {
             permitsUnderWay: permits.underWay,
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
+    }
+
+    private var redisFailure: String? {
+        runtime.pipeline.lastFailure?.message ?? fleet.refusal ?? runtime.pipeline.recentRefusal?.message
+            ?? locks.recentRefusal?.message
     }
 
     // MARK: Locks

@@ -7,7 +7,7 @@ public struct CoordinatorStatus: Sendable {
     /// Which Redis, without credentials.
     public var redis: String
     public var isRedisUp: Bool
-    /// Why Redis is not up; `nil` while it is.
+    /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.
     public var redisFailure: String?
     public var redisVersion: String?
     /// Anything but `noeviction` can lose locks.

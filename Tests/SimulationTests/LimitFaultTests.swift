@@ -60,6 +60,32 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
+    @Test("R11: made-up subjects fill Redis up to max_subjects, and leave those who were there alone")
+    func crowd() throws {
+        var service = Self.service(limit: 2, perSubject: true)
+        service.maximumSubjects = 3
+        let stage = Stage(services: [service])
+        for subject in ["a", "b", "c"] { #expect(granted(1, on: stage, subject: subject) == 1) }
+        // Those beyond share what one of them may take.
+        #expect((0..<20).count { granted(1, on: stage, subject: "made-up-\($0)") == 1 } == 2)
+        for subject in ["a", "b", "c"] { #expect(granted(2, on: stage, subject: subject) == 1) }
+        #expect(stage.cli("KEYS", "interlock:rate:*").split(separator: "interlock:rate:").count == 1 + 4)
+    }
+
+    @Test("R11: a Redis that has no memory left says so in the status")
+    func outOfMemory() throws {
+        let stage = Stage(services: [Self.service()])
+        stage.redis.server.condition = .outOfMemory
+        let request = LockRequest(name: try ResourceName("orders"), ttl: 5000)
+        let answer = try #require(stage.result(of: stage.acquire(request)))
+        guard case .failed(let error) = answer else { throw InterlockError(.other, "\(answer)") }
+        #expect(error.code == .unavailable)
+        #expect(stage.status()?.redisFailure?.hasPrefix("OOM") == true)
+        stage.redis.server.condition = .serving
+        stage.run(milliseconds: 11_000)
+        #expect(stage.status()?.redisFailure == nil)
+    }
+
     @Test("R1: who waits is granted what comes free elsewhere")
     func waitsForWhatComesFree() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.sliding, limit: 1, window: .seconds(20))])

@@ -24,6 +24,8 @@ final class RedisLink {
 
     /// A connection is up and logged in.
     var onUp: ((RedisChannelHandler) -> Void)?
+    /// The server is there, and refuses a command for a reason that is its own.
+    var onRefusal: ((RedisError) -> Void)?
     /// The connection was lost, or an attempt failed; another follows unless the link was closed.
     var onDown: ((RedisError) -> Void)?
 
@@ -116,6 +118,7 @@ final class RedisLink {
     /// Redis is there, and says that it cannot serve, or that this user may not do what is asked: said once a minute at most.
     private func refused(_ error: RedisError) {
         let now = eventLoop.now
+        onRefusal?(error)
         guard now >= nextComplaint else { return }
         nextComplaint = now + .minutes(1)
         environment.logger.error(

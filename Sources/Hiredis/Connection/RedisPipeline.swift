@@ -19,6 +19,15 @@ public final class RedisPipeline {
     public var onRoundTrip: ((TimeAmount) -> Void)?
     /// Why there is no connection, while there is none.
     public private(set) var lastFailure: RedisError?
+    /// What the server refused last although it is there (`OOM`, `NOPERM` and the like), for so long as that is news: ten seconds.
+    public var recentRefusal: RedisError? {
+        lastRefusal.flatMap { eventLoop.now - $0.at < Self.newsTime ? $0.error : nil }
+    }
+    private var lastRefusal: (error: RedisError, at: NIODeadline)?
+    /// How often it refused since the start.
+    public private(set) var refusals: Int64 = 0
+    private static let newsTime = TimeAmount.seconds(10)
+    private let eventLoop: any EventLoop
     /// How many commands were sent since the start.
     public var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
     private var sentEarlier: Int64 = 0
@@ -34,7 +43,13 @@ public final class RedisPipeline {
     }
 
     public init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+        eventLoop = environment.eventLoop
         link = RedisLink(configuration: configuration, environment: environment)
+        link.onRefusal = { [weak self] error in
+            guard let self else { return }
+            refusals += 1
+            lastRefusal = (error, eventLoop.now)
+        }
         link.onUp = { [weak self] handler in
             guard let self else { return }
             // Those of the login are not the callers'.

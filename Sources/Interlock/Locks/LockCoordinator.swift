@@ -47,6 +47,9 @@ final class LockCoordinator {
     var commandsSentApart: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
+    /// See `RedisPipeline`; of the connection that is not the runtime's.
+    var recentRefusal: RedisError? { pipeline.recentRefusal }
+    var refusalsApart: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
     /// In the order in which they were opened. O(n log n).

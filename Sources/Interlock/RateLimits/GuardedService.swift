@@ -1,3 +1,4 @@
+internal import CoreMetrics
 public import InterlockCore
 
 /// One configured service: its limits, its breaker, and who is waiting for which answer.
@@ -42,6 +43,8 @@ final class GuardedService {
     var upstreamRetryAt: Instant?
     /// By which subjects it asked to be.
     var subjectPauses = SubjectPauses()
+    /// Who has counters of its own.
+    private(set) var subjects: SubjectBook
 
     /// It has not been taken out of the configuration.
     var isConfigured = true
@@ -58,6 +61,7 @@ final class GuardedService {
 
     init(definition: ServiceDefinition) {
         self.definition = definition
+        subjects = SubjectBook(capacity: definition.maximumSubjects)
         metrics = ServiceMetrics(service: definition.name)
         limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: definition.onLimit.maximumWaiting)
         breaker = Breaker(settings: definition.breaker)
@@ -74,18 +78,35 @@ final class GuardedService {
         return end
     }
 
+    /// As whom a call of this subject is counted.
+    func counted(_ subject: String?, now: Instant) -> String? {
+        guard let subject, let window = definition.longestSubjectWindow,
+            !subjects.takeIn(subject, windowMilliseconds: window, now: now)
+        else { return subject }
+        metrics.crowded.increment()
+        return SubjectBook.crowd
+    }
+
     /// The configuration was read again: state and waiters stay, the rules change.
     func redefine(_ new: ServiceDefinition) {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
             limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
         }
         definition = new
+        subjects.capacity = new.maximumSubjects
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
         digest = new.digest
         isDeclared = false
         bulkhead.resize(places: new.concurrency, maximumWaiting: new.onLimit.maximumWaiting)
         paused.resize(maximumWaiting: new.onLimit.maximumWaiting)
+    }
+}
+
+extension ServiceDefinition {
+    /// In milliseconds; `nil`: no limit counts per subject.
+    fileprivate var longestSubjectWindow: Int64? {
+        limits.lazy.filter(\.isPerSubject).map(\.window.wholeMilliseconds).max()
     }
 }
 

@@ -34,6 +34,7 @@ final class RateLimitCoordinator {
         caller: GuardedService.Caller
     ) -> Int {
         let id = service.callers.insert(caller)
+        let subject = service.counted(subject, now: now)
         let request = LimitRequest(
             id: id, count: count, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
@@ -334,6 +335,7 @@ final class RateLimitCoordinator {
             let id = service.callers.insert(.take(completion))
             return unlimited(service, id: id, subject: subject)
         }
+        let subject = subject.map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(

@@ -18,6 +18,9 @@ final class CoordinatorMetrics {
     let commands = Counter(label: "interlock_redis_commands_total")
     /// So many commands are counted already.
     var commandsCounted: Int64 = 0
+    let refusals = Counter(label: "interlock_redis_refusals_total")
+    /// So many refusals are counted already.
+    var refusalsCounted: Int64 = 0
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
@@ -39,6 +42,9 @@ struct ServiceMetrics {
     let placesInUse: Gauge
     let permitsWaiting: Gauge
     let waiting: Gauge
+    let subjects: Gauge
+    /// Calls of a subject that there was no counter left for.
+    let crowded: Counter
     let trips: Counter
     private let service: String
     /// The shadow limits that something was counted of.
@@ -71,6 +77,8 @@ struct ServiceMetrics {
                 )
             })
         waiting = Gauge(label: "interlock_limit_waiting", dimensions: [("service", service)])
+        subjects = Gauge(label: "interlock_limit_subjects", dimensions: [("service", service)])
+        crowded = Counter(label: "interlock_limit_crowded_total", dimensions: [("service", service)])
         trips = Counter(label: "interlock_breaker_trips_total", dimensions: [("service", service)])
         states = Dictionary(
             uniqueKeysWithValues: BreakerSnapshot.State.allCases.map { state in
@@ -116,9 +124,9 @@ struct ServiceMetrics {
     /// The service is there no more: what was last said of it would be said for ever.
     func destroy() {
         for counter in [
-            taken, limited, failed, remembered, permitsGranted, permitsRefused, refusedForUnreported, trips,
+            taken, limited, failed, remembered, permitsGranted, permitsRefused, refusedForUnreported, crowded, trips,
         ] + Array(refusals.values) + Array(outcomes.values) { counter.destroy() }
-        for gauge in [placesInUse, permitsWaiting, waiting] + Array(states.values) { gauge.destroy() }
+        for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) { gauge.destroy() }
         for limit in shadows { shadowRefusals(of: limit).destroy() }
     }
 }

@@ -9,6 +9,8 @@ public struct ServiceDefinition: Hashable, Sendable {
     public var onLimit: LimitPolicy
     /// The most permits that this sidecar gives at a time; `nil`: as many as are asked for.
     public var concurrency: Int?
+    /// So many subjects have counters of their own, at least 1: those beyond share one in each limit.
+    public var maximumSubjects: Int
     public var breaker: BreakerSettings
     /// How outages are watched for; `nil`: they are not.
     public var probe: ProbeSettings?
@@ -22,6 +24,7 @@ public struct ServiceDefinition: Hashable, Sendable {
         limits: [LimitDefinition] = [],
         onLimit: LimitPolicy = LimitPolicy(),
         concurrency: Int? = nil,
+        maximumSubjects: Int = 100_000,
         breaker: BreakerSettings = BreakerSettings(),
         probe: ProbeSettings? = nil,
         whenRedisIsDown: OutagePolicy = .local,
@@ -32,6 +35,7 @@ public struct ServiceDefinition: Hashable, Sendable {
         self.limits = limits
         self.onLimit = onLimit
         self.concurrency = concurrency
+        self.maximumSubjects = maximumSubjects
         self.breaker = breaker
         self.probe = probe
         self.whenRedisIsDown = whenRedisIsDown

@@ -5,6 +5,7 @@ extension ServiceDefinition {
     /// A call through the proxy is over with `timeouts.total`, and its outcome is reported soon after.
     private static let reporting: Duration = .seconds(10)
     private static let concurrencies = 1...1_000_000
+    private static let subjectCounts = 1...10_000_000
 
     /// Reads `services`: a mapping from names to services, in the order of the file.
     static func list(_ value: ConfigurationValue) -> [ServiceDefinition] {
@@ -41,6 +42,7 @@ extension ServiceDefinition {
                 )
             }
             section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
+            section.read("max_subjects", into: &maximumSubjects) { $0.wholeNumber(in: Self.subjectCounts) }
             section.read("probe") { value in
                 guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
                 probe = settings

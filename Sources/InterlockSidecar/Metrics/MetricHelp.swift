@@ -14,10 +14,12 @@ enum MetricHelp {
         "interlock_http_requests_total": "Requests answered by the HTTP door, by route and class of status.",
         "interlock_leases_looked_after":
             "Leases that are extended for their holders, and those of which the holders are only told.",
+        "interlock_limit_crowded_total": "Calls that were counted together, because a service had max_subjects subjects already.",
         "interlock_limit_decisions_total": "Decisions about calls by a service's limits.",
         "interlock_limit_decision_seconds": "Time that Redis took to judge a batch of calls.",
         "interlock_limit_remembered_refusals_total": "Calls that were refused without asking Redis.",
         "interlock_limit_shadow_refusals_total": "Calls that a shadow limit would have refused.",
+        "interlock_limit_subjects": "Subjects of a service that have counters of their own, as far as this sidecar knows.",
         "interlock_limit_waiting": "Calls that wait for a service's limits here.",
         "interlock_lock_acquire_seconds": "Time from a lock's request to its grant, waits included.",
         "interlock_lock_decisions_total": "Answers to requests for locks.",
@@ -37,6 +39,8 @@ enum MetricHelp {
         "interlock_redis_connected": "1 while Redis is connected, else 0.",
         "interlock_redis_connection_failures_total": "Connections to Redis that failed or were lost.",
         "interlock_redis_connects_total": "Connections to Redis that were made.",
+        "interlock_redis_refusals_total":
+            "Commands that Redis refused although it is there: at maxmemory, by its ACL, as a replica.",
         "interlock_redis_round_trip_seconds": "Time from sending a command to Redis to its answer.",
         "interlock_refused_logins_total": "API keys that were shown and are none.",
         "interlock_resp_commands_total": "Commands that came to the RESP door.",

@@ -1,0 +1,44 @@
+/// The subjects of one service that have counters of their own, at most so many: whoever makes them up fills neither Redis nor this
+/// process. The rest are counted together.
+///
+/// A subject is forgotten when it was not seen for one to two windows: its counters have lapsed by then. Kept are digests of 64
+/// bits; of two subjects that share one, each is known when the other is.
+package struct SubjectBook: Sendable {
+    /// The subject that all are counted as who find no place.
+    package static let crowd = "~crowd"
+
+    package var capacity: Int
+    private var current: Set<Int> = []
+    /// Those of the span before who were not seen since.
+    private var former: Set<Int> = []
+    private var turn = Instant(nanoseconds: .min)
+
+    package init(capacity: Int) {
+        self.capacity = capacity
+    }
+
+    package var count: Int { current.count + former.count }
+
+    /// Takes a subject in, if there is a place. `false`: there is none.
+    /// - Parameter window: of the longest limit, in milliseconds.
+    package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
+        if turn <= now {
+            // Who was not seen for a whole window more is forgotten as well.
+            former = turn.advanced(byMilliseconds: window) <= now ? [] : current
+            current = []
+            turn = now.advanced(byMilliseconds: window)
+        }
+        let digest = ExactText(subject).hashValue
+        if current.contains(digest) { return true }
+        guard former.remove(digest) != nil || count < capacity else { return false }
+        current.insert(digest)
+        return true
+    }
+
+    /// Whether `takeIn` would find a place for it.
+    package func hasPlace(for subject: String) -> Bool {
+        guard count >= capacity else { return true }
+        let digest = ExactText(subject).hashValue
+        return current.contains(digest) || former.contains(digest)
+    }
+}
