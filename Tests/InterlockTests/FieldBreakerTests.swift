@@ -84,6 +84,9 @@ struct FieldBreakerTests {
         service.breaker.window = .time(.milliseconds(200))
         try await Fleet.run(of: 2, services: [service]) { fleet in
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
+            try await eventually(within: .seconds(10), "it has voted") {
+                try await fleet.sidecars[0].breaker(service: "catalog").ownCause != nil
+            }
             try await eventually(within: .seconds(10), "the vote is gone") {
                 try await fleet.cli("EXISTS", "interlock:breaker:{catalog}:votes").integer == 0
             }
