@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs clean
+.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract clean
 
 BINARY := .build/release/interlock
 VENV := .venv

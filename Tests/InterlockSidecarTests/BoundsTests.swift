@@ -1,0 +1,48 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@testable import InterlockSidecar
+
+/// Each goes one beyond a bound that docs/operations.md has, and looks at what another client meets then.
+@Suite("Bounds of one client", .timeLimit(.minutes(1)))
+struct BoundsTests {
+    @Test("one connection has so many leases looked after, and another one goes on")
+    func leasesOfAConnection() async throws {
+        try await RESPTestDoor.with { door in
+            let most = RESPConnection.mostFollowed
+            let commands = (0...most).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
+            async let answer = door.exchange(commands, enough: "done")
+            let text = try await answer
+            #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == most)
+            #expect(text.contains("-UNAVAILABLE \(most) leases of this connection are looked after already"))
+            let other = try await door.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
+            #expect(other.array?.count == 3)
+        }
+    }
+
+    @Test("one API key has so many leases of GET /lock remembered, and another one goes on")
+    func rememberedLeases() throws {
+        let leases = RememberedLeases()
+        for number in 0..<RememberedLeases.capacity {
+            leases.remember("lock-\(number)", token: "t", takenBy: "web", milliseconds: 60_000)
+        }
+        #expect(!leases.hasRoom(for: "web"))
+        #expect(leases.hasRoom(for: "ops"))
+        leases.forget("lock-7", takenBy: "web", token: "t")
+        #expect(leases.hasRoom(for: "web"))
+    }
+
+    @Test("so many subjects are paused by a 429, and those who are stay so")
+    func pausedSubjects() {
+        let now = Instant(nanoseconds: 1_000_000_000)
+        let end = now.advanced(byMilliseconds: 60_000)
+        var pauses = SubjectPauses()
+        for number in 0...SubjectPauses.capacity { pauses.pause("tenant-\(number)", until: end, now: now) }
+        let paused = (0...SubjectPauses.capacity).map { pauses.end(of: "tenant-\($0)", now: now) }
+        #expect(paused.dropLast().allSatisfy { $0 == end })
+        #expect(paused.last == .some(nil))
+    }
+}
