@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import abuse
 import accuracy
 import against
 import capacity
@@ -43,7 +44,7 @@ from table import HEAD, Table, markdown
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
 #: Of the part `peers`; those of `locks` and `proxy` are measured there.
 PEERS = (peer_limits, peer_breaker, peer_etcd)
-PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity")
+PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse")
 #: What has to be there for a part.
 NEEDS = {"locks": load.missing, "proxy": proxy.missing, "growth": growth.missing}
 
@@ -74,7 +75,7 @@ its rounds, sides alternating; a ratio is the median of the rounds' ratios. Comp
 def page(ledger):
     measured = ledger.ordered(PARTS)
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
-    explanations = "\n\n".join(part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity))
+    explanations = "\n\n".join(part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse))
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
         ("part", "day", "commit", "rounds"),
@@ -128,6 +129,10 @@ def measure(part, table, rounds, scale):
     if part == "capacity":
         with Rig() as rig:
             capacity.measure(rig, table)
+        return ""
+    if part == "abuse":
+        with Rig(abuse.CONFIGURATION) as rig:
+            abuse.measure(rig, table, rounds, scale)
         return ""
     with Rig(GUARDS[part].CONFIGURATION) as rig:
         GUARDS[part].measure(rig, table, rounds, scale)

@@ -88,6 +88,10 @@ public final class CoordinatorCalls {
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 
+    /// Redis has more to do than it does while it is asked: what comes now waits for what came before.
+    package var isRedisBusy: Bool { max(runtime.pipeline.awaited, locks.awaited) >= Self.busy }
+    private static let busy = 64
+
     private var redisFailure: String? {
         runtime.pipeline.lastFailure?.message ?? fleet.refusal ?? runtime.pipeline.recentRefusal?.message
             ?? locks.recentRefusal?.message

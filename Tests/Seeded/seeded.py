@@ -120,7 +120,8 @@ BUGS = [
     # R6: a trial is kept while its call waits for its turn.
     Bug(
         "trial-kept-while-waiting", f"{PRODUCT}/Permits/PermitCoordinator.swift",
-        "let wait = service.pausesAtLimit || wish.isTrial ? 0 :", "let wait = service.pausesAtLimit ? 0 :",
+        "let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace",
+        "let mayWait = !service.pausesAtLimit && !wish.hasPlace",
         ("half-open", "recovery", "open-breakers")),
     # Once refused, always refused, as far as this sidecar knows.
     Bug(

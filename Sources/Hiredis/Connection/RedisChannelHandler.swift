@@ -31,6 +31,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
     /// How long ago the last bytes came.
     var timeSinceLastRead: TimeAmount { exchange.timeSinceLastRead(now: eventLoop.now) }
 
+    var awaited: Int { exchange.awaited }
+
     /// See `RedisExchange.commandsSent`.
     var commandsSent: Int64 {
         get { exchange.commandsSent }

@@ -30,6 +30,8 @@ public final class RedisPipeline {
     private let eventLoop: any EventLoop
     /// How many commands were sent since the start.
     public var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
+    /// How many commands await their reply.
+    public var awaited: Int { current?.awaited ?? 0 }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?

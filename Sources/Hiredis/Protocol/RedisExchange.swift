@@ -29,6 +29,8 @@ final class RedisExchange {
     private(set) var nextExpiry: NIODeadline?
     /// Why the connection is to be closed; from then on nothing is sent or received. `nil`: it is not.
     private(set) var closeReason: RedisError?
+    /// How many commands await their reply.
+    var awaited: Int { pending.count }
     /// How many commands were sent, scripts that went again with their source twice.
     var commandsSent: Int64 = 0
     /// Called with each reply that answers no command: what a subscription brings.

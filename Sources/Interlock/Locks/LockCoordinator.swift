@@ -49,6 +49,7 @@ final class LockCoordinator {
     }
     /// See `RedisPipeline`; of the connection that is not the runtime's.
     var recentRefusal: RedisError? { pipeline.recentRefusal }
+    var awaited: Int { pipeline.awaited }
     var refusalsApart: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }

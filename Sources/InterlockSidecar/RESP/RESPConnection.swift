@@ -23,6 +23,10 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// The most commands of one connection that are pending.
     static let longestPipeline = 1024
+    /// So many commands of one client may wait for a Redis that is busy; more may wait for something else.
+    private static let share = 32
+    /// Between two looks at whether it is still busy.
+    private static let reliefPause = TimeAmount.milliseconds(1)
     /// With so many bytes of replies that wait for an earlier one, reading pauses.
     static let mostWaiting = 1 << 20
     /// The most that is kept for a client that does not read; then it is dropped.
@@ -55,6 +59,8 @@ final class RESPConnection: ChannelDuplexHandler {
     private var isReading = false
     private var isFlushPlanned = false
     private var isReadHeldBack = false
+    /// Looks again whether Redis is busy.
+    private var relief: Scheduled<Void>?
     private var isWritable = true
     /// No further command is taken; closes when all replies are written.
     private var isClosing = false
@@ -323,7 +329,20 @@ final class RESPConnection: ChannelDuplexHandler {
     }
 
     private var mayTakeMore: Bool {
-        slots.count < Self.longestPipeline && waitingBytes < Self.mostWaiting && isWritable
+        slots.count < Self.longestPipeline && waitingBytes < Self.mostWaiting && isWritable && !isOverShare
+    }
+
+    /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
+    private var isOverShare: Bool {
+        guard slots.count >= Self.share, door.commands.calls.isRedisBusy else { return false }
+        if relief == nil, let context {
+            relief = context.eventLoop.assumeIsolated().scheduleTask(in: Self.reliefPause) { [weak self] in
+                guard let self, let context = self.context else { return }
+                relief = nil
+                resume(context)
+            }
+        }
+        return true
     }
 
     /// `false`: more bytes are needed.
@@ -473,6 +492,7 @@ extension RESPConnection {
         takes = nil
         stall?.cancel()
         login?.cancel()
+        relief?.cancel()
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()

@@ -7,6 +7,9 @@ public import ServiceLifecycle
 
 /// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
 public struct RESPDoor: Service {
+    /// In bytes: some hundred commands.
+    private static let longestRead = 4 << 10
+
     /// How long a client may leave its replies unread before it is dropped.
     static let stallSeconds: Int64 = 10
 
@@ -80,6 +83,11 @@ public struct RESPDoor: Service {
             .serverChannelInitializer { listener in
                 listener.eventLoop.makeCompletedFuture { try listener.pipeline.syncOperations.addHandler(AcceptPause()) }
             }
+            // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            .childChannelOption(
+                .recvAllocator, value: AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 1024, maximum: Self.longestRead)
+            )
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let handshake = isLocal ? nil : certificate.map { certificate in { try certificate.secure(channel) } }
