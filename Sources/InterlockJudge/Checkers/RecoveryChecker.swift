@@ -97,7 +97,7 @@ extension OperationEnding {
         case .done: true
         case .refused(.held), .refused(.lost), .refused(.limited): true
         case .refused(.open), .refused(.busy), .refused(.other): nil
-        case .failed(let code): Self.mistakes.contains(code) ? nil : false
+        case .failed(let code): Self.mistakes.contains(String(code.prefix { $0 != ":" })) ? nil : false
         case .unknown(let reason): [OperationEnding.vanished, OperationEnding.abandoned].contains(reason) ? nil : false
         }
     }

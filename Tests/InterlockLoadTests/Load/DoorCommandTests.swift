@@ -65,5 +65,9 @@ struct DoorCommandTests {
         #expect(OperationEnding(RedisError(.notConnected, "")) == .failed(code: "not-connected"))
         let unavailable = RedisError(.server(ServerCondition(rawValue: "UNAVAILABLE")), "UNAVAILABLE Redis is away")
         #expect(OperationEnding(unavailable) == .failed(code: "UNAVAILABLE"))
+        let unknown = RedisError(
+            .server(ServerCondition(rawValue: "INVALID")),
+            "INVALID no such permit of search: it is unknown, was reported before, or is older than permit_ttl")
+        #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))
     }
 }

@@ -17,8 +17,17 @@ extension OperationEnding {
             case .answerLost: .unknown(reason: Self.answerLost)
             // There was an answer, and nobody knows what it says.
             case .protocolViolation, .unexpectedReply: .unknown(reason: "unreadable")
+            case .server(.invalid): .failed(code: Self.invalid(error.message))
             case .server(let condition): .failed(code: condition.rawValue)
             }
+    }
+
+    /// What was asked for was a mistake, of the harness or of the sidecar: its report says which. Without the names in it, of which
+    /// there are many.
+    private static func invalid(_ message: String) -> String {
+        let sentence = message.split(separator: " ").drop { $0 == "INVALID" }
+        let words = sentence.prefix { $0 != "of" && $0.last != ":" && $0.last != ";" }
+        return "INVALID: \(words.joined(separator: " "))"
     }
 
     /// A sidecar has answered: how long that took is a latency.
@@ -29,4 +38,9 @@ extension OperationEnding {
         case .unknown: false
         }
     }
+}
+
+extension ServerCondition {
+    /// The request is a mistake.
+    fileprivate static let invalid = ServerCondition(rawValue: "INVALID")
 }
