@@ -43,7 +43,10 @@ final class ToldBreakers: Sendable {
                 }
                 return finding == .up ? .closed : .open
             },
-            isOpenByOutage: { _ in false })
+            standing: { service in
+                // As if what is suspected were seconded at once.
+                if case .suspected? = self.findings(of: service).last { .openByOutage } else { .undecided }
+            })
     }
 }
 

@@ -176,6 +176,27 @@ struct ProbeElectionTests {
         }
     }
 
+    @Test("R16: an outage is found also while failures keep the breaker open")
+    func openForFailures() async throws {
+        try await RedisServer.withServer { redis in
+            var service = ServiceDefinition.probed(
+                "catalog", port: 1, .fast(every: .milliseconds(100), unhealthyAfter: 3, from: .one))
+            service.breaker = BreakerSettings(minimumCalls: 2, openFor: .seconds(60) ... .seconds(60))
+            try await probers(of: [[service], [service]], redis: redis) { probers in
+                try await Self.knowEachOther(probers)
+                let coordinator = probers[0].coordinator
+                for _ in 0..<2 {
+                    guard case .granted(let id, _) = try await coordinator.acquirePermit(service: "catalog") else { break }
+                    _ = try await coordinator.reportPermit(service: "catalog", permit: id, OutcomeReport(outcome: .error))
+                }
+                try await eventually(within: .seconds(20), "it is open by the outage") {
+                    let breaker = try await coordinator.breaker(service: "catalog").fleet
+                    return breaker.state == .open && breaker.cause == "outage"
+                }
+            }
+        }
+    }
+
     @Test("a prober that goes down gives its turn away at once")
     func handOver() async throws {
         try await RedisServer.withServer { redis in

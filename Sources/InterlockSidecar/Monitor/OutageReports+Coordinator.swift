@@ -6,9 +6,11 @@ extension OutageReports {
     init(to coordinator: Coordinator) {
         self.init(
             report: { try await coordinator.reportOutage(service: $0, $1) },
-            isOpenByOutage: { service in
-                guard let breaker = try? await coordinator.breaker(service: service) else { return false }
-                return breaker.fleet.state != .closed && breaker.fleet.cause == BreakerCause.outage.rawValue
+            standing: { service in
+                guard let breaker = try? await coordinator.breaker(service: service) else { return .settled }
+                if breaker.fleet.state != .closed, breaker.fleet.cause == BreakerCause.outage.rawValue { return .openByOutage }
+                let isMetricsOnly = await coordinator.definition(ofService: service)?.breaker.isMetricsOnly ?? true
+                return breaker.fleet.forced != nil || isMetricsOnly ? .settled : .undecided
             })
     }
 }

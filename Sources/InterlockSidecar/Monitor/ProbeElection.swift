@@ -46,6 +46,9 @@ struct ProbeElection: Sendable {
     /// Between two requests of one that is not elected, in milliseconds.
     private var pause: Int64 { ttl / 4 }
 
+    /// Within which the others have stood for election once more, if they do not stand in the queue all the time.
+    var turnTime: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
+
     /// Whether an election is worth trying: Redis is there.
     var isPossible: Bool {
         get async { await coordinator.isReady }

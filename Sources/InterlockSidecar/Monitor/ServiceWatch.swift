@@ -79,10 +79,11 @@ struct ServiceWatch: Sendable {
                 guard suspicion != nil else { continue }
                 logger.notice("The probes are bad: another sidecar is to confirm it")
                 // Until the others in the queue have had their turn. Cancelled, the loop ends.
-                try? await Task.sleep(for: min(settings.interval, Self.longestJitter), clock: Self.clock)
+                try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
             case .anothers:
                 (away, alone, suspicion) = (nil, nil, nil)
             case .nobodys:
+                suspicion = nil
                 let now = Self.clock.now
                 let since = away ?? now
                 away = since
@@ -144,10 +145,10 @@ struct ServiceWatch: Sendable {
         guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began
         metrics.record(finding, duration: duration)
-        let isKnown = await reports.isOpenByOutage(service)
-        var advice = watch.saw(finding, isOpenByOutage: isKnown)
+        let standing = await reports.standing(service)
+        var advice = watch.saw(finding, isOpenByOutage: standing == .openByOutage)
         note(finding, duration: duration, watch: watch, prober: prober)
-        if !isOnlyOne, !isKnown, case .bad(let reason) = finding {
+        if !isOnlyOne, standing == .undecided, case .bad(let reason) = finding {
             advice = advice == nil ? .seconded(reason: reason.description) : .suspected(reason: reason.description)
         }
         guard let advice else { return false }
@@ -155,7 +156,7 @@ struct ServiceWatch: Sendable {
             let state = try await reports.report(service, advice)
             watch.told(advice)
             logger.debug("The breaker was told", metadata: ["finding": "\(advice)", "state": "\(state.rawValue)"])
-            if case .suspected = advice { return state == .closed }
+            if case .suspected = advice { return await reports.standing(service) == .undecided }
         } catch {
             guard !Task.isCancelled else { return false }
             logger.warning("The breaker could not be told what the probes found: it will be", metadata: ["error": "\(error)"])
