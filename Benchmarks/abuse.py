@@ -65,7 +65,7 @@ def pour(port, data, is_read=False):
             except BlockingIOError:
                 pass
             except OSError:
-                continue
+                pass
         yield
 
 

@@ -61,6 +61,8 @@ final class RESPConnection: ChannelDuplexHandler {
     private var isReadHeldBack = false
     /// Looks again whether Redis is busy.
     private var relief: Scheduled<Void>?
+    /// One more is read in any case: those under way may wait for what it gives back.
+    private var isRelieved = false
     private var isWritable = true
     /// No further command is taken; closes when all replies are written.
     private var isClosing = false
@@ -204,6 +206,12 @@ final class RESPConnection: ChannelDuplexHandler {
         }
     }
 
+    /// The key that it came in with is there no more: what waits is given up.
+    func revoke() {
+        guard session.isSecured else { return }
+        closeAfterWhatIsWritten()
+    }
+
     private func closeAfterWhatIsWritten() {
         guard let context else { return }
         isClosing = true
@@ -323,7 +331,7 @@ final class RESPConnection: ChannelDuplexHandler {
     private func process(_ context: ChannelHandlerContext) {
         isReading = true
         now = door.commands.calls.now()
-        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
+        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) { isRelieved = false }
         submitTakes()
         isReading = false
     }
@@ -334,11 +342,12 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
     private var isOverShare: Bool {
-        guard slots.count >= Self.share, door.commands.calls.isRedisBusy else { return false }
+        guard slots.count >= Self.share, !isRelieved, door.commands.calls.isRedisBusy else { return false }
         if relief == nil, let context {
             relief = context.eventLoop.assumeIsolated().scheduleTask(in: Self.reliefPause) { [weak self] in
                 guard let self, let context = self.context else { return }
                 relief = nil
+                isRelieved = true
                 resume(context)
             }
         }
