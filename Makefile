@@ -54,7 +54,7 @@ test: setup ## Run all tests; they start the Redis servers that they need. REDIS
 	python3 -m unittest discover -q -s Benchmarks
 	python3 -m unittest discover -q -s Tests/Seeded
 ifdef REDIS_SERVER
-	mkdir -p .redis-server && ln -sfn "$(REDIS_SERVER)" .redis-server/redis-server
+	mkdir -p .redis-server && ln -sfn "$$(realpath -e "$(REDIS_SERVER)")" .redis-server/redis-server
 	PATH="$(CURDIR)/.redis-server:$$PATH" $(FEW_AT_A_TIME) swift test --quiet
 else
 	$(FEW_AT_A_TIME) swift test --quiet
@@ -99,7 +99,7 @@ contract: setup ## Send a sidecar what the HTTP contract allows, and what not: e
 	$(VENV)/bin/python Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 clean: ## Remove what was built or installed here: .build, .build-tsan, .venv.
-	rm -rf .build .build-* $(VENV)
+	rm -rf .build .build-* .redis-server $(VENV)
 
 # ---- how setup finds out what is missing
 

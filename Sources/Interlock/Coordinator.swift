@@ -243,8 +243,8 @@ public actor Coordinator: Service {
         let status = calls.status
         metrics.leases.record(status.locksHeld)
         metrics.waiters.record(status.locksWaiting)
-        metrics.commands.increment(by: runtime.pipeline.commandsSent - metrics.commandsCounted)
-        metrics.commandsCounted = runtime.pipeline.commandsSent
+        metrics.commands.increment(by: status.redisCommands - metrics.commandsCounted)
+        metrics.commandsCounted = status.redisCommands
         let refusals = runtime.pipeline.refusals + calls.locks.refusalsApart
         metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
         metrics.refusalsCounted = refusals

@@ -20,7 +20,8 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
             }
             // Who can speak it misses a certificate, and ends; who cannot ends before that.
             let complaint = try await output("--port", "0", "--tls-port", "1")
-            return RedisProgram(product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))
+            return RedisProgram(
+                product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))
         }
     }
 

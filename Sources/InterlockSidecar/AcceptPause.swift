@@ -14,15 +14,14 @@ final class AcceptPause: ChannelInboundHandler {
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard error is IOError else { return context.fireErrorCaught(error) }
         let channel = context.channel
-        guard resumption == nil, let options = channel.syncOptions, let readsByItself = try? options.getOption(.autoRead) else {
-            return
-        }
+        guard let options = channel.syncOptions else { return }
         // What ends a read that is under way is the change from reading by itself to not.
         try? options.setOption(.autoRead, value: true)
         try? options.setOption(.autoRead, value: false)
+        guard resumption == nil else { return }
         resumption = channel.eventLoop.assumeIsolated().scheduleTask(in: Self.length) { [self] in
             resumption = nil
-            if readsByItself { try? options.setOption(.autoRead, value: true) } else { channel.read() }
+            try? options.setOption(.autoRead, value: true)
         }
     }
 

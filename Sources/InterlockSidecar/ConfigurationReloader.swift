@@ -20,6 +20,7 @@ struct ConfigurationReloader: Service {
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.warning("\(warning)") }
+                try started.refuseToServe(keys: configuration.keys)
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
                 await coordinator.reload(services: configuration.services)
@@ -38,6 +39,17 @@ struct ConfigurationReloader: Service {
 }
 
 extension SidecarConfiguration {
+    /// The listeners stay as they were opened: they must not be reachable from other hosts without a key, whatever the file says of
+    /// them now.
+    /// - Throws: `ConfigurationError`.
+    func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
+        var running = self
+        running.keys = keys
+        let findings = ConfigurationFindings(fileName: "listeners that are open")
+        running.refuseUnguardedListeners(findings)
+        guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
+    }
+
     /// What differs from `other` and is looked at only at start, as it is called in the file.
     func changesOfStart(since other: SidecarConfiguration) -> [String] {
         var changes: [String] = []

@@ -1,5 +1,6 @@
-import InterlockSidecar
 import Testing
+
+@testable import InterlockSidecar
 
 @Suite("Configuration: keys, listeners and secrets")
 struct ConfigurationAccessTests {
@@ -122,5 +123,19 @@ struct ConfigurationAccessTests {
     )
     func loopback(host: String, isLoopback: Bool) {
         #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
+    }
+
+    @Test("D10: keys are not taken away from listeners that were opened to other hosts, wherever the file puts them now")
+    func keysOfOpenListeners() throws {
+        var started = SidecarConfiguration()
+        let key = APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)
+        started.keys = [key]
+        started.listen.allowsPlaintext = true
+        started.listen.http = SocketEndpoint(host: "0.0.0.0", port: 7380)
+        try started.refuseToServe(keys: [key])
+        let error = #expect(throws: ConfigurationError.self) { try started.refuseToServe(keys: []) }
+        #expect(error?.description.contains("listen.http") == true)
+        started.listen.http = SocketEndpoint(host: "127.0.0.1", port: 7380)
+        try started.refuseToServe(keys: [])
     }
 }

@@ -74,6 +74,16 @@ struct HTTPConnectionTests {
         }
     }
 
+    @Test("D18: who speaks HTTP/1.0 and is refused before its body was read is told so")
+    func formerBody() async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+            let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, head + String(repeating: "x", count: 300_000), enough: "unauthenticated")
+            #expect(answer.hasPrefix("HTTP/1.0 401 "))
+        }
+    }
+
     @Test("D18: nor is what has no known end sent to it in chunks")
     func formerStream() async throws {
         try await HTTPTestDoor.with { door in

@@ -179,7 +179,7 @@ struct RESPProtocolTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let certificate = try await TestCertificate.selfSigned(in: folder.path)
-        try await RESPTestDoor.with(tls: certificate, loginTimeout: .milliseconds(100)) { door async throws in
+        try await RESPTestDoor.with(tls: certificate, loginTimeout: .seconds(1)) { door async throws in
             #expect(try await door.exchange("\u{16}").isEmpty)
             #expect(try await door.cli("PING").text == "PONG")
         }

@@ -242,11 +242,16 @@ final class PermitCoordinator {
     private func lineUpForPlace(_ wish: PermitWish, now: Instant) {
         let service = wish.service
         release(wish)
-        guard service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) == .waiting else {
-            return refuseBusy(wish, now: now)
+        switch service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) {
+        case .taken:
+            wish.hasPlace = true
+            askBreaker(wish, now: now)
+        case .waiting:
+            wish.stage = .place
+            planPlaces(of: service)
+        case .full:
+            refuseBusy(wish, now: now)
         }
-        wish.stage = .place
-        planPlaces(of: service)
     }
 
     private func grant(_ wish: PermitWish, now: Instant) -> Bool {

@@ -157,7 +157,7 @@ final class RateLimitCoordinator {
         service.limiter.settle(
             verdict, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
-        service.metrics.countShadowRefusals(verdict, batch)
+        if service.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
         var limitedFor: Int64?
         var granted: Int64 = 0
         for (run, decided) in zip(batch.runs, verdict.runs) {

@@ -12,7 +12,7 @@ struct EventRoutes {
     }
 
     private func follow(_ call: HTTPCall) async throws -> HTTPAnswer {
-        let stream = ServerSentEvents(peer: try await call.peer(), channel: call.channel)
+        let stream = ServerSentEvents(call: call, peer: try await call.peer())
         // Followed before the answer begins: whoever has seen its head misses nothing.
         let signals = ServerSentEvents.signals(for: EventMessage.self)
         let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }

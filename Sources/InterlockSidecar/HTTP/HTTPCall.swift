@@ -9,6 +9,7 @@ struct HTTPCall: Sendable {
     /// The variable segments of the path, decoded.
     let parameters: [String: String]
     let caller: AccessControl.Caller
+    let access: AccessControl
     let channel: any Channel
 
     /// The variable segment `what` of the path as a name.

@@ -1,3 +1,4 @@
+internal import DequeModule
 internal import HummingbirdCore
 internal import Interlock
 internal import Logging
@@ -110,23 +111,36 @@ final class FirstRequestDeadline: ChannelInboundHandler, RemovableChannelHandler
     }
 }
 
-/// Answers HTTP/1.0 as that is understood (RFC 9112, section 9.3, and appendix A of RFC 9110): nothing in chunks, and the end of
-/// the connection is the end of the answer.
+/// Answers HTTP/1.0 as that is understood (RFC 9112, section 9.3): nothing in chunks, and the end of the connection is the end of
+/// the answer, as if the client had asked for that.
 private final class FormerHTTPHandler: ChannelDuplexHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    private var isFormer = false
+    typealias InboundOut = HTTPServerRequestPart
+
+    /// Of each request that is not answered to its end.
+    private var areFormer: Deque<Bool> = []
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if case .head(let head) = unwrapInboundIn(data) { isFormer = head.version == .http1_0 }
-        context.fireChannelRead(data)
+        guard case .head(var head) = unwrapInboundIn(data) else { return context.fireChannelRead(data) }
+        let isFormer = head.version == .http1_0
+        areFormer.append(isFormer)
+        if isFormer { head.headers.replaceOrAdd(name: "Connection", value: "close") }
+        context.fireChannelRead(wrapInboundOut(.head(head)))
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard isFormer else { return context.write(data, promise: promise) }
-        switch unwrapOutboundIn(data) {
+        let part = unwrapOutboundIn(data)
+        guard areFormer.first == true else {
+            if case .end = part { _ = areFormer.popFirst() }
+            return context.write(data, promise: promise)
+        }
+        switch part {
+        case .head(let head) where head.status.code < 200:
+            // That has none.
+            promise?.succeed()
         case .head(var head):
             head.version = .http1_0
             head.headers.replaceOrAdd(name: "Connection", value: "close")
@@ -134,10 +148,8 @@ private final class FormerHTTPHandler: ChannelDuplexHandler {
         case .body:
             context.write(data, promise: promise)
         case .end:
-            let channel = context.channel
-            let isWritten = promise ?? context.eventLoop.makePromise()
-            isWritten.futureResult.whenComplete { _ in channel.close(promise: nil) }
-            context.write(data, promise: isWritten)
+            areFormer.removeFirst()
+            context.write(data, promise: promise)
         }
     }
 }

@@ -116,7 +116,7 @@ struct HTTPDoorResponder: Sendable {
         to request: Request, _ match: HTTPRouter.Match, on channel: any Channel, _ writer: borrowing ResponseWriter
     ) async throws -> HTTPAnswer {
         let caller = try gate.admit(request.head, to: match.route.admission)
-        let call = HTTPCall(request: request, parameters: match.parameters, caller: caller, channel: channel)
+        let call = HTTPCall(request: request, parameters: match.parameters, caller: caller, access: gate.access, channel: channel)
         switch match.route.handler {
         case .relay(let relay):
             return try await relay(call, writer)

@@ -6,7 +6,7 @@ internal import NIOCore
 /// A web page can make a browser on this host send requests here, also under a name of the page's own that resolves to
 /// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too.
 struct HTTPGate: Sendable {
-    private let access: AccessControl
+    let access: AccessControl
     /// In lower case.
     private let hosts: Set<String>
 

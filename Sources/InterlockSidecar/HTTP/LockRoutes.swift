@@ -33,7 +33,7 @@ struct LockRoutes {
         do {
             let first = try ServerSentEvents.event("lease", granted)
             let linked = try await LinkedLeases(following: leases, of: peer, with: coordinator)
-            return linked.answer(beginningWith: first, through: ServerSentEvents(peer: peer, channel: call.channel))
+            return linked.answer(beginningWith: first, through: ServerSentEvents(call: call, peer: peer))
         } catch {
             await delivery.giveBack(leases, of: owner)
             throw error

@@ -18,8 +18,8 @@ struct ServerSentEvents: Sendable {
         var dropped: Int64
     }
 
+    let call: HTTPCall
     let peer: PeerPresence
-    let channel: any Channel
 
     /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
     private static let heartbeat: Duration = .seconds(15)
@@ -55,7 +55,8 @@ struct ServerSentEvents: Sendable {
     func forward<News: Sendable>(
         _ signals: NewestBuffer<Signal<News>>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
     ) async throws {
-        let sources = Task { [channel] in
+        let channel = call.channel
+        let sources = Task {
             await withDiscardingTaskGroup { group in
                 group.addTask {
                     // Whoever has something to read needs no heartbeat.
@@ -69,7 +70,14 @@ struct ServerSentEvents: Sendable {
             }
         }
         let observer = peer.observe { signals.finish() }
+        // Whoever came in with a key that is there no more hears no more.
+        let endIfRevoked: @Sendable () -> Void = { [call] in
+            if call.access.current(call.caller) == nil { signals.finish() }
+        }
+        let revocation = call.access.observe(endIfRevoked)
+        endIfRevoked()
         defer {
+            revocation.end()
             peer.forget(observer)
             sources.cancel()
             signals.cancel()

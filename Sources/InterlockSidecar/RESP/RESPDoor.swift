@@ -105,10 +105,13 @@ public struct RESPDoor: Service {
         }
         let mask = umask(0o177)
         defer { umask(mask) }
-        return try await bootstrap(context, isLocal: true).bind(
+        let listener = try await bootstrap(context, isLocal: true).bind(
             unixDomainSocketPath: path, cleanupExistingSocketFile: true
         )
         .get(orExplain: "listen.unix \(path)")
+        // The mask is the whole process', and may have been changed meanwhile.
+        chmod(path, 0o600)
+        return listener
     }
 
     /// Connections close by themselves once they are answered; what has not after 5 seconds is left to the process' end.

@@ -55,7 +55,7 @@ package final class RESPDoorContext {
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) {
             guard let caller = connection.session.caller else { continue }
             connection.session.caller = access.current(caller)
-            if connection.session.caller == nil { connection.closeAfterReplies(endedHere: true) }
+            if connection.session.caller == nil { connection.revoke() }
         }
     }
 
