@@ -125,6 +125,16 @@ struct BreakerCheckerTests {
         #expect(history.broken.isEmpty)
     }
 
+    @Test(
+        "the news of its last moment go with a Redis that dies, and are told later by one that stands still",
+        arguments: [(FaultKind.redisRestart, true), (.redisPause, false)])
+    func lostNews(kind: FaultKind, isGood: Bool) {
+        var history = open()
+        history.fault(kind, from: 200, to: 900)
+        history.permit(1, asked: 400, answered: 410)
+        #expect(history.broken == (isGood ? [] : [.openBreakers]))
+    }
+
     @Test("another sidecar that was killed makes nobody forget")
     func otherKilled() {
         var history = open()

@@ -7,7 +7,8 @@ internal import InterlockCore
 /// before the time until which it stays open by itself; when there is no such time, until there is other news. It is excused by
 /// news of a later state that is not open, when they come before that time and at most half a second after the answer. What a
 /// sidecar knew is forgotten when it is killed, and everywhere when Redis was wiped or its clock jumped; what has no end of its
-/// own also when Redis was away, for then news get lost. For a minute after a jump of the clock ends are not believed: what was
+/// own also when Redis was away, for then news get lost; and all when Redis died, with which go the news of its last moment, as
+/// that an outage is over. For a minute after a jump of the clock ends are not believed: what was
 /// told before it may be told again.
 ///
 /// A guarded call that was answered out of what the proxy remembers must not count as passed. Bounded by sidecars and
@@ -139,6 +140,8 @@ struct BreakerChecker: HistoryChecker {
         if kind.mayForgetCounts {
             known.removeAll()
             doubtful.removeAll()
+        } else if kind == .redisRestart {
+            known.removeAll()
         } else if kind == .kill {
             if let sidecar { known[sidecar] = nil } else { known.removeAll() }
         } else if kind.cutsOffRedis {
