@@ -33,7 +33,7 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a permit that is too old frees its place", arguments: [(10_005.0, false), (10_015.0, true)])
+    @Test("a permit that is too old frees its place", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
     func lapsed(asked: Double, isGood: Bool) {
         var history = halfOpen(3)
         history.permit(9, asked: asked, answered: asked + 1, state: .halfOpen)

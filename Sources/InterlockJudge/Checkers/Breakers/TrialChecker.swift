@@ -78,7 +78,8 @@ struct TrialChecker: HistoryChecker {
             guard rules.whenRedisIsDown == .deny, services[number].state != .closed else { return }
         }
         services[number].trials.removeAll { $0.lapsesAt <= instant }
-        let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift))
+        // Redis reckons in whole milliseconds: what was left of the one in which it was given is lost.
+        let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift)) - 1
         services[number].trials.append(Trial(permit: permit, lapsesAt: call.invoked.advanced(byMilliseconds: lifetime)))
         let count = services[number].trials.count
         guard count > most else { return }
