@@ -6,11 +6,32 @@ import Testing
 
 @Suite("HTTP door: connections", .timeLimit(.minutes(1)))
 struct HTTPConnectionTests {
-    /// Opens a connection that sends `bytes`, if any, and is read by nobody.
-    private static func connect(to door: HTTPTestDoor, saying bytes: String = "") async throws -> any Channel {
-        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+    /// Tells when the first bytes have come.
+    private final class FirstBytes: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let haveCome: EventLoopPromise<Void>
+
+        init(_ haveCome: EventLoopPromise<Void>) {
+            self.haveCome = haveCome
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) { haveCome.succeed() }
+
+        func channelInactive(context: ChannelHandlerContext) { haveCome.fail(ChannelError.ioOnClosedChannel) }
+    }
+
+    /// A connection that has had an answer, and stays: it has a place.
+    private static func placed(at door: HTTPTestDoor) async throws -> any Channel {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let haveCome = loop.makePromise(of: Void.self)
+        let channel = try await ClientBootstrap(group: loop)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(FirstBytes(haveCome)) }
+            }
             .connect(host: "127.0.0.1", port: door.client.port).get()
-        if !bytes.isEmpty { try await channel.writeAndFlush(ByteBuffer(string: bytes)) }
+        try await channel.writeAndFlush(ByteBuffer(string: "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        try await haveCome.futureResult.get()
         return channel
     }
 
@@ -39,9 +60,7 @@ struct HTTPConnectionTests {
     func full() async throws {
         try await HTTPTestDoor.with(maximumConnections: 2) { door in
             var taken: [any Channel] = []
-            for _ in 0..<2 {
-                taken.append(try await Self.connect(to: door, saying: "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-            }
+            for _ in 0..<2 { taken.append(try await Self.placed(at: door)) }
             func get(_ path: String) async throws -> String {
                 // It returns when the door has closed the connection.
                 try await RawConnection.exchange(port: door.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
