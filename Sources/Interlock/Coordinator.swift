@@ -239,6 +239,7 @@ public actor Coordinator: Service {
 
     /// Brings the gauges up to date; for whoever is about to read the metrics.
     public func refreshGauges() {
+        for action in calls.beforeMetrics { action() }
         let metrics = runtime.metrics
         let status = calls.status
         metrics.leases.record(status.locksHeld)

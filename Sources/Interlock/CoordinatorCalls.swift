@@ -74,6 +74,9 @@ public final class CoordinatorCalls {
         servicesInOrder = services.values.sorted { $0.name < $1.name }
     }
 
+    /// What is to be told to the metrics before they are read.
+    package var beforeMetrics: [() -> Void] = []
+
     /// Everything at a glance.
     public var status: CoordinatorStatus {
         CoordinatorStatus(

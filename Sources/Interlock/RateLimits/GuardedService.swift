@@ -10,7 +10,7 @@ final class GuardedService {
     }
 
     var definition: ServiceDefinition
-    var metrics: ServiceMetrics
+    let metrics: ServiceMetrics
     // Unchecked, as is `callers`: touched on one event loop, and neither calls anything back while it changes.
     @exclusivity(unchecked) var limiter: ServiceLimiter
     /// Counts while Redis is away, and is kept until what was granted then counts no more.

@@ -30,7 +30,7 @@ final class CoordinatorMetrics {
 }
 
 /// What is counted for one service.
-struct ServiceMetrics {
+final class ServiceMetrics {
     let taken: Counter
     let limited: Counter
     let failed: Counter
@@ -104,7 +104,7 @@ struct ServiceMetrics {
     }
 
     /// Counts the calls that shadow limits had no room for.
-    mutating func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
+    func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
             let limit = batch.definitions[counter.definition].name
             shadows.insert(limit)

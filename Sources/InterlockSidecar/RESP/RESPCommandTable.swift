@@ -1,8 +1,6 @@
-internal import CoreMetrics
-
 /// The commands of the RESP door: their names, how many arguments they take, and who may use them.
 package struct RESPCommandTable: Sendable {
-    enum Command: CaseIterable {
+    enum Command: Int, CaseIterable {
         case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
         case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak
         case limitTake, limitPeek, throttle
@@ -19,21 +17,13 @@ package struct RESPCommandTable: Sendable {
         let role: APIKey.Role?
         /// How it is called, for the error of whoever calls it differently.
         package let usage: String
-        let calls: Counter
-
         init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
             self.command = command
             self.name = name
             self.arity = arity
             self.role = role
             self.usage = usage
-            calls = RESPCommandTable.calls(name)
         }
-    }
-
-    /// How often a command was called, also in vain.
-    static func calls(_ name: String) -> Counter {
-        Counter(label: "interlock_resp_commands_total", dimensions: [("command", name.lowercased())])
     }
 
     private let entries: [CommandKey: Entry]
@@ -43,6 +33,8 @@ package struct RESPCommandTable: Sendable {
         all = Command.allCases.map(Self.entry)
         entries = Dictionary(uniqueKeysWithValues: all.map { (CommandKey($0.name), $0) })
     }
+
+    static func name(of command: Command) -> String { entry(command).name }
 
     package subscript(key: CommandKey) -> Entry? { entries[key] }
 

@@ -4,8 +4,6 @@ internal import CoreMetrics
 package struct RESPWriter {
     package let buffer = ReplyBuffer()
     var speaksRESP3: Bool
-    /// `nil`: they are not counted.
-    private let errors: RESPErrorCounters?
 
     package init(speaksRESP3: Bool = false) {
         self.init(speaksRESP3: speaksRESP3, countingIn: nil)
@@ -13,11 +11,11 @@ package struct RESPWriter {
 
     init(speaksRESP3: Bool, countingIn errors: RESPErrorCounters?) {
         self.speaksRESP3 = speaksRESP3
-        self.errors = errors
+        buffer.errors = errors
     }
 
     /// For a reply that is written apart from those before it.
-    func another() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: errors) }
+    func another() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: buffer.errors) }
 
     func simple(_ text: StaticString) {
         buffer.append("+" as StaticString)
@@ -27,7 +25,7 @@ package struct RESPWriter {
 
     /// An error: a word a program switches on, and a sentence for people. Line ends in it become spaces.
     package func error(_ word: String, _ message: String) {
-        errors?.count(word)
+        buffer.errors?.count(word)
         buffer.append("-" as StaticString)
         buffer.append(word)
         buffer.append(" " as StaticString)

@@ -9,6 +9,8 @@ package final class ReplyBuffer {
     @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer
     @exclusivity(unchecked) private var capacity: Int
     @exclusivity(unchecked) private(set) var count = 0
+    /// Where errors among the replies are counted; `nil`: nowhere. Kept here, so that a writer has one reference to count.
+    var errors: RESPErrorCounters?
 
     private static let smallestCapacity = 512
     /// A larger one is given back when it is empty.
