@@ -29,4 +29,15 @@ struct RefusalTests {
         history.refuse(asked: 1300, answered: 1301)
         #expect(history.broken.isEmpty)
     }
+
+    @Test(
+        "a limit whose counter was lost has all its room when the recovery time is over, less what was taken meanwhile",
+        arguments: [(taken: 4, isGood: false), (taken: 5, isGood: true)])
+    func emptied(taken count: Int, isGood: Bool) {
+        var history = empty
+        history.fault(.redisWipe, from: 0, to: 10)
+        for number in 0..<count { history.take(asked: Double(5 + 10 * number), answered: Double(6 + 10 * number)) }
+        history.refuse(asked: 4300, answered: 4301)
+        #expect(history.broken == (isGood ? [] : [.refusals]))
+    }
 }

@@ -3,10 +3,11 @@ internal import InterlockCore
 /// A limit refuses nobody for longer than a second after it had room: what a sidecar remembers without having asked Redis is
 /// relied on no longer.
 ///
-/// That a limit had room is known when a call of it was granted with something left. It still has room while less than that may
-/// have been taken since: every call that was not certainly refused counts. Only for services with one limit that counts for
-/// all, which never refills less; not while somebody waits for it, whom nobody overtakes; and not while a fault may keep a
-/// sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services and clients.
+/// That a limit had room is known when a call of it was granted with something left, and when Redis has lost its data and all have
+/// had their time to notice. It still has room while less than that may have been taken since: every call that was not certainly
+/// refused counts, also those that wait. Only for services with one limit that counts for all, which never refills less; and not
+/// while a fault may keep a sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services and
+/// clients.
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 
@@ -18,8 +19,8 @@ struct RefusalChecker: HistoryChecker {
         /// There was so much left when a call was answered that was asked for then.
         var left: Int64
         var known: Instant
-        /// At which sidecar.
-        var sidecar: Int
+        /// From whom.
+        var source: String
     }
 
     private let services: [ServiceRules]
@@ -28,11 +29,12 @@ struct RefusalChecker: HistoryChecker {
     /// By service: what calls under way may take, and what those that ended may have taken since the beginning.
     private var underWay: [Int: Int64] = [:]
     private var taken: [Int: Int64] = [:]
-    /// By client, whose call is under way: what had been taken when it was asked for.
-    private var takenBefore: [Int: Int64] = [:]
-    /// By service: how many calls wait, and when the last one ended that did.
-    private var waiting: [Int: Int] = [:]
-    private var lastWait: [Int: Instant] = [:]
+    /// What they had taken when Redis last began to lose its data.
+    private var takenBeforeWipe: [Int: Int64] = [:]
+    /// What calls that waited have asked for since the beginning, and were refused: until then they kept back who came after them.
+    private var awaited: [Int: Int64] = [:]
+    /// By client, whose call is under way: what had been taken, and what had been waited for, when it was asked for.
+    private var before: [Int: (taken: Int64, awaited: Int64)] = [:]
 
     init(rules: HistoryRules) {
         services = rules.services
@@ -49,21 +51,33 @@ struct RefusalChecker: HistoryChecker {
         case .invoked(let call, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
             underWay[demand.service, default: 0] += demand.cost
-            takenBefore[call.client] = taken[demand.service, default: 0]
-            if call.operation.wait > 0 { waiting[demand.service, default: 0] += 1 }
+            before[call.client] = (taken[demand.service, default: 0], awaited[demand.service, default: 0])
         case .ended(let call, let ending, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
             underWay[demand.service, default: 0] -= demand.cost
-            if call.operation.wait > 0 {
-                waiting[demand.service, default: 0] -= 1
-                lastWait[demand.service] = step.at
-            }
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
-        case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
             // Emptied counters only make room; a clock may fill them.
-            if kind == .clock { rooms = [:] }
+            rooms = [:]
+        case .faultBegan(_, .redisWipe, _):
+            takenBeforeWipe = taken
+        case .faultEnded(_, .redisWipe, _):
+            emptied(at: step.at)
         default:
             return
+        }
+    }
+
+    /// What was counted before Redis lost its data is counted no more.
+    private mutating func emptied(at instant: Instant) {
+        for service in services.indices where isJudged(service) {
+            let limit = services[service].limits[0]
+            if case .gcra = limit.algorithm { continue }
+            rooms[service] = Room(
+                left: limit.limit - underWay[service, default: 0] - taken[service, default: 0]
+                    + takenBeforeWipe[service, default: 0],
+                // Until then nobody is blamed for what the fault has left behind.
+                known: instant.advanced(byMilliseconds: recovery + 1), source: "Redis, which was empty,")
         }
     }
 
@@ -72,20 +86,20 @@ struct RefusalChecker: HistoryChecker {
         into violations: inout [Violation]
     ) {
         let service = demand.service
-        let before = takenBefore.removeValue(forKey: call.client) ?? 0
+        let before = before.removeValue(forKey: call.client) ?? (0, 0)
         switch ending {
         case .done(.taken(_, let remaining, _)):
             // Others may have taken of it while the answer was on its way, and may have been answered sooner.
-            let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before
+            let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before.taken
             take(demand.cost, of: service)
             guard remaining > 0,
                 !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
             else { return }
-            rooms[service] = Room(left: remaining - meanwhile, known: instant, sidecar: call.sidecar)
+            rooms[service] = Room(left: remaining - meanwhile, known: instant, source: "sidecar \(call.sidecar)")
         case .refused(.limited(let retryAfter)):
-            guard let room = rooms[service], retryAfter >= 0, room.left - underWay[service, default: 0] >= demand.cost,
-                call.operation.wait == 0, waiting[service, default: 0] == 0,
-                lastWait[service, default: .distantPast].advanced(byMilliseconds: Self.reliance) < call.invoked,
+            let wanted = underWay[service, default: 0] + awaited[service, default: 0] - before.awaited
+            if call.operation.wait > 0 { awaited[service, default: 0] += demand.cost }
+            guard let room = rooms[service], retryAfter >= 0, room.left - wanted >= demand.cost,
                 call.invoked > room.known.advanced(byMilliseconds: Self.reliance + Self.blur),
                 !faults.touches(.outage, since: room.known.advanced(byMilliseconds: -recovery)),
                 !faults.touches(.silence, since: room.known.advanced(byMilliseconds: -recovery))
@@ -97,7 +111,7 @@ struct RefusalChecker: HistoryChecker {
                     Self.promise, at: instant,
                     """
                     \(services[service].name): client \(call.client) was refused at sidecar \(call.sidecar), \(retryAfter) ms to go, and \
-                    \(since) ms before sidecar \(room.sidecar) knew of room for \(room.left)
+                    \(since) ms before it had room for \(room.left), as \(room.source) knew
                     """))
         case .refused: return
         default: take(demand.cost, of: service)
