@@ -24,6 +24,7 @@ public struct HistoryCheck: Sendable {
     private var fencedWrites = FencedWriteChecker()
     private var freeLocks: FreeLockChecker
     private var falseRefusals: FalseRefusalChecker
+    private var ghostLeases = GhostLeaseChecker()
     private var fullRedis: FullRedisChecker
     private var refusals: RefusalChecker
     private var halfOpen: HalfOpenChecker
@@ -125,6 +126,7 @@ public struct HistoryCheck: Sendable {
         fencedWrites.finish(open: open, at: now, faults: faults, into: &found)
         freeLocks.finish(open: open, at: now, faults: faults, into: &found)
         falseRefusals.finish(open: open, at: now, faults: faults, into: &found)
+        ghostLeases.finish(open: open, at: now, faults: faults, into: &found)
         fullRedis.finish(open: open, at: now, faults: faults, into: &found)
         refusals.finish(open: open, at: now, faults: faults, into: &found)
         halfOpen.finish(open: open, at: now, faults: faults, into: &found)
@@ -178,6 +180,7 @@ public struct HistoryCheck: Sendable {
         fencedWrites.observe(step, faults: faults, into: &found)
         freeLocks.observe(step, faults: faults, into: &found)
         falseRefusals.observe(step, faults: faults, into: &found)
+        ghostLeases.observe(step, faults: faults, into: &found)
         fullRedis.observe(step, faults: faults, into: &found)
         refusals.observe(step, faults: faults, into: &found)
         halfOpen.observe(step, faults: faults, into: &found)

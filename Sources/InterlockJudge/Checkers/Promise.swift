@@ -18,7 +18,7 @@ public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     /// Nobody waits for ever.
     case answers
     /// A lock that nobody holds is somebody's who wants it: those who wait have it soon, and who asks without a wait is not told
-    /// that it is held.
+    /// that it is held. Who is told so has not got it.
     case freeLocks = "free-locks"
     /// A lease can be renewed while Redis is full.
     case renewals

@@ -140,4 +140,12 @@ struct FreeLockTests {
             .unknown(reason: "timed-out"))
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
+
+    @Test("who is told that it is held and then releases it, had it", arguments: [true, false])
+    func ghost(isReleased: Bool) {
+        var history = refused(at: 200)
+        history.operation(
+            .release(lock: 1, lease: 7), client: 9, asked: 201, ended: 202, isReleased ? .done(.released) : .refused(.lost))
+        #expect(history.broken == (isReleased ? [.freeLocks] : []))
+    }
 }

@@ -26,6 +26,8 @@ final class LockClient: DoorClient {
         var owner: String?
         var isLinked: Bool
         var triesLeft: Int
+        /// No other call of this owner may be granted the lock.
+        var isOnlyCall = true
     }
 
     /// The most locks of one call.
@@ -128,11 +130,9 @@ final class LockClient: DoorClient {
             )
         }
         let invokedAt = world.timeline.instant
-        let lock = wish.locks[0]
         // A program that is not sure asks twice in one breath: its second answer says the same.
-        if wish.owner != nil, wish.locks.count == 1, random.happens(0.1) {
-            tell(words) { _ in }
-        }
+        let isTwice = wish.owner != nil && wish.locks.count == 1 && random.happens(0.1)
+        if isTwice { tell(words) { _ in } }
         if wish.wait > 200, random.happens(world.profile.manners.leavers) {
             // Soon, as programs with deadlines of their own do, or at any time.
             let longest = random.happens(0.5) ? 100 : wish.wait
@@ -159,11 +159,30 @@ final class LockClient: DoorClient {
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:
+                // What the other copy was granted is linked to this connection, and nobody here knows of it.
+                if isTwice, wish.isLinked { hangUp() }
                 var retry = wish
                 retry.triesLeft -= 1
+                retry.isOnlyCall = false
                 guard wish.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
                 plan(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
+            case .refused where wish.isOnlyCall && !isTwice: releaseWhatWasRefused(wish)
             default: rest()
+            }
+        }
+    }
+
+    /// Some make sure that they have nothing of what they were told they have not.
+    private func releaseWhatWasRefused(_ wish: Wish) {
+        guard let owner = wish.owner, wish.locks.count == 1, random.happens(0.5) else { return rest() }
+        let lock = firstLock + wish.locks[0]
+        let lease = world.leaseID(lock: lock, token: owner, fence: 0)
+        plan(after: .milliseconds(Int64.random(in: 0...20, using: &random))) { [self] in
+            ask([(number, .release(lock: lock, lease: lease))], ["LOCK.RELEASE", world.name(ofLock: wish.locks[0]), owner]) {
+                reply in
+                [reply.integer == 1 ? .done(.released) : .refused(.lost)]
+            } completion: { [self] _ in
+                rest()
             }
         }
     }
