@@ -3,7 +3,8 @@
 
 Everything happens in a copy of the package, .build-seeded/tree, which is built in .build-seeded/build: from one bug to the next
 only what depends on the change is built again. While one is looked for the next is built. A bug is found when a world breaks one of the promises that it must break, and the
-same world of the product as it is does not break that promise. With --real a bug of the scripts is built into `interlock`, and
+same world of the product as it is does not break that promise. Where worlds that break it are rare, a story is told instead: a
+test of the simulation, which fails with the bug and passes without it. With --real a bug of the scripts is built into `interlock`, and
 `interlock bench` judges a run of real processes.
 
 Exit code 1: a bug was not found within its worlds and its time, or could not be built; 0: all were.
@@ -37,6 +38,8 @@ BUILD = WORK / "build"
 #: The simulation of the product as it is, and the digest of what it was built from.
 CLEAN = WORK / "simulate-as-it-is"
 CLEAN_DIGEST = WORK / "simulate-as-it-is.digest"
+#: Where the stories are built.
+STORIES = WORK / "stories"
 #: What a build needs.
 COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 #: What stands among it and is not built: the lists may change without a build.
@@ -46,6 +49,8 @@ PROMISES = "Sources/InterlockJudge/Checkers/Promise.swift"
 #: How many worlds may be tried, for how many seconds of one core, and how many operations there are in each: many short worlds
 #: show more than a few long ones.
 WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
+#: How many seconds a story may take; one that does not end in them does not end well.
+STORY_TIMEOUT = 300
 #: What is built ahead of the searches.
 AHEAD = 2
 #: Of a real run: long enough for leases to lapse, breakers to trip and windows to pass many times.
@@ -137,8 +142,13 @@ class BuildFailed(Exception):
 
 def build(what, product):
     """Builds the copy; the path of one of its programs."""
-    command = [
-        "swift", "build", "-c", "release", "--product", product, "--package-path", str(TREE), "--scratch-path", str(BUILD)]
+    swift_build(what, "-c", "release", "--product", product, "--scratch-path", str(BUILD))
+    return BUILD / "release" / product
+
+
+def swift_build(what, *arguments):
+    """Builds something of the copy, and tells how long it has been at it."""
+    command = ["swift", "build", "--package-path", str(TREE), *arguments]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         patience = 2
@@ -155,7 +165,6 @@ def build(what, product):
     if process.returncode != 0:
         errors = [line for line in output.splitlines() if "error:" in line]
         raise BuildFailed("\n".join(f"    {line}" for line in (errors or output.splitlines()[-20:])[:20]))
-    return BUILD / "release" / product
 
 
 @dataclass(frozen=True)
@@ -267,6 +276,51 @@ def look_for_all(bugs, options):
     return missed
 
 
+# ---- Stories
+
+def tell(bugs):
+    """Which of the tests that tell of these bugs fail, of the copy as it stands."""
+    swift_build(", ".join(bug.name for bug in bugs), "--build-tests", "--scratch-path", str(STORIES))
+    failed = set()
+    for bug in bugs:
+        command = ["swift", "test", "--skip-build", "--package-path", str(TREE), "--scratch-path", str(STORIES), "--filter", bug.story]
+        try:
+            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=STORY_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            failed.add(bug.name)
+            continue
+        if "Test run with 0 tests" in result.stdout:
+            sys.exit(f"seeded: there is no test {bug.story}")
+        # A bug may end the process, too.
+        if result.returncode != 0:
+            failed.add(bug.name)
+    return failed
+
+
+def tell_all(bugs):
+    """The names of those that their stories do not show."""
+    copy_tree()
+    say("the stories of the product as it is")
+    if failed := tell(bugs):
+        sys.exit(f"seeded: the product as it is fails in the stories of {', '.join(sorted(failed))}")
+    head()
+    missed = []
+    for place, bug in enumerate(bugs, start=1):
+        say(f"{place} of {len(bugs)}: {bug.name}")
+        began = time.monotonic()
+        try:
+            with planted(bug):
+                is_found = bug.name in tell([bug])
+        except BuildFailed as failure:
+            print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
+            missed.append(bug.name)
+            continue
+        row(bug, "in its story" if is_found else None, "", "", time.monotonic() - began, "" if is_found else "its story ends well")
+        if not is_found:
+            missed.append(bug.name)
+    return missed
+
+
 def head():
     print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
 
@@ -336,7 +390,12 @@ def main():
     began = time.monotonic()
     TREE.mkdir(parents=True, exist_ok=True)
     try:
-        missed = run_all(bugs) if options.real else look_for_all(bugs, options)
+        if options.real:
+            missed = run_all(bugs)
+        else:
+            worlds, stories = [bug for bug in bugs if not bug.story], [bug for bug in bugs if bug.story]
+            missed = look_for_all(worlds, options) if worlds else []
+            missed += tell_all(stories) if stories else []
     except BuildFailed as failure:
         sys.exit(f"seeded: cannot be built:\n{failure}")
     print(f"seeded: {len(bugs) - len(missed)} of {len(bugs)} found in {time.monotonic() - began:.0f} s")

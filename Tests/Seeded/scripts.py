@@ -20,12 +20,12 @@ BUGS = [
     Bug(
         "silent-writer-waited-for", f"{LOCKS}/groups.lua",
         "      if passed < claim_window then return first, claim_window - passed end\n", "      return first, claim_window\n",
-        ("free-locks",)),
+        ("free-locks",), story="SimulationTests.LockFaultTests/stoppedWriter\\("),
     # R7: after a loss of data an outage report is news, whatever an operator has forced.
     Bug(
         "outage-of-an-older-life", f"{BREAKERS}/breaker.lua",
         "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n", "",
-        ("forced-states", "open-breakers")),
+        ("forced-states", "open-breakers"), story="SimulationTests.BreakerFaultTests/forcedSurvives\\("),
     Bug(
         "release-without-token", f"{LOCKS}/release.lua",
         "if holder ~= ARGV[1] then", "if not holder then",

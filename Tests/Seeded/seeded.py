@@ -24,6 +24,8 @@ class Bug:
     promises: tuple
     #: The arguments of `interlock bench` for a real run that shows it too; empty: none is known to.
     bench: tuple = ()
+    #: The test of the simulation that tells its story, where worlds that show it are rare.
+    story: str = ""
 
 
 #: Two who believe in one lease are seen by their beliefs, by what they write, or by their fences.
@@ -110,13 +112,13 @@ BUGS = [
     Bug(
         "refusal-relied-on-to-its-end", f"{CORE}/RateLimits/RefusalMemory.swift",
         "static let relianceMilliseconds: Int64 = 1000", "static let relianceMilliseconds: Int64 = 86_400_000",
-        ("refusals", "answers")),
+        ("refusals", "answers"), story="SimulationTests.LimitFaultTests/rememberedTooLong\\("),
     # R4: the share of a sidecar that thought that it was alone.
     Bug(
         "share-kept-as-it-was", f"{CORE}/RateLimits/LocalShare.swift",
         "guard new != definition || sidecars != self.sidecars else { return self }",
         "guard new != definition else { return self }",
-        ("limits",)),
+        ("limits",), story="SimulationTests.LimitFaultTests/beganAlone\\("),
     # R6: a trial is kept while its call waits for its turn.
     Bug(
         "trial-kept-while-waiting", f"{PRODUCT}/Permits/PermitCoordinator.swift",
