@@ -43,8 +43,7 @@ final class BreakerCoordinator {
                 compare(service, with: reply.configuration)
             }
             let now = runtime.time.now()
-            let breaker = service.breaker
-            guard breaker.snapshot.state == .open, let until = breaker.openUntil, until <= now else { return }
+            guard service.breaker.snapshot.state == .open, let until = service.breaker.openUntil, until <= now else { return }
             halfOpen(service)
         }
     }

@@ -3,7 +3,9 @@
 ///
 /// The state machine is that of Nygard's "Release It!" (closed, open, half-open). The decision to change the fleet's state
 /// is taken in Redis, under the generation number; the copy only ever moves to a higher generation.
-public struct Breaker: Sendable {
+///
+/// Not copyable: it is looked at for every call.
+public struct Breaker: ~Copyable, Sendable {
     /// Whether a call may be made now.
     public enum Admission: Equatable, Sendable {
         case allow
