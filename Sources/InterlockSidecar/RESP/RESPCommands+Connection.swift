@@ -226,8 +226,8 @@ extension RESPCommands {
             throw InterlockError(.invalid, "the one channel of a sidecar is \(channel)")
         }
         if connection.session.follower == nil {
-            connection.session.follower = calls.follow { [weak connection] json in
-                connection?.push { writer in
+            connection.session.follower = calls.follow { json in
+                connection.push { writer in
                     writer.push(3)
                     writer.bulk("message")
                     writer.bulk(channel)

@@ -157,8 +157,8 @@ final class RESPCommands {
     }
 
     private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockAnswer> {
-        Completion(tag: tag) { [weak connection] tag, answer in
-            guard let connection, connection.isOpen else { return false }
+        Completion(tag: tag) { tag, answer in
+            guard connection.isOpen else { return false }
             if case .granted(let leases) = answer, isLinked || connection.isToldOfLosses {
                 do throws(InterlockError) {
                     try connection.follow(leases, isLinked: isLinked)
@@ -198,8 +198,8 @@ final class RESPCommands {
 
     private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        let completion = Completion<Result<LockInformation?, InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .failure(let error): writer.error(error)
                 case .success(nil): writer.null()
@@ -216,7 +216,7 @@ final class RESPCommands {
                     writer.bulk("waiters")
                     writer.integer(Int64(information.waiters))
                 }
-            } ?? false
+            }
         }
         calls.inspectLock(name, completion: completion)
     }
@@ -225,8 +225,8 @@ final class RESPCommands {
         let hasCursor = request.count > 1 && request.integer(1) != nil
         let options = try RESPOptions(request, from: hasCursor ? 2 : 1, allowed: [.match, .count])
         let count = try options.integer(.count, in: 1...1000) ?? 100
-        let completion = Completion<Result<LockPage, InterlockError>>(tag: tag) { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        let completion = Completion<Result<LockPage, InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .failure(let error): writer.error(error)
                 case .success(let page):
@@ -235,7 +235,7 @@ final class RESPCommands {
                     writer.array(page.names.count)
                     for name in page.names { writer.bulk(name) }
                 }
-            } ?? false
+            }
         }
         calls.listLocks(
             cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
@@ -347,13 +347,13 @@ final class RESPCommands {
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
         let milliseconds = try options.integer(.duration, in: 1...RESPOptions.longestMilliseconds)
-        let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { [weak connection] tag, answer in
-            connection?.reply(tag) { writer in
+        let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
                 switch answer {
                 case .failure(let error): writer.error(error)
                 case .success: writer.simple("OK")
                 }
-            } ?? false
+            }
         }
         let by = connection.session.caller?.name ?? ""
         calls.forceBreaker(

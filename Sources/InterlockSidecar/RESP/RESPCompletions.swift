@@ -19,7 +19,7 @@ final class RESPCompletions {
             if case .granted(let lease) = answer, connection.isToldOfLosses { try? connection.follow(lease, isLinked: false) }
             return connection.reply(tag) { $0.lock(answer) }
         }
-        leaseEnded = { [weak connection] in connection?.leaseEnded($0) }
+        leaseEnded = { connection.leaseEnded($0) }
         linkedLock = { tag, answer in
             if case .granted(let lease) = answer {
                 // Its client has left, and nobody is left to follow it.
