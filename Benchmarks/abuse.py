@@ -23,7 +23,7 @@ services:
     max_subjects: {SUBJECTS}
     limits: [ {{ limit: 2, per: 60s, per_subject: true }} ]
   line:
-    limits: [ {{ limit: 1, per: 60s }} ]
+    limits: [ {{ limit: 1, per: 30s }} ]
     on_limit: {{ max_waiting: {WAITING} }}
   calls:
     limits: [ {{ limit: 1000000000, per: 1s }} ]
@@ -41,31 +41,37 @@ def connect(port):
 
 
 def push(connection, data):
-    """As much as is taken now, and nothing is read. False: it was closed."""
+    """As much as is taken now, and nothing is read. What is left of it; None: the connection was closed."""
     try:
-        connection.send(data)
+        return data[connection.send(data):]
     except BlockingIOError:
         time.sleep(0.001)
+        return data
     except OSError:
-        return False
-    return True
+        return None
+
+
+def drain(connection):
+    """Reads what there is."""
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except OSError:
+        # Nothing more now, or never.
+        pass
 
 
 def pour(port, data, is_read=False):
-    """The same bytes over and over; a new connection when one is closed on."""
-    connection = connect(port)
+    """The same commands over and over, each of them whole; a new connection when one is closed on."""
+    connection, left = connect(port), data
     while True:
-        if not push(connection, data):
+        left = push(connection, left)
+        if left is None:
             connection.close()
             connection = connect(port)
         if is_read:
-            try:
-                while connection.recv(1 << 20):
-                    pass
-            except BlockingIOError:
-                pass
-            except OSError:
-                pass
+            drain(connection)
+        left = left or data
         yield
 
 
@@ -85,17 +91,41 @@ def nonsense(sidecar):
     yield from pour(sidecar.port, b"\x00" * 70_000)
 
 
-def made_up_subjects(sidecar):
-    connection, number = connect(sidecar.port), 0
-    while True:
-        commands = b"".join(encode("LIMIT.TAKE", "each", "SUBJECT", f"made-up-{number + offset}") for offset in range(64))
-        number += 64
-        push(connection, commands)
-        try:
-            connection.recv(1 << 20)
-        except OSError:
-            pass
+def nonsense_behind_a_wait(sidecar):
+    """Its error is told when the wait is over; it goes on meanwhile."""
+    connection = connect(sidecar.port)
+    push(connection, encode("LIMIT.TAKE", "line") * 2 + encode("LIMIT.TAKE", "line", "WAIT", 60_000) + b"*x\r\n")
+    while push(connection, b"x" * 70_000) is not None:
         yield
+
+
+def half_commands(sidecar):
+    """Calls that are left behind: what it sends next cannot be read."""
+    connection = connect(sidecar.port)
+    while True:
+        if push(connection, encode("PERMIT.ACQUIRE", "calls") * 1024 + b"*x\r\n") != b"":
+            connection.close()
+            connection = connect(sidecar.port)
+        yield
+
+
+def numbered(port, command):
+    """Commands that are each about something else, 64 at a time."""
+    connection, number, left = connect(port), 0, b""
+    while True:
+        if not left:
+            left = b"".join(command(number + offset) for offset in range(64))
+            number += 64
+        left = push(connection, left)
+        if left is None:
+            connection.close()
+            connection, left = connect(port), b""
+        drain(connection)
+        yield
+
+
+def made_up_subjects(sidecar):
+    yield from numbered(sidecar.port, lambda number: encode("LIMIT.TAKE", "each", "SUBJECT", f"made-up-{number}"))
 
 
 def crowded_line(sidecar):
@@ -154,16 +184,7 @@ def deaf_followers(sidecar):
 
 
 def linked_leases(sidecar):
-    connection, number = connect(sidecar.port), 0
-    while True:
-        push(connection, b"".join(
-            encode("LOCK.ACQUIRE", f"linked-{number + offset}", 60_000, "LINKED") for offset in range(64)))
-        number += 64
-        try:
-            connection.recv(1 << 20)
-        except OSError:
-            pass
-        yield
+    yield from numbered(sidecar.port, lambda number: encode("LOCK.ACQUIRE", f"linked-{number}", 60_000, "LINKED"))
 
 
 #: What is done, and by whom.
@@ -172,6 +193,8 @@ ABUSES = {
     "2,048 commands at a time": long_pipeline,
     "commands of 1 MiB and more": huge_command,
     "bytes that are no command": nonsense,
+    "the same, behind a wait": nonsense_behind_a_wait,
+    "calls that are left behind": half_commands,
     "subjects beyond max_subjects": made_up_subjects,
     "waits beyond max_waiting": crowded_line,
     "permits that nobody reports": unreported_permits,
@@ -191,6 +214,9 @@ def abuse(kind, sidecar, orders):
             steps += 1
             if orders.poll(0):
                 break
+        else:
+            orders.send(f"it came to its end after {steps} steps")
+            return
     except (OSError, RuntimeError) as error:
         orders.send(f"after {steps} steps: {error!r}")
         return

@@ -91,8 +91,8 @@ public final class CoordinatorCalls {
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
     }
 
-    /// Redis has more to do than it does while it is asked: what comes now waits for what came before.
-    package var isRedisBusy: Bool { max(runtime.pipeline.awaited, locks.awaited) >= Self.busy }
+    /// Redis, or this sidecar with Redis' answers, has so much to do that what comes now waits for what came before.
+    package var isRedisBusy: Bool { max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || limits.backedUp > 0 }
     private static let busy = 64
 
     private var redisFailure: String? {

@@ -60,6 +60,23 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
+    @Test(
+        "a client that leaves a thousand calls behind has them given back together",
+        arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
+    func givenBackTogether(algorithm: LimitAlgorithm) throws {
+        let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
+        let before = stage.status()?.redisCommands ?? 0
+        let client = stage.connect(to: 0)
+        client.send(Array(repeating: ["PERMIT.ACQUIRE", "api"], count: 1000))
+        stage.run(milliseconds: 2)
+        client.close()
+        stage.run(milliseconds: 200)
+        #expect((stage.status()?.redisCommands ?? 0) - before < 40)
+        let answer = stage.result(of: stage.take("api"))
+        guard case .decided(let decided)? = answer else { return #expect(answer != nil) }
+        #expect(decided.remaining == 1999)
+    }
+
     @Test("R11: made-up subjects fill Redis up to max_subjects, and leave those who were there alone")
     func crowd() throws {
         var service = Self.service(limit: 2, perSubject: true)

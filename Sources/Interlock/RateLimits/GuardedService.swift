@@ -18,6 +18,10 @@ final class GuardedService {
     @exclusivity(unchecked) var callers = Slab<Caller>()
     /// It is on the list of those to be flushed at the end of this tick.
     var isFlushPlanned = false
+    /// Its limiter was backed up when that was last looked at.
+    var isBackedUp = false
+    /// What is given back at the end of this tick.
+    var unwanted: [TakenShare] = []
     var wakeUp: Deadlines.Entry?
     /// Why nobody may wait for a turn any more; `nil`: they may.
     var waitingEnd: InterlockError?

@@ -22,6 +22,8 @@ final class RateLimitCoordinator {
     var onPermitFailed: (PermitWish, InterlockError) -> Void = { _, _ in }
 
     private var planned: [GuardedService] = []
+    /// How many services are backed up: see `ServiceLimiter.isBackedUp`.
+    private(set) var backedUp = 0
     private var settlements: [ServiceLimiter.Settlement] = []
 
     init(runtime: CoordinatorRuntime) {
@@ -40,6 +42,7 @@ final class RateLimitCoordinator {
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
         switch service.limiter.admit(request, now: now) {
         case .queued:
+            noteBacklog(of: service)
             planFlush(of: service)
         case .waiting(let answer):
             tellIfLimited(service, by: answer, cost: cost)
@@ -95,6 +98,12 @@ final class RateLimitCoordinator {
 
     // MARK: Batches
 
+    private func noteBacklog(of service: GuardedService) {
+        guard service.isBackedUp != service.limiter.isBackedUp else { return }
+        service.isBackedUp.toggle()
+        backedUp += service.isBackedUp ? 1 : -1
+    }
+
     /// All calls of one tick travel together.
     private func planFlush(of service: GuardedService) {
         guard !service.isFlushPlanned, !service.limiter.hasBatchInFlight else { return }
@@ -114,9 +123,11 @@ final class RateLimitCoordinator {
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
         answerUnlimited(service)
-        guard let batch = service.limiter.nextBatch(now: sentAt, sidecars: sidecars()) else {
-            return planWakeUp(of: service, now: sentAt)
-        }
+        // What goes back is there for those who ask now.
+        returnUnwanted(of: service)
+        let next = service.limiter.nextBatch(now: sentAt, sidecars: sidecars())
+        noteBacklog(of: service)
+        guard let batch = next else { return planWakeUp(of: service, now: sentAt) }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
             decideAlone(service, batch, reason: reason, now: sentAt)
@@ -304,9 +315,29 @@ final class RateLimitCoordinator {
 
     // MARK: Giving back
 
-    /// Returns what was taken and not used, where its window still stands.
+    /// The most that one script gives back: Redis serves nobody else meanwhile.
+    private static let mostGivenBackAtOnce = 128
+
+    /// Returns what was taken and not used, where its window still stands: at the end of the tick, together. A client that leaves
+    /// may leave a thousand calls behind.
     func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
         guard !shares.isEmpty else { return }
+        let isPlanned = !service.unwanted.isEmpty
+        for share in shares { service.unwanted.add(share) }
+        guard !isPlanned else { return }
+        runtime.eventLoop.assumeIsolated().execute { [self] in returnUnwanted(of: service) }
+    }
+
+    private func returnUnwanted(of service: GuardedService) {
+        var unwanted = service.unwanted[...]
+        service.unwanted = []
+        while !unwanted.isEmpty {
+            returnShares(Array(unwanted.prefix(Self.mostGivenBackAtOnce)), to: service)
+            unwanted = unwanted.dropFirst(Self.mostGivenBackAtOnce)
+        }
+    }
+
+    private func returnShares(_ shares: [TakenShare], to service: GuardedService) {
         runtime.pipeline.run(GiveBackScript(shares: shares)) { [self] result in
             guard case .success = result else { return }
             for share in shares { service.limiter.gaveBack(definition: share.definition, subject: share.subject) }

@@ -23,3 +23,16 @@ package struct TakenShare: Hashable, Sendable {
         self.since = since
     }
 }
+
+extension [TakenShare] {
+    /// How far back one of the same window is looked for: calls that travelled together follow one another.
+    private static var reach: Int { 8 }
+
+    /// Adds it to one that was taken from the same window of the same counter, if there is one nearby.
+    mutating func add(_ share: TakenShare) {
+        let place = suffix(Self.reach).lastIndex {
+            $0.since == share.since && $0.definition == share.definition && $0.key == share.key && $0.limit == share.limit
+        }
+        if let place { self[place].cost += share.cost } else { append(share) }
+    }
+}

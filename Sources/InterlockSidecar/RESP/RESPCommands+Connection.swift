@@ -225,7 +225,7 @@ extension RESPCommands {
         guard request.count == 2, request.text(1) == channel else {
             throw InterlockError(.invalid, "the one channel of a sidecar is \(channel)")
         }
-        if connection.session.follower == nil {
+        if connection.session.follower == nil, connection.isOpen {
             connection.session.follower = calls.follow { json in
                 connection.push { writer in
                     writer.push(3)

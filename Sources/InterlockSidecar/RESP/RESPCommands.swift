@@ -146,6 +146,8 @@ final class RESPCommands {
         lock.label = try options.name(.label)
         lock.mode = try options.lockMode()
         let isLinked = options.has(.linked)
+        // Before Redis is asked for what could only be given back.
+        if isLinked { try connection.mayFollow() }
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
             connection.note(

@@ -158,14 +158,19 @@ final class RESPConnection: ChannelDuplexHandler {
     /// The client wants pushes: many take one that they did not ask for as the next command's reply.
     var isToldOfLosses: Bool { speaksRESP3 && (session.isToldOfLosses || session.follower != nil) }
 
-    /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
-    func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
-        guard isOpen else { return }
-        guard let completions else { return }
+    /// - Throws: when as many leases are looked after as may be.
+    func mayFollow() throws(InterlockError) {
         guard followed.count < Self.mostFollowed else {
             throw InterlockError(
                 .unavailable, "\(followed.count) leases of this connection are looked after already; use another connection")
         }
+    }
+
+    /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
+    func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
+        guard isOpen else { return }
+        guard let completions else { return }
+        try mayFollow()
         let follower = try door.commands.calls.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
         ).get()
@@ -345,15 +350,18 @@ final class RESPConnection: ChannelDuplexHandler {
     /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
     private var isOverShare: Bool {
         guard slots.count >= Self.share, !isRelieved, door.commands.calls.isRedisBusy else { return false }
-        if relief == nil, let context {
-            relief = context.eventLoop.assumeIsolated().scheduleTask(in: Self.reliefPause) { [self] in
-                guard let context = self.context else { return }
-                relief = nil
-                isRelieved = true
-                resume(context)
-            }
-        }
+        if let context { planRelief(context) }
         return true
+    }
+
+    private func planRelief(_ context: ChannelHandlerContext) {
+        guard relief == nil else { return }
+        relief = context.eventLoop.assumeIsolated().scheduleTask(in: Self.reliefPause) { [self] in
+            guard let context = self.context else { return }
+            relief = nil
+            isRelieved = true
+            if isClosing { context.read() } else { resume(context) }
+        }
     }
 
     /// `false`: more bytes are needed.
@@ -463,7 +471,9 @@ extension RESPConnection {
 
     /// With automatic reading NIO asks for more after each read: not while this client has too much under way.
     func read(context: ChannelHandlerContext) {
-        guard mayTakeMore || isClosing else { return isReadHeldBack = true }
+        // What comes now is thrown away, and only its end is of interest: who goes on sending is not read as fast as it can.
+        guard !isClosing else { return planRelief(context) }
+        guard mayTakeMore else { return isReadHeldBack = true }
         context.read()
     }
 
@@ -499,6 +509,8 @@ extension RESPConnection {
     private func ended() {
         guard context != nil else { return }
         context = nil
+        // What was read already and not taken is not taken any more.
+        isClosing = true
         completions = nil
         takes = nil
         stall?.cancel()

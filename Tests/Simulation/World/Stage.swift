@@ -226,6 +226,12 @@ final class Stage {
             wire.send(bytes, to: wire.far)
         }
 
+        /// Leaves, whatever is under way.
+        func close() {
+            isOpen = false
+            wire.close(to: wire.far)
+        }
+
         /// All that came since this was last asked, in its order: a subscription's confirmation is its answer.
         func answers() throws -> [RedisReply] {
             var answers: [RedisReply] = []
