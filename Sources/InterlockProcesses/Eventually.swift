@@ -15,6 +15,7 @@ package func eventually(
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw DeadlineExceeded(expectation: expectation, limit: limit) }
+        // Between two looks at what tells nobody that it has changed.
         try await Task.sleep(for: .milliseconds(2))
     }
 }

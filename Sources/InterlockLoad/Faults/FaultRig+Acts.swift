@@ -39,10 +39,12 @@ extension FaultRig {
             while true {
                 let next = ContinuousClock.now + .milliseconds(pause)
                 guard next < end else { break }
+                // Between two resets, as planned.
                 try await Task.sleep(until: next, clock: .continuous)
                 await fleet.proxies[sidecar].breakConnections(manner)
             }
         }
+        // The fault's length itself. Cancelled, it is over.
         try await Task.sleep(until: end, clock: .continuous)
     }
 
