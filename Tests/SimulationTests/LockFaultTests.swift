@@ -169,6 +169,27 @@ struct LockFaultTests {
         try Self.expectReaderLetIn(on: stage)
     }
 
+    @Test(
+        "L3: readers that wait already behind a writer whose sidecar goes are let in when it should have looked again",
+        arguments: [0, 500, 3000, 4900], [false, true])
+    func waitingReaders(_ milliseconds: Int64, isKilled: Bool) throws {
+        let stage = Stage(sidecars: 4)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        _ = stage.acquire(try Self.request("report", wait: 60_000))
+        stage.run(milliseconds: 100)
+        let readers = try [2, 3].map { stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: $0) }
+        stage.run(milliseconds: 1000 + milliseconds)
+        #expect(readers.allSatisfy { $0.value == nil })
+        let began = stage.milliseconds
+        if isKilled { stage.sidecars[0].kill() } else { stage.sidecars[0].stop() }
+        stage.run(milliseconds: 15_000)
+        for reader in readers {
+            #expect(reader.value?.lease != nil)
+            #expect((reader.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds + 50)
+        }
+    }
+
     @Test("L3: a writer that lives is not passed by readers, however long it waits")
     func livingWriter() throws {
         let stage = Stage(sidecars: 3)

@@ -98,5 +98,5 @@ if ARGV[4] ~= 'own' then
 end
 if places > 0 then return refused(next_end(places)) end
 local left = redis.call('PTTL', KEYS[1])
--- Should the first be dead, it is worth another look then.
+-- The first who waits may be gone before the lease is over.
 return refused(look and left >= 0 and math.min(left, look) or left)

@@ -113,6 +113,18 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.contains(.freeLocks) == (ttl == 1000))
     }
 
+    @Test(
+        "readers behind a writer of a sidecar that stands still find out when they look again",
+        arguments: [(LeaseMode.shared, 8100.0, true), (.shared, 8101, false), (.exclusive, 8100, false)])
+    func stoppedWriter(mode: LeaseMode, granted: Double, isGood: Bool) {
+        var history = MadeHistory()
+        history.fault(.pause, sidecar: 3, from: 300, to: 9000)
+        history.operation(
+            .acquire(lock: 1, mode: mode, ttl: 1000, wait: 20_000), client: 9, asked: 100, ended: granted,
+            .done(.granted(lease: LeaseID(9), fence: 10, validFor: 900)))
+        #expect(history.broken == (isGood ? [] : [.freeLocks]))
+    }
+
     @Test("a lease of the time when Redis' clock jumped has no known end, until it is released", arguments: [true, false])
     func clock(isReleased: Bool) {
         var history = MadeHistory()

@@ -6,7 +6,8 @@ internal import InterlockCore
 /// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
 /// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing but other sidecars is
 /// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may
-/// have been granted before it stopped counts as held for its length. Nothing is judged after any other fault.
+/// have been granted before it stopped counts as held for its length. Readers who wait behind a writer of such a sidecar find
+/// out when they look again, `readersLook` later at the latest. Nothing is judged after any other fault.
 ///
 /// A call without an OWNER whose client goes away while it waits is over with the wait: what its sidecar is granted for it is
 /// given back.
@@ -80,6 +81,9 @@ struct FreeLockChecker: HistoryChecker {
 
     /// A linked lease is extended for as long as its link stands, by no more than this at a time, in ms.
     static let longestLease: Int64 = 60_000
+
+    /// How often readers look whether the writer before them is still there, in ms, as docs/locks.md has it.
+    static let readersLook: Int64 = 5000
 
     private let recovery: Int64
     private let handOver: Int64
@@ -213,8 +217,9 @@ struct FreeLockChecker: HistoryChecker {
         guard instant > freeSince, !faults.touches(.disturbedLocks, since: freeSince.advanced(byMilliseconds: -recovery)),
             !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
         else { return }
-        let isCalm = !faults.touches(.otherThanSilence, since: freeSince.advanced(byMilliseconds: -recovery))
-        let bound = isCalm ? handOver : recovery
+        let calmSince = freeSince.advanced(byMilliseconds: -recovery)
+        var bound = faults.touches(.otherThanSilence, since: calmSince) ? recovery : handOver
+        if mode == .shared, faults.touches(.silence, since: calmSince) { bound = max(bound, Self.readersLook + handOver) }
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
         violations.append(
             Violation(
