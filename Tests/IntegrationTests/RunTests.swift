@@ -104,6 +104,18 @@ struct RunTests {
         }
     }
 
+    @Test("D28: with --at-least the lock stays taken after a success, and is given back after a failure")
+    func atLeast() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            // The last is another host's job, a second later.
+            for (command, status) in [("false", 1), ("true", 0), ("true", 75)] as [(String, Int32)] {
+                let outcome = try await sidecar.interlock(
+                    "run", "--lock", "orders", "--no-wait", "--at-least", "10m", "--", command)
+                #expect(outcome.status == .exited(status))
+            }
+        }
+    }
+
     @Test("whoever waits runs when the lock is given back")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
@@ -239,6 +251,19 @@ struct RunTests {
         candidate.send(signal: SIGTERM)
         #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
         #expect(candidate.output.isEmpty)
+    }
+
+    @Test("L7: a candidate goes on standing where no replica acknowledges its lease, and SIGTERM ends it")
+    func unreplicatedCandidate() async throws {
+        try await SidecarProcess.withSidecar(configuration: "locks: { wait_replicas: 1 }") { sidecar in
+            let candidate = try await InterlockProcess.start(
+                ["run", "--lead", "orders", "--", "echo", "ran"], environment: sidecar.environment())
+            try await eventually("it says so") { candidate.errors.contains("it is tried again") || candidate.hasEnded }
+            #expect(candidate.errors.contains("UNREPLICATED") || candidate.errors.contains("replicas"))
+            candidate.send(signal: SIGTERM)
+            #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+            #expect(candidate.output.isEmpty)
+        }
     }
 
     // MARK: Refusals

@@ -1,0 +1,70 @@
+import Glibc
+import InterlockProcesses
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Data folders")
+struct DataFolderTests {
+    private static func withFolder(_ body: (String) throws -> Void) throws {
+        let temporary = try TemporaryFolder()
+        defer { temporary.remove() }
+        try body(temporary.path + "/data")
+    }
+
+    /// What is said of a folder that is not taken; `nil`: it was.
+    private static func refusal(_ path: String) -> String? {
+        do throws(SidecarError) {
+            _ = try DataFolder(path: path)
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    @Test("one that was not there is made for this user alone, and the folders that lead to it too")
+    func made() throws {
+        try Self.withFolder { path in
+            #expect(Self.refusal(path + "/deep") == nil)
+            #expect(FileMode.of(path) == 0o700)
+            #expect(FileMode.of(path + "/deep") == 0o700)
+        }
+    }
+
+    @Test("D13: one that others may enter is refused, and left as it was", arguments: [0o777, 0o755, 0o750, 0o701] as [mode_t])
+    func openToOthers(mode: mode_t) throws {
+        try Self.withFolder { path in
+            try #require(mkdir(path, 0o700) == 0 && chmod(path, mode) == 0)
+            #expect(Self.refusal(path)?.contains("chmod 700 \(path)") == true)
+            #expect(FileMode.of(path) == mode)
+            #expect(FileMode.of(path + "/interlock.lock") == nil)
+        }
+    }
+
+    @Test("D13: a link that was planted in it is not followed", arguments: ["redis.log", "redis.sock", "interlock.lock"])
+    func planted(file: String) throws {
+        try Self.withFolder { path in
+            let precious = path + "/precious"
+            try #require(mkdir(path, 0o700) == 0 && symlink(precious, "\(path)/\(file)") == 0)
+            #expect(Self.refusal(path) != nil)
+            #expect(FileMode.of(precious) == nil)
+        }
+    }
+
+    @Test("one that is a file, or another user's, is refused")
+    func unfit() throws {
+        try Self.withFolder { path in
+            let file = open(path, O_CREAT | O_WRONLY, 0o600)
+            try #require(file >= 0)
+            close(file)
+            #expect(Self.refusal(path)?.contains(path) == true)
+        }
+        try Self.withFolder { path in
+            try #require(mkdir(path, 0o700) == 0)
+            // Only root can give a folder away; what is root's is another's to everybody else.
+            let isRoot = geteuid() == 0
+            if isRoot { try #require(chown(path, 65534, 65534) == 0) }
+            #expect(Self.refusal(isRoot ? path : "/usr")?.contains("another user") == true)
+        }
+    }
+}
