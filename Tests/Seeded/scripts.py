@@ -29,7 +29,8 @@ BUGS = [
     Bug(
         "release-without-token", f"{LOCKS}/release.lua",
         "if holder ~= ARGV[1] then", "if not holder then",
-        ("exclusion", "fenced-writes"), CROWD),
+        # A client that was told that the lock is held, and releases it: the judge takes the answer 1 for a lease that it had.
+        ("exclusion", "fenced-writes", "free-locks"), CROWD),
     Bug(
         "renew-without-token", f"{LOCKS}/renew.lua",
         "if holder ~= ARGV[1] then", "if not holder then",
@@ -60,10 +61,10 @@ BUGS = [
         "  return {1, mint(ttl)}\n"
         "end\n",
         ("exclusion",), CROWD),
+    # Whoever asks often enough keeps the window from its end.
     Bug(
-        "counter-without-expiry", f"{LIMITS}/take.lua",
-        "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', reset)",
-        "call('SET', KEYS[k], taken == 1 and '1' or taken, 'PX', 1000 * reset)",
+        "every-take-begins-the-window", f"{LIMITS}/take.lua",
+        "if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then", "if ttl[k] ~= 0 then",
         ("limits-refill",), RUSH),
     Bug(
         "one-more-call", f"{LIMITS}/take.lua",

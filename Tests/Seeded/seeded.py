@@ -50,7 +50,7 @@ BUGS = [
     Bug(
         "quorum-refusal-not-cleared-away", f"{PRODUCT}/Locks/Quorum/QuorumAttempt.swift",
         "        case .giveUp(.held):\n            freeEverywhere()\n", "        case .giveUp(.held):\n",
-        ("free-locks",)),
+        ("free-locks",), story="SimulationTests.LockFaultTests/refusedByQuorum\\("),
     Bug(
         "quorum-wait-ends-unanswered", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "if let error { fail(waiter, error) } else { refuse(waiter) }", "if let error { fail(waiter, error) }",
@@ -60,7 +60,7 @@ BUGS = [
         "quorum-attempts-share-a-token", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
         'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
-        TWO_HOLDERS),
+        TWO_HOLDERS, story="SimulationTests.LockFaultTests/clearedAwayLater\\("),
     # L2: told that it is held, and granted it all the same.
     Bug(
         "wait-ends-while-its-turn-comes", f"{PRODUCT}/Locks/LockCoordinator.swift",
@@ -148,7 +148,7 @@ BUGS = [
     Bug(
         "fleet-of-one", f"{PRODUCT}/Fleet/FleetCoordinator.swift",
         "members = reply.members\n", "members = reply.members.filter { $0 == runtime.id }\n",
-        ("limits",)),
+        ("limits",), story="SimulationTests.LimitFaultTests/sideBySide\\("),
     # What was taken for a permit goes back although the permit was given.
     Bug(
         "granted-permit-given-back", f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",

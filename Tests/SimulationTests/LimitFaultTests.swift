@@ -176,6 +176,15 @@ struct LimitFaultTests {
         #expect(granted(10, on: stage, through: 1) == 5)
     }
 
+    @Test("sidecars that have been side by side for long share a limit while Redis is away")
+    func sideBySide() throws {
+        let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
+        stage.run(milliseconds: 40_000)
+        cutOff(stage)
+        #expect(granted(10, on: stage) == 5)
+        #expect(granted(10, on: stage, through: 1) == 5)
+    }
+
     @Test(
         "R5: made-up subjects use up nobody's share while Redis is away, and who is refused for want of room comes back in a second"
     )

@@ -42,6 +42,45 @@ struct LockFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
+    @Test("L1: what could not be cleared away at once does not end what a later attempt was granted")
+    func clearedAwayWithTheNextConnection() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        // The holder's lease is on A and B, and of the waiter C knows first.
+        stage.quorum[2].crash()
+        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000), through: 1))?.lease)
+        stage.quorum[2].start(with: .none)
+        stage.run(milliseconds: 1500)
+        Self.putNear(2, to: 0, on: stage)
+        let waiter = stage.acquire(try Self.request("orders", wait: 30_000))
+        stage.run(milliseconds: 1)
+        #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":1")
+        // It does not take the attempt back, for now.
+        stage.quorum[2].server.condition = .misconfigured
+        stage.run(milliseconds: 20)
+        stage.quorum[2].server.condition = .serving
+        // B goes with what it knows: A and C are needed.
+        stage.quorum[1].crash()
+        _ = stage.release(first, through: 1)
+        stage.run(milliseconds: 1500)
+        stage.path(of: 0, toQuorum: 2).cutAll()
+        let lease = try #require(stage.result(of: waiter)?.lease)
+        stage.run(milliseconds: 1500)
+        stage.quorum[1].start(with: .none)
+        stage.run(milliseconds: 1500)
+        #expect(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.isHeld == true)
+        var renewal: RenewAnswer?
+        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
+        guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
+    }
+
+    /// The server answers this sidecar before the others do.
+    private static func putNear(_ server: Int, to sidecar: Int, on stage: Stage) {
+        for other in 0..<3 {
+            let delay: Int64 = .microseconds(other == server ? 50 : 3000)
+            stage.path(of: sidecar, toQuorum: other).delay = delay...delay
+        }
+    }
+
     @Test("L3: a writer of the version before, which does not say that it has looked, keeps its place before readers")
     func writerOfTheVersionBefore() throws {
         let stage = Stage(sidecars: 2)
@@ -63,12 +102,7 @@ struct LockFaultTests {
         for round in 0..<40 {
             let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
             // Each is near a server of its own.
-            for sidecar in stage.sidecars.indices {
-                for server in 0..<3 {
-                    let delay: Int64 = .microseconds(server == sidecar ? 50 : 3000)
-                    stage.path(of: sidecar, toQuorum: server).delay = delay...delay
-                }
-            }
+            for sidecar in stage.sidecars.indices { Self.putNear(sidecar, to: sidecar, on: stage) }
             if isOneAway {
                 stage.quorum[2].crash()
                 stage.run(milliseconds: 1000)
@@ -99,6 +133,20 @@ struct LockFaultTests {
             let holders = stage.quorum.count { stage.cli("GET", "interlock:lock:{\(name)}", on: $0).contains("me") }
             if answer.isHeld { #expect(holders < 2, "round \(round)") } else { #expect(holders == 3) }
         }
+    }
+
+    @Test("who is refused by a quorum leaves nothing behind where the lock was free")
+    func refusedByQuorum() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        // The holder's lease is on A and B.
+        stage.quorum[2].crash()
+        #expect(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease != nil)
+        stage.quorum[2].start(with: .none)
+        stage.run(milliseconds: 1500)
+        Self.putNear(2, to: 0, on: stage)
+        #expect(stage.result(of: stage.acquire(try Self.request("orders")))?.isHeld == true)
+        stage.run(milliseconds: 100)
+        #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":0")
     }
 
     @Test("a caller who tries before it waits is told as well, and once, when a sidecar with a quorum goes down")
