@@ -20,6 +20,8 @@ final class Faults {
     private var ahead: Int64 = 0
     /// The furthest that Redis' clock has ever been ahead.
     private var furthestAhead: Int64 = 0
+    /// The jumps ahead whose fences the true time has not reached: how far they were, in ms, and when it does, in ns.
+    private var leads: [(ahead: Int64, end: Int64)] = []
     /// Only faults with these numbers happen; `nil`: all. So a story is cut down.
     private let kept: Set<Int>?
 
@@ -214,10 +216,8 @@ final class Faults {
             var step = steps[Int.random(in: steps.indices, using: &random)]
             if random.happens(0.4) { step = -step }
             var other = random.happens(0.3) ? step * 2 : 0
-            if !mayShow(step) { step = 200 }
-            furthestAhead = max(furthestAhead, step)
-            if !mayShow(other) { other = 200 }
-            furthestAhead = max(furthestAhead, other)
+            step = jump(step, lasting: length)
+            if other != 0 { other = jump(other, lasting: length) }
             redis.setClock(aheadByMilliseconds: step)
             ahead = other == 0 ? step : other
             if other != 0 {
@@ -241,11 +241,21 @@ final class Faults {
         }
     }
 
-    /// A clock that has gone a day beyond the time of a fence has taken it along, and fences fall when it comes back to before that:
-    /// Redis forgets by that clock, and `docs/locks.md` says so.
+    /// How far the clock jumps where it was to jump so far.
+    private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
+        let now = world.timeline.now
+        leads.removeAll { $0.end <= now }
+        let ahead = mayShow(wanted) ? wanted : 200
+        furthestAhead = max(furthestAhead, ahead)
+        if ahead > 0 { leads.append((ahead, now + .milliseconds(length + ahead))) }
+        return ahead
+    }
+
+    /// A clock that goes a day beyond the time of a fence takes it along, and fences fall when it comes back to before that: Redis
+    /// forgets by that clock, and `docs/locks.md` says so.
     private func mayShow(_ ahead: Int64) -> Bool {
         let day: Int64 = 86_000_000
-        return ahead < 0 ? furthestAhead < day : furthestAhead <= 0 || ahead <= furthestAhead + day
+        return ahead < 0 ? furthestAhead < day : leads.allSatisfy { ahead <= $0.ahead + day }
     }
 
     private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
