@@ -128,6 +128,22 @@ struct PausedCallsTests {
         #expect(!hopeless && first && !second)
     }
 
+    @Test("one subject's calls take a quarter of the line")
+    func subjects() {
+        var paused = PausedCalls(maximumWaiting: 8)
+        let inserted = (0..<5).map { paused.insert($0, of: "greedy", deadline: after(5000), earliest: now) }
+        #expect(inserted == [true, true, false, false, false])
+        for number in 10..<16 as Range<UInt64> {
+            let isInserted = paused.insert(number, of: "\(number)", deadline: after(5000), earliest: now)
+            #expect(isInserted)
+        }
+        // One that has left makes room for another.
+        let isGone = paused.leave(0)
+        #expect(isGone)
+        let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
+        #expect(next)
+    }
+
     @Test("whoever leaves is not sent")
     func leaves() {
         var paused = paused(1, 2, 3)

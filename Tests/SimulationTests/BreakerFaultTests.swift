@@ -185,8 +185,9 @@ struct BreakerFaultTests {
     @Test("R9: one service whose callers forget to report makes no other busy")
     func forgotten() throws {
         let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
-        for _ in 0..<100_001 { _ = stage.permit("api") }
+        let answers = (0...25_000).map { _ in stage.permit("api") }
         stage.run(milliseconds: 10)
+        #expect(answers.count { $0.value?.permit != nil } == 25_000)
         guard case .refused(.busy, _, _)? = stage.result(of: stage.permit("api")) else {
             return #expect(Bool(false), "there was no bound")
         }

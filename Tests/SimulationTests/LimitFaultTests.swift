@@ -189,15 +189,18 @@ struct LimitFaultTests {
         "R5: made-up subjects use up nobody's share while Redis is away, and who is refused for want of room comes back in a second"
     )
     func madeUpSubjects() throws {
-        let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true)])
+        let stage = Stage(services: [Self.service(limit: 2, window: .seconds(5), perSubject: true)])
         cutOff(stage)
+        #expect(granted(1, on: stage, subject: "known") == 1)
         var refusedFor: [Int64] = []
         for number in 0..<4200 {
             let answer = stage.take("api", subject: "made-up-\(number)")
             stage.run(milliseconds: 0)
             if case .decided(let decided)? = stage.result(of: answer), let retry = decided.retryAfter { refusedFor.append(retry) }
         }
+        #expect(refusedFor.count == 4200 - 4095)
         #expect(refusedFor.allSatisfy { $0 <= 1000 })
+        #expect(granted(1, on: stage, subject: "known") == 1)
         // What was granted counts no more.
         stage.run(milliseconds: 6000)
         #expect(granted(1, on: stage, subject: "real") == 1)
@@ -287,6 +290,21 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.take("api", subject: "other"))?.isTaken == true)
         let waiter = stage.take("api", subject: "other", wait: 10_000)
         #expect(stage.result(of: waiter)?.isTaken == true)
+    }
+
+    @Test("R20: nor do one tenant's calls fill the line for places")
+    func waitingForAPlace() throws {
+        var service = ServiceDefinition(name: "api", onLimit: LimitPolicy(maximumWaiting: 8))
+        service.concurrency = 1
+        let stage = Stage(services: [service, ServiceDefinition(name: "other")])
+        #expect(stage.result(of: stage.permit("api"))?.permit != nil)
+        let greedy = (0..<20).map { _ in stage.permit("api", subject: "greedy", wait: 60_000) }
+        stage.run(milliseconds: 50)
+        #expect(greedy.count { $0.value == nil } == 2)
+        let others = (0..<7).map { stage.permit("api", subject: "other-\($0)", wait: 60_000) }
+        stage.run(milliseconds: 50)
+        #expect(others.count { $0.value == nil } == 6)
+        #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
     @Test("R19: an answer is due within redis.timeout of the call, also behind a batch that is not answered")

@@ -50,7 +50,7 @@ extension PermitCoordinator {
     func pause(_ wish: PermitWish, earliest: Instant, now: Instant) -> Bool {
         let service = wish.service
         guard let deadline = deadline(of: wish),
-            service.paused.insert(wish.number, deadline: deadline, earliest: earliest)
+            service.paused.insert(wish.number, of: wish.subject, deadline: deadline, earliest: earliest)
         else { return false }
         wish.stage = .pause
         planResumption(of: service, now: now)

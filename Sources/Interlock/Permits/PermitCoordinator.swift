@@ -242,7 +242,7 @@ final class PermitCoordinator {
     private func lineUpForPlace(_ wish: PermitWish, now: Instant) {
         let service = wish.service
         release(wish)
-        switch service.bulkhead.enter(wish.number, deadline: deadline(of: wish), now: now) {
+        switch service.bulkhead.enter(wish.number, of: wish.subject, deadline: deadline(of: wish), now: now) {
         case .taken:
             wish.hasPlace = true
             askBreaker(wish, now: now)

@@ -44,9 +44,7 @@ public struct ServiceLimiter: Sendable {
     var arrivedSequences: [UInt64] = []
     /// In the order of arrival.
     var waiting: Deque<Waiter> = []
-    private var waitingOfSubject: [ExactText: Int] = [:]
-    /// One subject's calls take this part of the places for those who wait at most.
-    static let subjectsShare = 4
+    private var waitingSubjects = SubjectTally()
     var inFlight: (batch: LimitBatch, sequences: [UInt64])?
     var refusals = RefusalMemory()
     var notices: LimitNotices
@@ -193,16 +191,14 @@ extension ServiceLimiter {
         return nextSequence
     }
 
-    /// Whether one more may wait. No subject takes all places: others wait here too.
+    /// Whether one more may wait.
     func hasPlace(for request: LimitRequest) -> Bool {
-        guard waiting.count < maximumWaiting else { return false }
-        guard let subject = request.subject, let own = waitingOfSubject[ExactText(subject)] else { return true }
-        return own < Swift.max(1, maximumWaiting / Self.subjectsShare)
+        waiting.count < maximumWaiting && waitingSubjects.hasRoom(for: request.subject, of: maximumWaiting)
     }
 
     /// Keeps `waiting` in order of arrival. O(1) for a newcomer.
     mutating func insert(_ waiter: Waiter) {
-        if let subject = waiter.request.subject { waitingOfSubject[ExactText(subject), default: 0] += 1 }
+        waitingSubjects.add(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: 1, cost: waiter.request.cost)
         var place = waiting.count
         while place > 0, waiting[place - 1].sequence > waiter.sequence { place -= 1 }
@@ -210,9 +206,7 @@ extension ServiceLimiter {
     }
 
     private mutating func leave(_ waiter: Waiter) {
-        if let subject = waiter.request.subject.map(ExactText.init), let own = waitingOfSubject[subject] {
-            waitingOfSubject[subject] = own > 1 ? own - 1 : nil
-        }
+        waitingSubjects.remove(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
     }
 

@@ -61,13 +61,16 @@ public struct Bulkhead: Sendable {
     /// A call asks for a place.
     /// - Parameters:
     ///   - number: rises with the calls' arrival.
+    ///   - subject: whose it is; `nil`: nobody's, which has no bound of its own.
     ///   - deadline: until when it is willing to wait; `nil`: not at all.
-    public mutating func enter(_ number: UInt64, deadline: Instant?, now: Instant) -> Entry {
+    public mutating func enter(_ number: UInt64, of subject: String? = nil, deadline: Instant?, now: Instant) -> Entry {
         guard isFull else {
             taken += 1
             return .taken
         }
-        guard let deadline, deadline > now, line.insert(.init(number: number, deadline: deadline, earliest: now)) else {
+        guard let deadline, deadline > now,
+            line.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject))
+        else {
             return .full
         }
         return .waiting

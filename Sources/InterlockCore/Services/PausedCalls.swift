@@ -67,12 +67,14 @@ public struct PausedCalls: Sendable {
         line.capacity = maximumWaiting
     }
 
-    /// A call waits. `false`: it cannot be sent before it gives up, or the line is full.
+    /// A call waits. `false`: it cannot be sent before it gives up, or the line is full, or its subject's part of it.
     /// - Parameters:
     ///   - number: rises with the calls' arrival; one that comes back stands where it stood before.
     ///   - earliest: before then it would be refused again.
-    public mutating func insert(_ number: UInt64, deadline: Instant, earliest: Instant) -> Bool {
-        guard earliest <= deadline, line.insert(.init(number: number, deadline: deadline, earliest: earliest)) else {
+    public mutating func insert(_ number: UInt64, of subject: String? = nil, deadline: Instant, earliest: Instant) -> Bool {
+        guard earliest <= deadline,
+            line.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject))
+        else {
             return false
         }
         if trying == number { trying = nil }

@@ -1,5 +1,28 @@
 internal import DequeModule
 
+/// How many of those who wait each subject has: a quarter of the places at most, for others wait there too.
+struct SubjectTally: Sendable {
+    /// One subject's calls take this part of the places.
+    static let share = 4
+
+    private var counts: [ExactText: Int] = [:]
+
+    /// Whether one more of this subject may wait where there are so many places. `nil`: it has none, and no bound of its own.
+    func hasRoom(for subject: String?, of capacity: Int) -> Bool {
+        guard let subject, let own = counts[ExactText(subject)] else { return true }
+        return own < max(1, capacity / Self.share)
+    }
+
+    mutating func add(_ subject: String?) {
+        if let subject { counts[ExactText(subject), default: 0] += 1 }
+    }
+
+    mutating func remove(_ subject: String?) {
+        guard let subject = subject.map(ExactText.init), let own = counts[subject] else { return }
+        counts[subject] = own > 1 ? own - 1 : nil
+    }
+}
+
 /// Calls that wait, each with the time at which it gives up. They stand in the order of their numbers, which rise with their
 /// arrival: one that was sent and comes back stands where it stood before. Bounded.
 struct WaitingLine: Sendable {
@@ -8,10 +31,12 @@ struct WaitingLine: Sendable {
         var deadline: Instant
         /// It is not to be called before.
         var earliest: Instant
+        var subject: String?
     }
 
     var capacity: Int
     private var entries: Deque<Entry> = []
+    private var subjects = SubjectTally()
 
     init(capacity: Int) {
         self.capacity = capacity
@@ -21,9 +46,10 @@ struct WaitingLine: Sendable {
     var isEmpty: Bool { entries.isEmpty }
     var first: Entry? { entries.first }
 
-    /// O(1) for a newcomer. `false`: the line is full.
+    /// O(1) for a newcomer. `false`: the line is full, or its subject's part of it.
     mutating func insert(_ entry: Entry) -> Bool {
-        guard entries.count < capacity else { return false }
+        guard entries.count < capacity, subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
+        subjects.add(entry.subject)
         var place = entries.count
         while place > 0, entries[place - 1].number > entry.number { place -= 1 }
         entries.insert(entry, at: place)
@@ -31,13 +57,13 @@ struct WaitingLine: Sendable {
     }
 
     mutating func removeFirst() {
-        entries.removeFirst()
+        subjects.remove(entries.removeFirst().subject)
     }
 
     /// `false`: it does not stand here. O(n).
     mutating func remove(_ number: UInt64) -> Bool {
         guard let place = entries.firstIndex(where: { $0.number == number }) else { return false }
-        entries.remove(at: place)
+        subjects.remove(entries.remove(at: place).subject)
         return true
     }
 
@@ -46,6 +72,7 @@ struct WaitingLine: Sendable {
         guard entries.contains(where: isChosen) else { return [] }
         let chosen = entries.filter(isChosen)
         entries.removeAll(where: isChosen)
+        for entry in chosen { subjects.remove(entry.subject) }
         return Array(chosen)
     }
 
