@@ -47,15 +47,16 @@ local function look_first(queue, own)
     local first = queue.first()
     if not first or first == own then return first end
     local now = milliseconds()
+    local answers = string.find(first, '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/')
     local what, since, ticket = string.match(redis.call('HGET', KEYS[5], '') or '', '^(%a+) (%d+) (.*)$')
     local passed = ticket == first and now - tonumber(since) or -1
-    if what == 'seen' and passed >= 0 and passed < look_again then return first, look_again - passed end
-    if what == 'told' and passed >= 0 and string.find(first, '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/') then
+    if (what == 'seen' or not answers) and passed >= 0 and passed < look_again then return first, look_again - passed end
+    if what == 'told' and passed >= 0 and answers then
       if passed < claim_window then return first, claim_window - passed end
     elseif queue.tell(first, 'look') > 0 then
       redis.call('HSET', KEYS[5], '', string.format('told %.0f %s', now, first))
       redis.call('PEXPIRE', KEYS[5], math.max(1, redis.call('PTTL', KEYS[4])))
-      return first, claim_window
+      return first, answers and claim_window or look_again
     end
     redis.call('ZREM', KEYS[3], first)
   end

@@ -115,10 +115,16 @@ struct FreeLockTests {
 
     @Test(
         "readers behind a writer of a sidecar that stands still find out when they look again",
-        arguments: [(LeaseMode.shared, 8100.0, true), (.shared, 8101, false), (.exclusive, 8100, false)])
-    func stoppedWriter(mode: LeaseMode, granted: Double, isGood: Bool) {
+        arguments: [
+            (LeaseMode.shared, 3, 8100.0, true), (.shared, 3, 8101, false), (.exclusive, 3, 3101, false),
+            (.shared, 2, 3101, false),
+        ])
+    func stoppedWriter(mode: LeaseMode, stopped: Int, granted: Double, isGood: Bool) {
         var history = MadeHistory()
-        history.fault(.pause, sidecar: 3, from: 300, to: 9000)
+        history.fault(.pause, sidecar: stopped, from: 300, to: 9000)
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 10, wait: 50), client: 3, sidecar: 3, asked: 30, ended: 60,
+            .unknown(reason: "timed-out"))
         history.operation(
             .acquire(lock: 1, mode: mode, ttl: 1000, wait: 20_000), client: 9, asked: 100, ended: granted,
             .done(.granted(lease: LeaseID(9), fence: 10, validFor: 900)))

@@ -41,6 +41,8 @@ struct FreeLockChecker: HistoryChecker {
         var abandoned = AbandonedCalls()
         /// When somebody who wanted it alone last waited where nothing was wrong.
         var lastWriter = Instant.distantPast
+        /// The sidecars at which somebody ever waited to have it alone: their tickets may stand.
+        var writers: Set<Int> = []
 
         mutating func hold(_ lease: LeaseID, _ mode: LeaseMode?, until end: Instant, at instant: Instant) {
             holds[lease] = Hold(mode: mode ?? holds[lease]?.mode ?? .exclusive, end: end)
@@ -108,8 +110,9 @@ struct FreeLockChecker: HistoryChecker {
             if kind == .clock { clockJumped(at: step.at) }
             if kind == .failover { replicate(at: step.at) }
         case .invoked(let call, _):
-            guard case .acquire(let lock, let mode, _, _, _) = call.operation else { return }
+            guard case .acquire(let lock, let mode, _, let wait, _) = call.operation else { return }
             locks[lock, default: Lock()].open[call.client] = call
+            if mode == .exclusive, wait > 0 { locks[lock]?.writers.insert(call.sidecar) }
             if case .permits(let places) = mode, places > locks[lock]?.places ?? 1 { locks[lock]?.places = places }
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
@@ -219,7 +222,9 @@ struct FreeLockChecker: HistoryChecker {
         else { return }
         let calmSince = freeSince.advanced(byMilliseconds: -recovery)
         var bound = faults.touches(.otherThanSilence, since: calmSince) ? recovery : handOver
-        if mode == .shared, faults.touches(.silence, since: calmSince) { bound = max(bound, Self.readersLook + handOver) }
+        if mode == .shared, lock.writers.contains(where: { faults.touches(.silence, sidecar: $0, since: calmSince) }) {
+            bound = max(bound, Self.readersLook + handOver)
+        }
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
         violations.append(
             Violation(
