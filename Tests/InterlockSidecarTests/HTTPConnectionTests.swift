@@ -41,6 +41,20 @@ struct HTTPConnectionTests {
             // It returns when the door has closed the connection.
             let answer = try await RawConnection.exchange(port: door.client.port, bytes)
             #expect(answer.isEmpty)
+            try await door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    @Test(
+        "a request of more or longer fields than a sidecar reads is refused, and others are answered",
+        arguments: [(101, 10), (1, 8 * 1024 + 1), (10, 4 * 1024)])
+    func fields(count: Int, length: Int) async throws {
+        try await HTTPTestDoor.with { door in
+            let fields = (0..<count).map { "X-\($0): " + String(repeating: "x", count: length) + "\r\n" }.joined()
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n")
+            #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 4"), "\(answer)")
+            try await door.expect(200, "GET", "/healthz")
         }
     }
 
@@ -73,6 +87,16 @@ struct HTTPConnectionTests {
             let refused = try await get("/v1/services")
             #expect(refused.hasPrefix("HTTP/1.1 503 "))
             #expect(refused.contains("listen.max_connections"))
+            // Those who take the last places and say nothing have them for a second.
+            let silent = try await withThrowingTaskGroup(of: String.self) { group in
+                for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: door.client.port, "GET /") } }
+                let answer = try await get("/healthz")
+                #expect(answer.hasPrefix("HTTP/1.1 200 "))
+                return try await group.reduce("", +)
+            }
+            #expect(silent.isEmpty)
+            let stand = taken.allSatisfy(\.isActive)
+            #expect(stand)
             for channel in taken { try await channel.close() }
             try await eventually("a place is free") {
                 try await get("/v1/services HTTP/1.1\r\nConnection: close\r\nX:").hasPrefix("HTTP/1.1 200 ")

@@ -13,6 +13,8 @@ public import ServiceLifecycle
 public struct HTTPDoor: Service {
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
     static let idleTimeout: TimeAmount = .seconds(60)
+    /// The same as `firstRequestTimeout`, of one of the few connections that are served when all places are taken.
+    private static let shortTimeout = Duration.seconds(1)
 
     /// Until then a client must have agreed on TLS and sent the head of its first request.
     package var firstRequestTimeout = Duration.seconds(10)
@@ -71,7 +73,8 @@ public struct HTTPDoor: Service {
                 refusals: refusals, refusedLogins: refusedLogins)
             return HTTP1Channel(
                 responder: { try await responder.respond(to: $0, writer: $1, channel: $2) },
-                configuration: connectionConfiguration)
+                configuration: connectionConfiguration(
+                    firstRequestTimeout: isFull ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout))
         }
         let server = Server(
             childChannelSetup: HTTPDoorChannel(
@@ -122,7 +125,7 @@ public struct HTTPDoor: Service {
             + HealthRoutes(coordinator: coordinator, metrics: metrics).routes
     }
 
-    private var connectionConfiguration: HTTP1Channel.Configuration {
+    private func connectionConfiguration(firstRequestTimeout: Duration) -> HTTP1Channel.Configuration {
         HTTP1Channel.Configuration(
             additionalChannelHandlers: [
                 FirstRequestDeadline(timeout: TimeAmount(firstRequestTimeout)), PeerPresenceHandler(),

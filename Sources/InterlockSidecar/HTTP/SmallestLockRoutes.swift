@@ -28,10 +28,11 @@ struct SmallestLockRoutes {
         let seconds = try query.integer("ttl", in: 1...(RESPOptions.longestMilliseconds / 1000)) ?? Self.defaultSeconds
         let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
         let delivery = LeaseDelivery(coordinator: coordinator)
-        guard leases.hasRoom(for: call.caller.name) else {
+        guard leases.reserve(for: call.caller.name) else {
             throw HTTPProblem(
                 .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
         }
+        defer { leases.cancel(for: call.caller.name) }
         guard let lease = try await delivery.acquire(request, for: try await call.peer()) else { throw HTTPProblem.held(name) }
         leases.remember(lease.name, token: lease.token, takenBy: call.caller.name, milliseconds: request.ttl)
         var answer = try HTTPAnswer.json(LeaseReply(lease))
