@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUILD = HERE.parent / ".build-fuzz"
+BUILD = HERE.parents[1] / ".build-fuzz"
 BINARY = BUILD / "release" / "InterlockFuzz"
 SEEDS = HERE / "Corpus"
 TARGETS = sorted(folder.name for folder in SEEDS.iterdir())

@@ -19,6 +19,7 @@ struct RunTests {
     private struct Lock: Decodable {
         var label: String?
         var waiters: Int
+        var ttlMs: Int
     }
 
     // MARK: The command
@@ -113,6 +114,8 @@ struct RunTests {
                     "run", "--lock", "orders", "--no-wait", "--at-least", "10m", "--", command)
                 #expect(outcome.status == .exited(status))
             }
+            // Longer than any lease that is only kept up.
+            #expect(try await Self.lock(sidecar).ttlMs > 300_000)
         }
     }
 

@@ -48,12 +48,20 @@ struct BreakerCauseTests {
     func callWindow() async throws {
         let settings = BreakerSettings(failureRate: 0.6, window: .calls(20), minimumCalls: 20)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
-            for turn in 0..<60 { try await fleet.report(fleet.sidecars[turn % 2], .ok) }
-            try await eventually(within: .seconds(10), "the window is full") {
-                (20...22).contains(Int(try await fleet.breaker("calls")) ?? 0)
+            // What a sidecar reports at once is counted in no order: that its failure shows means that all before it has come.
+            for sidecar in fleet.sidecars {
+                for _ in 0..<30 { try await fleet.report(sidecar, .ok) }
+                try await eventually(within: .seconds(10), "the fleet has counted the success") {
+                    try await fleet.breaker("consecutive") == "0"
+                }
+                try await fleet.report(sidecar, .error)
+                try await eventually(within: .seconds(10), "the fleet has counted the failure") {
+                    try await fleet.breaker("consecutive") == "1"
+                }
             }
+            #expect((20...22).contains(Int(try await fleet.breaker("calls")) ?? 0))
             // Half of them are not enough.
-            for turn in 0..<10 { try await fleet.report(fleet.sidecars[turn % 2], .error) }
+            for turn in 0..<8 { try await fleet.report(fleet.sidecars[turn % 2], .error) }
             #expect(try await fleet.breaker("state") != "open")
             for turn in 0..<8 where try await fleet.sidecars[turn % 2].breaker(service: "catalog").state == .closed {
                 _ = try? await fleet.report(fleet.sidecars[turn % 2], .error)

@@ -147,14 +147,17 @@ struct WithLockTests {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
             let redis = fleet.redis
+            let runs = NIOLockedValueBox(0)
             let caller = Task {
                 try await locks.withLock("orders") { _ in
+                    runs.withLockedValue { $0 += 1 }
                     // It cleans up, say.
                     try? await Self.untilCancelled()
                     return try await redis.send(AnyCommand(["EXISTS", Self.key])).integer
                 }
             }
-            try await Self.untilHeld(in: fleet)
+            // That the key is there says nothing of whether the caller has heard of it.
+            try await eventually("the body runs") { runs.withLockedValue { $0 } == 1 }
             caller.cancel()
             let wasHeld = try await caller.value
             #expect(wasHeld == 1)
