@@ -92,7 +92,10 @@ public final class CoordinatorCalls {
     }
 
     /// Redis, or this sidecar with Redis' answers, has so much to do that what comes now waits for what came before.
-    package var isRedisBusy: Bool { max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || limits.backedUp > 0 }
+    package var isRedisBusy: Bool {
+        max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || limits.backedUp > 0
+            || quorum?.isBusy(from: Self.busy) ?? false
+    }
     private static let busy = 64
 
     private var redisFailure: String? {

@@ -71,19 +71,12 @@ struct RESPProtocolTests {
                 }
                 pipeline.writeString("ECHO done\r\n")
                 _ = try await RawConnection.exchange(port: door.port, pipeline) { $0.contains("$4\r\ndone\r\n") }
-                if await door.coordinator.status.redisCommands > 0, try await Self.connections(door) == 1 { break }
+                if await door.coordinator.status.redisCommands > 0, try await door.connections() == 1 { break }
             }
-            let count = try await Self.connections(door)
+            let count = try await door.connections()
             #expect(count == 1)
             try? await channel.close()
         }
-    }
-
-    /// How many connections the door has, this client's among them.
-    private static func connections(_ door: RESPTestDoor) async throws -> Int {
-        let report = try await door.cli("INFO").text ?? ""
-        let line = report.split(separator: "\r\n").first { $0.hasPrefix("connected_clients:") }
-        return line.flatMap { Int($0.dropFirst("connected_clients:".count)) } ?? -1
     }
 
     @Test("D19: who shows a key that is none is counted")
@@ -160,6 +153,9 @@ struct RESPProtocolTests {
             #expect(try await door.exchange(many).hasPrefix("-ERR Protocol error"))
             let large = "*2\r\n$4\r\nAUTH\r\n$20000\r\n"
             #expect(try await door.exchange(large).hasPrefix("-ERR Protocol error"))
+            let line = String(repeating: "x", count: 16 * 1024 + 1) + "\r\n"
+            #expect(try await door.exchange(line).hasPrefix("-ERR Protocol error: an inline command is longer than 16384"))
+            #expect(try await door.cli("PING").text == "PONG")
             // The same from somebody who has.
             let login = "AUTH correct-horse-battery-staple\r\n"
             #expect(try await door.exchange(login + many + "QUIT\r\n").contains("unknown command"))
@@ -196,6 +192,8 @@ struct RESPProtocolTests {
             try await local.connect()
             #expect(try await local.send(AnyCommand(["PING"])) == .status("PONG"))
             await local.close()
+            // Who has a place notices nothing.
+            #expect(try await door.cli("PING").text == "PONG")
         }
     }
 
@@ -215,6 +213,7 @@ struct RESPProtocolTests {
                 }
                 .connect(host: "127.0.0.1", port: door.port).get()
             channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.note("all was read") }
+            #expect(try await door.cli("PING").text == "PONG")
             try await channel.closeFuture.get()
             #expect(order.noted == ["an answer", "all was read"])
         }

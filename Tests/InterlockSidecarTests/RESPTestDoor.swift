@@ -37,6 +37,13 @@ struct RESPTestDoor {
         return error.message.split(separator: " ").first.map(String.init)
     }
 
+    /// How many connections the door has, the well-behaved client's among them.
+    func connections() async throws -> Int {
+        let report = try await cli("INFO").text ?? ""
+        let line = report.split(separator: "\r\n").first { $0.hasPrefix("connected_clients:") }
+        return line.flatMap { Int($0.dropFirst("connected_clients:".count)) } ?? -1
+    }
+
     /// Sends these bytes on a connection of its own, and reads until the door closes it or `enough` has come.
     func exchange(_ bytes: String, enough: String? = nil) async throws -> String {
         try await RawConnection.exchange(port: port, bytes, enough: enough)
@@ -63,12 +70,14 @@ struct RESPTestDoor {
 
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil, tls: TestCertificate? = nil,
-        maximumConnections: Int = 10_000, loginTimeout: Duration = .seconds(10),
+        maximumConnections: Int = 10_000, loginTimeout: Duration = .seconds(10), stallTimeout: Duration = .seconds(10),
+        redisTimeout: Duration? = nil,
         _ body: (RESPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-            let configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            if let redisTimeout { configuration.redis.commandTimeout = redisTimeout }
             let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
             let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: logger)
             var listen = ListenSettings()
@@ -84,6 +93,7 @@ struct RESPTestDoor {
                 logger: logger,
                 onBound: { bound.yield($0) })
             door.loginTimeout = loginTimeout
+            door.stallTimeout = stallTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

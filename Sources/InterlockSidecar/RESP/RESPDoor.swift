@@ -11,7 +11,7 @@ public struct RESPDoor: Service {
     private static let longestRead = 4 << 10
 
     /// How long a client may leave its replies unread before it is dropped.
-    static let stallSeconds: Int64 = 10
+    package var stallTimeout = Duration.seconds(10)
 
     /// Until then a client must have shown its API key, and agreed on TLS.
     package var loginTimeout = Duration.seconds(10)
@@ -46,7 +46,7 @@ public struct RESPDoor: Service {
             NIOLoopBound(
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
-                    stallTimeout: .seconds(Self.stallSeconds), loginTimeout: TimeAmount(loginTimeout), logger: logger),
+                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }

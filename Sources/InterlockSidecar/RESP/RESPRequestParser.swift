@@ -121,14 +121,12 @@ package struct RESPRequestParser {
 
     private mutating func inline(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         arguments.removeAll(keepingCapacity: true)
+        let longest = min(Self.longestLine, bounds.command)
         guard let end = bytes.firstIndex(of: UInt8(ascii: "\n")) else {
             guard !Self.looksLikeHTTP(bytes) else { return .http }
-            return bytes.count > Self.longestLine
-                ? .malformed("an inline command is longer than \(Self.longestLine) bytes") : .incomplete
+            return bytes.count > longest ? .malformed("an inline command is longer than \(longest) bytes") : .incomplete
         }
-        guard end <= Self.longestLine else {
-            return .malformed("an inline command is longer than \(Self.longestLine) bytes")
-        }
+        guard end <= longest else { return .malformed("an inline command is longer than \(longest) bytes") }
         guard !Self.looksLikeHTTP(bytes) else { return .http }
         var start: Int?
         for index in 0...end {

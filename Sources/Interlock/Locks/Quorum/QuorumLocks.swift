@@ -69,6 +69,8 @@ final class QuorumLocks {
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
     var commandsSent: Int64 { servers.commandsSent }
+    /// So many commands await the replies of so many servers that no majority answers soon.
+    func isBusy(from awaited: Int) -> Bool { servers.isBusy(from: awaited) }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
     func waiting(for name: String) -> Int { lines[ExactText(name)]?.decisions.count ?? 0 }

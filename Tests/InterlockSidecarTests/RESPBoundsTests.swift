@@ -1,0 +1,153 @@
+import Hiredis
+import Interlock
+import InterlockProcesses
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+/// Each goes one beyond a bound of the RESP door that docs/operations.md has, and looks at what another client meets meanwhile.
+@Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))
+struct RESPBoundsTests {
+    /// Another client takes a lock and gives it back.
+    private static func expectServed(by door: RESPTestDoor) async throws {
+        let token = try #require(try await door.cli("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
+        #expect(try await door.cli("LOCK.RELEASE", "of-another", token) == .integer(1))
+    }
+
+    /// Commands that take so many locks.
+    private static func acquires(_ count: Int, _ name: String, _ option: String = "") -> String {
+        (0..<count).map { "LOCK.ACQUIRE \(name)-\($0) 600000\(option)\r\n" }.joined()
+    }
+
+    private static func count(_ part: String, in text: String) -> Int {
+        text.split(separator: part, omittingEmptySubsequences: false).count - 1
+    }
+
+    /// What comes on a connection, which stays.
+    private final class Answers: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let end: String
+        private let promise: EventLoopPromise<String>
+        private var text = ""
+
+        /// - Parameter end: what the last answer ends in.
+        init(until end: String, _ promise: EventLoopPromise<String>) {
+            self.end = end
+            self.promise = promise
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            text += String(buffer: unwrapInboundIn(data))
+            if text.hasSuffix(end) { promise.succeed(text) }
+        }
+
+        func channelInactive(context: ChannelHandlerContext) { promise.fail(ChannelError.ioOnClosedChannel) }
+    }
+
+    /// Sends these commands on a connection that stays, and returns what is answered.
+    private static func linger(at door: RESPTestDoor, _ commands: String) async throws -> (any Channel, String) {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let answers = loop.makePromise(of: String.self)
+        let channel = try await ClientBootstrap(group: loop)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(Answers(until: "$4\r\ndone\r\n", answers))
+                }
+            }
+            .connect(host: "127.0.0.1", port: door.port).get()
+        try await channel.writeAndFlush(ByteBuffer(string: commands + "ECHO done\r\n"))
+        return (channel, try await answers.futureResult.get())
+    }
+
+    @Test("1,024 commands are under way, and no more are begun until some are answered")
+    func underWay() async throws {
+        try await RESPTestDoor.with { door in
+            let token = try await door.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            let redis = RedisClient(configuration: door.redis.configuration)
+            try await redis.connect()
+            let count = AnyCommand(["EVAL", "return #redis.call('KEYS', 'interlock:lock:{mine-*')", "0"])
+            async let answer = door.exchange(
+                "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n" + Self.acquires(3000, "mine") + "QUIT\r\n")
+            try await eventually("1,023 beside the one that waits are had") { try await redis.send(count) == .integer(1023) }
+            for _ in 0..<20 { try await Self.expectServed(by: door) }
+            #expect(try await redis.send(count) == .integer(1023))
+            #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            let granted = Self.count("*3\r\n", in: try await answer)
+            #expect(granted == 3001)
+            await redis.close()
+        }
+    }
+
+    @Test("while Redis is busy 32 commands of a connection are under way and one more each millisecond, and others are answered")
+    func share() async throws {
+        try await RESPTestDoor.with(redisTimeout: .seconds(30)) { door in
+            let before = await door.coordinator.status.redisCommands
+            func sent() async -> Int64 { await door.coordinator.status.redisCommands - before }
+            await door.redis.pause()
+            let began = ContinuousClock.now
+            async let first = door.exchange(Self.acquires(500, "first") + "QUIT\r\n")
+            try await eventually("Redis is busy") { await sent() >= 64 }
+            async let second = door.exchange(Self.acquires(500, "second") + "QUIT\r\n")
+            try await eventually("the second has its share") { await sent() >= 64 + 32 }
+            for _ in 0..<20 { #expect(try await door.cli("PING").text == "PONG") }
+            let all = await sent()
+            // Signs of life are sent as well.
+            #expect(Double(all) < 64 + 32 + 10 + 2 * ((ContinuousClock.now - began) / .milliseconds(1)))
+            await door.redis.resume()
+            for text in [try await first, try await second] {
+                #expect(Self.count("*3\r\n", in: text) + Self.count("-UNAVAILABLE", in: text) == 500)
+            }
+        }
+    }
+
+    @Test("who does not read for too long is closed, though it is little that waits")
+    func unread() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let path = "\(folder.path)/resp.sock"
+        try await RESPTestDoor.with(unix: path, stallTimeout: .milliseconds(200)) { door in
+            let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelOption(.autoRead, value: false)
+                .connect(unixDomainSocketPath: path).get()
+            // More than the socket holds, and less than the door keeps.
+            let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
+            channel.writeAndFlush(ByteBuffer(string: String(repeating: echo, count: 40)), promise: nil)
+            try await eventually("both are there") { try await door.connections() == 2 }
+            try await eventually("it is closed") {
+                try await Self.expectServed(by: door)
+                return try await door.connections() == 1
+            }
+            try? await channel.close()
+        }
+    }
+
+    @Test("what is sent behind a protocol error is not taken, and keeps nobody waiting")
+    func behindAnError() async throws {
+        try await RESPTestDoor.with { door in
+            let ghosts = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
+            async let answer = door.exchange("*1\r\n:1\r\n" + ghosts)
+            for _ in 0..<20 { try await Self.expectServed(by: door) }
+            #expect(try await answer.hasPrefix("-ERR Protocol error"))
+            #expect(try await door.cli("LOCK.INFO", "ghost") == .null)
+        }
+    }
+
+    @Test("100,000 linked leases are looked after in one sidecar, and others are granted unlinked")
+    func linkedLeases() async throws {
+        try await RESPTestDoor.with { door in
+            var channels: [any Channel] = []
+            for connection in 0..<10 {
+                let commands = Self.acquires(RESPConnection.mostFollowed, "linked-\(connection)", " LINKED")
+                let (channel, text) = try await Self.linger(at: door, commands)
+                #expect(Self.count("*3\r\n", in: text) == RESPConnection.mostFollowed)
+                channels.append(channel)
+            }
+            #expect(try await door.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
+            try await Self.expectServed(by: door)
+            for channel in channels { try await channel.close() }
+        }
+    }
+}
