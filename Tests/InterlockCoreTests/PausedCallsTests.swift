@@ -142,6 +142,13 @@ struct PausedCallsTests {
         #expect(isGone)
         let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
         #expect(next)
+        // One that was sent and comes back stands, and counts.
+        let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
+        #expect(!back, "the line is full")
+        let hasLeft = [10, 11].map { paused.leave($0) }
+        #expect(hasLeft == [true, true])
+        let isIn = [false, true].map { paused.insert(2, of: "greedy", isBack: $0, deadline: after(5000), earliest: now) }
+        #expect(isIn == [false, true])
     }
 
     @Test("whoever leaves is not sent")

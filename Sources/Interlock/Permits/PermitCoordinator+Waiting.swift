@@ -50,9 +50,11 @@ extension PermitCoordinator {
     func pause(_ wish: PermitWish, earliest: Instant, now: Instant) -> Bool {
         let service = wish.service
         guard let deadline = deadline(of: wish),
-            service.paused.insert(wish.number, of: wish.subject, deadline: deadline, earliest: earliest)
+            service.paused.insert(
+                wish.number, of: wish.subject, isBack: wish.hasWaited, deadline: deadline, earliest: earliest)
         else { return false }
         wish.stage = .pause
+        wish.hasWaited = true
         planResumption(of: service, now: now)
         return true
     }

@@ -242,12 +242,15 @@ final class PermitCoordinator {
     private func lineUpForPlace(_ wish: PermitWish, now: Instant) {
         let service = wish.service
         release(wish)
-        switch service.bulkhead.enter(wish.number, of: wish.subject, deadline: deadline(of: wish), now: now) {
+        switch service.bulkhead.enter(
+            wish.number, of: wish.subject, isBack: wish.hasWaited, deadline: deadline(of: wish), now: now)
+        {
         case .taken:
             wish.hasPlace = true
             askBreaker(wish, now: now)
         case .waiting:
             wish.stage = .place
+            wish.hasWaited = true
             planPlaces(of: service)
         case .full:
             refuseBusy(wish, now: now)

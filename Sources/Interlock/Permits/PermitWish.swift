@@ -39,6 +39,8 @@ final class PermitWish {
     var isTaken = false
     /// It has one of the service's places.
     var hasPlace = false
+    /// It has stood in a line, for a place or through a pause.
+    var hasWaited = false
 
     init(
         number: UInt64, service: GuardedService, cost: Int64, subject: String?, deadline: Instant?,

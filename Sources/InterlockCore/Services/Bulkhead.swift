@@ -62,14 +62,17 @@ public struct Bulkhead: Sendable {
     /// - Parameters:
     ///   - number: rises with the calls' arrival.
     ///   - subject: whose it is; `nil`: nobody's, which has no bound of its own.
+    ///   - isBack: it has waited before, and waits whatever else its subject has.
     ///   - deadline: until when it is willing to wait; `nil`: not at all.
-    public mutating func enter(_ number: UInt64, of subject: String? = nil, deadline: Instant?, now: Instant) -> Entry {
+    public mutating func enter(
+        _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant?, now: Instant
+    ) -> Entry {
         guard isFull else {
             taken += 1
             return .taken
         }
         guard let deadline, deadline > now,
-            line.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject))
+            line.insert(.init(number: number, deadline: deadline, earliest: now, subject: subject, isBack: isBack))
         else {
             return .full
         }

@@ -71,9 +71,12 @@ public struct PausedCalls: Sendable {
     /// - Parameters:
     ///   - number: rises with the calls' arrival; one that comes back stands where it stood before.
     ///   - earliest: before then it would be refused again.
-    public mutating func insert(_ number: UInt64, of subject: String? = nil, deadline: Instant, earliest: Instant) -> Bool {
+    ///   - isBack: it has waited before, and waits whatever else its subject has.
+    public mutating func insert(
+        _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant, earliest: Instant
+    ) -> Bool {
         guard earliest <= deadline,
-            line.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject))
+            line.insert(.init(number: number, deadline: deadline, earliest: earliest, subject: subject, isBack: isBack))
         else {
             return false
         }

@@ -32,6 +32,8 @@ struct WaitingLine: Sendable {
         /// It is not to be called before.
         var earliest: Instant
         var subject: String?
+        /// It has waited before: its subject's part of the places does not keep it out.
+        var isBack = false
     }
 
     var capacity: Int
@@ -48,7 +50,7 @@ struct WaitingLine: Sendable {
 
     /// O(1) for a newcomer. `false`: the line is full, or its subject's part of it.
     mutating func insert(_ entry: Entry) -> Bool {
-        guard entries.count < capacity, subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
+        guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
         subjects.add(entry.subject)
         var place = entries.count
         while place > 0, entries[place - 1].number > entry.number { place -= 1 }

@@ -36,16 +36,19 @@ struct SmallestLockRoutes {
         guard let lease = try await delivery.acquire(request, for: try await call.peer()) else { throw HTTPProblem.held(name) }
         leases.remember(lease.name, token: lease.token, takenBy: call.caller.name, milliseconds: request.ttl)
         var answer = try HTTPAnswer.json(LeaseReply(lease))
-        answer.ifUndelivered = { await delivery.giveBack([lease], of: nil) }
+        answer.ifUndelivered = { [leases] in
+            leases.forget(lease.name, takenBy: call.caller.name, token: lease.token)
+            await delivery.giveBack([lease], of: nil)
+        }
         return answer
     }
 
     private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try Self.name(try call.query("hash"))
-        guard let token = leases.token(of: name.text, takenBy: call.caller.name),
-            try await coordinator.releaseLock(name, token: token)
-        else { throw HTTPProblem.lost(name) }
+        guard let token = leases.token(of: name.text, takenBy: call.caller.name) else { throw HTTPProblem.lost(name) }
+        let wasHeld = try await coordinator.releaseLock(name, token: token)
         leases.forget(name.text, takenBy: call.caller.name, token: token)
+        guard wasHeld else { throw HTTPProblem.lost(name) }
         return .noContent
     }
 

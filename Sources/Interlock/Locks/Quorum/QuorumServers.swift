@@ -43,8 +43,10 @@ final class QuorumServers {
     /// How many are connected.
     var reachable: Int { pipelines.count(where: { $0.isUp }) }
 
-    /// Too few for a majority have less to answer than so many commands. One that stands still is waited for by nobody.
-    func isBusy(from awaited: Int) -> Bool { pipelines.count(where: { $0.awaited < awaited }) < majority }
+    /// A majority is connected, and no majority of those has less to answer than so many commands. Without one calls fail at once.
+    func isBusy(from awaited: Int) -> Bool {
+        reachable >= majority && pipelines.count(where: { $0.isUp && $0.awaited < awaited }) < majority
+    }
 
     /// Begins to connect to all of them.
     func start() {
