@@ -42,24 +42,35 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
-    @Test("what is granted to who went away is given back, unless something breaks meanwhile", arguments: [false, true])
-    func abandoned(isBroken: Bool) {
+    /// Somebody has the lock, and another goes away while it waits for it.
+    private static var abandoned: MadeHistory {
         var history = MadeHistory()
+        history.grant(1, to: 5, fence: 10, asked: -3900, answered: -3899, valid: 5300)
         history.operation(
             .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
             .unknown(reason: OperationEnding.abandoned))
+        return history
+    }
+
+    @Test("what is granted to who went away is given back, unless something breaks meanwhile", arguments: [false, true])
+    func abandoned(isBroken: Bool) {
+        var history = Self.abandoned
         if isBroken { history.fault(.foreignFleet, from: 150, to: 151) }
-        #expect(refused(at: 4000, after: history).broken == (isBroken ? [] : [.freeLocks]))
+        #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
+    }
+
+    @Test("who went away as the lock was released may have been answered", arguments: [(60.0, true), (150, true), (250, false)])
+    func abandonedAtARelease(released: Double, isGood: Bool) {
+        var history = Self.abandoned
+        history.release(1, of: 5, asked: released, answered: released + 1)
+        #expect(refused(at: 4600, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
     @Test("programs that die are no excuse for a lock that nobody has")
     func deadPrograms() {
-        var history = MadeHistory()
-        history.operation(
-            .acquire(lock: 1, mode: .exclusive, ttl: 9000, wait: 500), client: 1, asked: 50, ended: 99,
-            .unknown(reason: OperationEnding.abandoned))
+        var history = Self.abandoned
         history.fault(.vanish, sidecar: 0, from: 150, to: 160)
-        #expect(refused(at: 4000, after: history).broken == [.freeLocks])
+        #expect(refused(at: 4600, after: history).broken == [.freeLocks])
     }
 
     @Test("each lease of a semaphore that ends makes one place free", arguments: [(3040.0, true), (3060.0, false)])

@@ -46,23 +46,41 @@ struct ClockLeases: Sendable {
 }
 
 /// Calls for one lock without an OWNER whose clients went away while they waited: what they are granted all the same is given back,
-/// unless something breaks before that. Bounded by those that went away within a moment.
+/// unless something breaks before that. Who went away as the lock may have become free may have had its answer sent: nobody
+/// knows then that it was not read. Bounded by those that went away within a moment.
 struct AbandonedCalls: Sendable {
     /// What is granted to nobody is given back within so many ms.
     static let givingBack: Int64 = 500
+    /// The lock certainly is another's whose lease lasts so much longer, in ms.
+    static let certainty: Int64 = 1000
+    /// A release may be under way for so long, and the end of a connection, in ms.
+    private static let release: Int64 = 3000
+    private static let farewell: Int64 = 100
 
-    private var calls: [(isGivenBack: Instant, isOver: Instant)] = []
+    private var calls: [(left: Instant, isGivenBack: Instant, isOver: Instant)] = []
+    private var lastRelease = Instant.distantPast
 
     /// A client has gone away. Returns until when its lease counts.
-    /// - Parameter isOver: when it would be over by itself.
-    mutating func left(_ call: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog) -> Instant {
+    /// - Parameters:
+    ///   - isHeld: another has the lock for longer than `certainty`, unless it is released.
+    ///   - isOver: when its lease would be over by itself.
+    mutating func left(
+        _ call: Call, at instant: Instant, isHeld: Bool, isOver: Instant, recovery: Int64, faults: FaultLog
+    ) -> Instant {
         let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
-        guard !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
+        guard isHeld, lastRelease.advanced(byMilliseconds: Self.release) < instant,
+            !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
             isGivenBack < isOver
         else { return isOver }
         calls.removeAll { $0.isGivenBack < instant }
-        calls.append((isGivenBack, isOver))
+        calls.append((instant, isGivenBack, isOver))
         return isGivenBack
+    }
+
+    /// A lease of the lock may end now. Returns as `faultBegan`, of those that have just left.
+    mutating func released(at instant: Instant) -> Instant? {
+        lastRelease = instant
+        return calls.filter { $0.left.advanced(byMilliseconds: Self.farewell) >= instant }.map(\.isOver).max()
     }
 
     /// Something breaks. Returns until when leases may stand that are not given back yet; `nil`: there are none.

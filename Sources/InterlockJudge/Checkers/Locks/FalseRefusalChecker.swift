@@ -60,9 +60,13 @@ struct FalseRefusalChecker: HistoryChecker {
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         switch step.what {
         case .invoked(let call, _):
-            guard case .acquire(let number, _, _, _, _) = call.operation else { return }
-            locks[number, default: Lock()].open.insert(call.client)
+            switch call.operation {
+            case .acquire(let number, _, _, _, _): locks[number, default: Lock()].open.insert(call.client)
+            case .release(let number, _): mayBeReleased(number, at: step.at)
+            default: return
+            }
         case .linked(let number, let lease, let ttl, let change, _):
+            if change != .began { mayBeReleased(number, at: step.at) }
             if change == .began {
                 locks[number]?.hold(lease, until: .distantFuture, at: step.at)
             } else {
@@ -117,6 +121,11 @@ struct FalseRefusalChecker: HistoryChecker {
         }
     }
 
+    private mutating func mayBeReleased(_ number: Int, at instant: Instant) {
+        guard let lock = locks[number], let end = locks[number]?.abandoned.released(at: instant) else { return }
+        locks[number]?.freeFrom = max(lock.freeFrom, end)
+    }
+
     private mutating func clockJumped(at instant: Instant) {
         for (number, lock) in locks {
             let mayBeMore = lock.freeFrom >= instant || !lock.open.isEmpty
@@ -164,7 +173,10 @@ struct FalseRefusalChecker: HistoryChecker {
         default:
             var end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
             if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
-                end = lock.abandoned.left(call, at: instant, isOver: end, recovery: recovery, faults: faults)
+                let certain = instant.advanced(byMilliseconds: AbandonedCalls.certainty)
+                end = lock.abandoned.left(
+                    call, at: instant, isHeld: lock.held.values.contains { $0 > certain }, isOver: end, recovery: recovery,
+                    faults: faults)
             }
             if case .done(.granted(let lease, _, _)) = ending {
                 if isAlone, call.invoked > faults.lastClockJump { lock.clockLeases.removeAll() }

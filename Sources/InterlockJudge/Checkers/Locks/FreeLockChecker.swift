@@ -9,8 +9,8 @@ internal import InterlockCore
 /// have been granted before it stopped counts as held for its length. Readers who wait behind a writer of such a sidecar find
 /// out when they look again, `readersLook` later at the latest. Nothing is judged after any other fault.
 ///
-/// A call without an OWNER whose client goes away while it waits is over with the wait: what its sidecar is granted for it is
-/// given back.
+/// A call without an OWNER whose client goes away while it certainly waits is over with the wait: what its sidecar is granted for
+/// it is given back.
 ///
 /// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or
 /// somebody has the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
@@ -101,6 +101,7 @@ struct FreeLockChecker: HistoryChecker {
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         switch step.what {
         case .linked(let lock, let lease, let ttl, let change, _):
+            if change != .began { mayBeReleased(lock, at: step.at) }
             let end = change == .began ? Instant.distantFuture : ended(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
         case .faultBegan(_, let kind, _):
@@ -110,6 +111,7 @@ struct FreeLockChecker: HistoryChecker {
             if kind == .clock { clockJumped(at: step.at) }
             if kind == .failover { replicate(at: step.at) }
         case .invoked(let call, _):
+            if case .release(let lock, _) = call.operation { mayBeReleased(lock, at: step.at) }
             guard case .acquire(let lock, let mode, _, let wait, _) = call.operation else { return }
             locks[lock, default: Lock()].open[call.client] = call
             if mode == .exclusive, wait > 0 { locks[lock]?.writers.insert(call.sidecar) }
@@ -128,6 +130,10 @@ struct FreeLockChecker: HistoryChecker {
         default:
             return
         }
+    }
+
+    private mutating func mayBeReleased(_ number: Int, at instant: Instant) {
+        if let end = locks[number]?.abandoned.released(at: instant) { locks[number]?.mayAllBeHeld(until: end) }
     }
 
     private mutating func clockJumped(at instant: Instant) {
@@ -176,8 +182,10 @@ struct FreeLockChecker: HistoryChecker {
             guard wait > 0 else { return }
             judge(call, lock, mode, at: instant, faults: faults, into: &violations)
         case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
+            let certain = instant.advanced(byMilliseconds: AbandonedCalls.certainty)
+            let isHeld = locks[lock]?.holds.values.contains { $0.mode == .exclusive && $0.end > certain } ?? false
             let end = locks[lock, default: Lock()].abandoned.left(
-                call, at: instant, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
+                call, at: instant, isHeld: isHeld, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
             locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = ended(ttl, after: instant)
