@@ -66,6 +66,18 @@ struct FreeLockTests {
         #expect(refused(at: 4600, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
+    @Test("who asks for a free lock has it, unless a sidecar that ends had asked for it before", arguments: [true, false])
+    func askedByOneThatEnds(isKilled: Bool) {
+        var history = MadeHistory()
+        if isKilled { history.fault(.kill, sidecar: 3, from: 50, to: 300) }
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 3, sidecar: 3, asked: 40, ended: 60,
+            .failed(code: "UNAVAILABLE"))
+        history.operation(
+            .acquire(lock: 1, mode: .exclusive, ttl: 2000, wait: 0), client: 1, asked: 500, ended: 510, .refused(.held))
+        #expect(history.broken == (isKilled ? [] : [.freeLocks]))
+    }
+
     @Test("programs that die are no excuse for a lock that nobody has")
     func deadPrograms() {
         var history = Self.abandoned

@@ -161,7 +161,9 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.open.remove(call.client)
         if isWaiter { lock.lastWaiter = instant }
         switch ending {
-        case .refused(.held), .failed(code: "UNAVAILABLE"):
+        // What a sidecar that ends had asked for may be granted, and lapses.
+        case .refused(.held),
+            .failed(code: "UNAVAILABLE") where !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked):
             // It may have held the lock on its way, or a place in the queue.
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
             for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
