@@ -72,7 +72,7 @@ BUGS = [
         "split-vote-is-held", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
         "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
-        ("free-locks",)),
+        ("free-locks",), story="SimulationTests.LockFaultTests/splitVote\\("),
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(
         "hand-over-for-claim-window", f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
@@ -124,7 +124,7 @@ BUGS = [
         "trial-kept-while-waiting", f"{PRODUCT}/Permits/PermitCoordinator.swift",
         "let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace",
         "let mayWait = !service.pausesAtLimit && !wish.hasPlace",
-        ("half-open", "recovery", "open-breakers")),
+        ("half-open", "recovery", "open-breakers"), story="SimulationTests.BreakerFaultTests/trialAtALimit\\("),
     # Once refused, always refused, as far as this sidecar knows.
     Bug(
         "refusal-remembered-for-ever", f"{CORE}/RateLimits/RefusalMemory.swift",
