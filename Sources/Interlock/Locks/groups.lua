@@ -41,13 +41,13 @@ end
 -- Tells the first who waits behind readers to look: it may be a reader. A ticket without an attempt for the claim window is
 -- dropped: its sidecar stands still, or only seems to listen. Who has looked is not told again for a while. Returns the first,
 -- and, unless that is `own`, the asker's ticket, in how many ms to look whether it is still there. Sidecars of the version
--- before, whose tickets have no mark, do not say that they have looked: those are dropped only when nobody listens.
+-- before do not say that they have looked: those are dropped only when nobody listens.
 local function look_first(queue, own)
   while true do
     local first = queue.first()
     if not first or first == own then return first end
     local now = milliseconds()
-    local answers = string.find(first, '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/')
+    local answers = string.find(first, ticket_mark)
     local what, since, ticket = string.match(redis.call('HGET', KEYS[5], '') or '', '^(%a+) (%d+) (.*)$')
     local passed = ticket == first and now - tonumber(since) or -1
     if (what == 'seen' or not answers) and passed >= 0 and passed < look_again then return first, look_again - passed end

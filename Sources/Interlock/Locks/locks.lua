@@ -11,6 +11,9 @@
 --
 -- Before it stand constants: `claim_window`, `look_again` and `fence_lifetime` in ms, and `most_places` that a semaphore may have.
 
+-- What a ticket begins with. Those of the version before have no mark, and look like any token of a sidecar.
+local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
+
 -- The next fence, higher than every one before it; or nil and the error. No counter is immortal: Redis' clock alone keeps
 -- fences rising when theirs has lapsed, which it does not before the clock has reached its number.
 local function mint(ttl)

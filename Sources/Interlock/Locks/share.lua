@@ -68,8 +68,8 @@ end
 
 local places = group_places(holder)
 if not places then
-  -- A turn that is just being offered says nothing about how it will be taken. Tickets of the version before have no mark.
-  local is_offered = string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/')
+  -- A turn that is just being offered says nothing about how it will be taken.
+  local is_offered = string.find(holder, ticket_mark)
     or (string.find(holder, '^%x%x%x%x%x%x%x%x%x%x%x%x/') and redis.call('PTTL', KEYS[1]) <= claim_window)
   if wanted > 0 and not is_offered then return {3, -1} end
   return refused(redis.call('PTTL', KEYS[1]))
