@@ -52,7 +52,7 @@ struct AbandonedCalls: Sendable {
     /// What is granted to nobody is given back within so many ms.
     static let givingBack: Int64 = 500
     /// The lock certainly is another's whose lease lasts so much longer, in ms.
-    static let certainty: Int64 = 1000
+    private static let certainty: Int64 = 1000
     /// A release may be under way for so long, and the end of a connection, in ms.
     private static let release: Int64 = 3000
     private static let farewell: Int64 = 100
@@ -62,13 +62,14 @@ struct AbandonedCalls: Sendable {
 
     /// A client has gone away. Returns until when its lease counts.
     /// - Parameters:
-    ///   - isHeld: another has the lock for longer than `certainty`, unless it is released.
+    ///   - heldUntil: until when others have the lock, unless it is released.
     ///   - isOver: when its lease would be over by itself.
     mutating func left(
-        _ call: Call, at instant: Instant, isHeld: Bool, isOver: Instant, recovery: Int64, faults: FaultLog
+        _ call: Call, at instant: Instant, heldUntil: Instant?, isOver: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
         let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
-        guard isHeld, lastRelease.advanced(byMilliseconds: Self.release) < instant,
+        guard let heldUntil, heldUntil > instant.advanced(byMilliseconds: Self.certainty),
+            lastRelease.advanced(byMilliseconds: Self.release) < instant,
             !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery)),
             isGivenBack < isOver
         else { return isOver }

@@ -175,9 +175,8 @@ struct FalseRefusalChecker: HistoryChecker {
         default:
             var end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
             if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
-                let certain = instant.advanced(byMilliseconds: AbandonedCalls.certainty)
                 end = lock.abandoned.left(
-                    call, at: instant, isHeld: lock.held.values.contains { $0 > certain }, isOver: end, recovery: recovery,
+                    call, at: instant, heldUntil: lock.held.values.max(), isOver: end, recovery: recovery,
                     faults: faults)
             }
             if case .done(.granted(let lease, _, _)) = ending {

@@ -182,10 +182,9 @@ struct FreeLockChecker: HistoryChecker {
             guard wait > 0 else { return }
             judge(call, lock, mode, at: instant, faults: faults, into: &violations)
         case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
-            let certain = instant.advanced(byMilliseconds: AbandonedCalls.certainty)
-            let isHeld = locks[lock]?.holds.values.contains { $0.mode == .exclusive && $0.end > certain } ?? false
+            let heldUntil = locks[lock]?.holds.values.filter { $0.mode == .exclusive }.map(\.end).max()
             let end = locks[lock, default: Lock()].abandoned.left(
-                call, at: instant, isHeld: isHeld, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
+                call, at: instant, heldUntil: heldUntil, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
             locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = ended(ttl, after: instant)
