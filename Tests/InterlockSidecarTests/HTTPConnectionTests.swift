@@ -46,6 +46,22 @@ struct HTTPConnectionTests {
     }
 
     @Test(
+        "a connection that makes no progress after its first request is closed, and others are answered",
+        arguments: [
+            "", "GET /healthz HTTP/1.1\r\nHost: local",
+            "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+        ])
+    func noProgress(bytes: String) async throws {
+        try await HTTPTestDoor.with(idleTimeout: .milliseconds(500)) { door in
+            // It returns when the door has closed the connection.
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes)
+            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            try await door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    @Test(
         "a request of more or longer fields than a sidecar reads is refused, and others are answered",
         arguments: [(101, 10), (1, 8 * 1024 + 1), (10, 4 * 1024)])
     func fields(count: Int, length: Int) async throws {

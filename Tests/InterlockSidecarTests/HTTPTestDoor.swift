@@ -44,7 +44,8 @@ struct HTTPTestDoor {
 
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
-        maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10), certificate: DoorCertificate? = nil,
+        maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60),
+        certificate: DoorCertificate? = nil,
         _ body: (HTTPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -64,6 +65,7 @@ struct HTTPTestDoor {
                 metrics: PrometheusRegistry(),
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton, logger: logger, onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
+            door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -74,6 +74,28 @@ struct ProxyFallbackTests {
         }
     }
 
+    @Test("256 answers of one service are kept, and those of another stay")
+    func keptOfEach() async throws {
+        let upstream: TestUpstream.Handler = { try await $0.answer("200 OK", [], "good") }
+        try await TestUpstream.with(upstream) { upstream in
+            let services = ["shop", "cart"].map { name in
+                var service = ServiceDefinition(name: name, upstream: UpstreamSettings(url: "http://127.0.0.1:\(upstream.port)"))
+                Self.lastGood(&service)
+                return service
+            }
+            try await HTTPTestDoor.with(services: services) { door in
+                try await door.expect(200, "GET", "/proxy/cart/0")
+                for number in 0...256 { try await door.expect(200, "GET", "/proxy/shop/\(number)") }
+                for service in services {
+                    _ = try await door.coordinator.forceBreaker(service: service.name, to: .open, by: "test")
+                }
+                try await door.expect(200, "GET", "/proxy/cart/0")
+                try await door.expect(503, "GET", "/proxy/shop/0")
+                for number in 1...256 { try await door.expect(200, "GET", "/proxy/shop/\(number)") }
+            }
+        }
+    }
+
     @Test("what was answered to one caller is not given to others")
     func personal() async throws {
         try await ProxyTestDoor.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in

@@ -1,5 +1,6 @@
 import Hiredis
 import Interlock
+import InterlockCore
 import InterlockProcesses
 import NIOCore
 import NIOPosix
@@ -135,17 +136,29 @@ struct RESPBoundsTests {
         }
     }
 
-    @Test("100,000 linked leases are looked after in one sidecar, and others are granted unlinked")
-    func linkedLeases() async throws {
+    @Test(
+        "100,000 leases are linked in one sidecar, or only watched, and neither takes the other's places",
+        arguments: [true, false])
+    func followedLeases(areLinked: Bool) async throws {
         try await RESPTestDoor.with { door in
             var channels: [any Channel] = []
             for connection in 0..<10 {
-                let commands = Self.acquires(RESPConnection.mostFollowed, "linked-\(connection)", " LINKED")
-                let (channel, text) = try await Self.linger(at: door, commands)
+                let isTold = "HELLO 3\r\nCLIENT LOSSES ON\r\n"
+                let commands = Self.acquires(RESPConnection.mostFollowed, "lock-\(connection)", areLinked ? " LINKED" : "")
+                let (channel, text) = try await Self.linger(at: door, areLinked ? commands : isTold + commands)
                 #expect(Self.count("*3\r\n", in: text) == RESPConnection.mostFollowed)
                 channels.append(channel)
             }
-            #expect(try await door.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
+            for isLinked in [true, false] {
+                let name = "one-more-\(isLinked)"
+                let request = try LockRequest(name: ResourceName(name), ttl: 60_000)
+                let lease = try #require(try await door.coordinator.acquireLock(request))
+                let followed = try? await door.coordinator.followLease(lease, isLinked: isLinked)
+                #expect((followed != nil) == (isLinked != areLinked))
+            }
+            if areLinked {
+                #expect(try await door.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
+            }
             try await Self.expectServed(by: door)
             for channel in channels { try await channel.close() }
         }

@@ -59,6 +59,33 @@ struct QuorumTests {
         }
     }
 
+    @Test("Redis is busy when a majority has 64 attempts to answer, and not when only one server has", arguments: [1, 2])
+    func busy(paused: Int) async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            for server in quorum.servers.prefix(paused) { await server.pause() }
+            let isOne = paused == 1
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<64 {
+                    group.addTask {
+                        // Without a majority it is unavailable after a while.
+                        let lease = try? await sidecar.acquireLock(try LockRequest("orders-\(number)"))
+                        #expect((lease != nil) == isOne)
+                    }
+                }
+                if isOne {
+                    try await group.waitForAll()
+                    #expect(await !sidecar.isRedisBusy)
+                } else {
+                    try await eventually("it is busy") { await sidecar.isRedisBusy }
+                    try await group.waitForAll()
+                }
+            }
+            for server in quorum.servers.prefix(paused) { await server.resume() }
+            try await eventually("it is not busy any more") { await !sidecar.isRedisBusy }
+        }
+    }
+
     @Test("with two servers down a lock is unavailable, and never held", arguments: [true, false])
     func twoDown(isPaused: Bool) async throws {
         try await Quorum.run { quorum in
@@ -262,4 +289,9 @@ struct QuorumTests {
             #expect(holders.fencesRose)
         }
     }
+}
+
+extension Coordinator {
+    /// What the doors are told on its loop.
+    fileprivate var isRedisBusy: Bool { callsOnEventLoop().isRedisBusy }
 }

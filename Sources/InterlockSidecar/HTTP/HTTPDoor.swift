@@ -11,13 +11,13 @@ public import ServiceLifecycle
 /// shutdown it stops accepting, ends the event streams, has the coordinator answer whoever waits, and finishes what is
 /// under way.
 public struct HTTPDoor: Service {
-    /// A connection without a request under way, or whose request does not arrive, is closed after so long.
-    static let idleTimeout: TimeAmount = .seconds(60)
     /// The same as `firstRequestTimeout`, of one of the few connections that are served when all places are taken.
     private static let shortTimeout = Duration.seconds(1)
 
     /// Until then a client must have agreed on TLS and sent the head of its first request.
     package var firstRequestTimeout = Duration.seconds(10)
+    /// A connection without a request under way, or whose request does not arrive, is closed after so long.
+    package var idleTimeout = Duration.seconds(60)
 
     private let coordinator: Coordinator
     private let access: AccessControl
@@ -130,7 +130,7 @@ public struct HTTPDoor: Service {
             additionalChannelHandlers: [
                 FirstRequestDeadline(timeout: TimeAmount(firstRequestTimeout)), PeerPresenceHandler(),
             ],
-            idleTimeout: Self.idleTimeout,
+            idleTimeout: TimeAmount(idleTimeout),
             httpDecoderConfiguration: .init(
                 maxHeaderFieldSize: 8 * 1024, maxHeaderListSize: 32 * 1024, maxHeaderFieldCount: 100))
     }
