@@ -132,4 +132,17 @@ struct RisingFenceTests {
         history.grant(3, to: 3, fence: 5, asked: 5, answered: 61, mode: .shared)
         #expect(history.broken.isEmpty)
     }
+
+    @Test("a fence that was lost in a failover, with the clock set back, may come again, also behind a higher one")
+    func fenceAfterFailover() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
+        history.fault(.clock, from: 10, to: 20)
+        history.fault(.failover, from: 30, to: 40)
+        history.grant(3, to: 3, fence: 11, asked: 50, answered: 60, mode: .shared)
+        history.grant(2, to: 2, fence: 10, asked: 50, answered: 61, mode: .shared)
+        #expect(history.broken.isEmpty)
+        history.grant(4, to: 4, fence: 11, asked: 70, answered: 71, mode: .shared)
+        #expect(history.broken == [.risingFences])
+    }
 }

@@ -88,7 +88,10 @@ struct RisingFenceChecker: HistoryChecker {
         }
         // What was answered between the attempts may be later than what the first of them was granted.
         let isAfterAll = lease.certainlyAfter > call.grantsBefore && !(floors[lease.client]?.goesOn ?? false)
-        if let equal = known.last.first(where: { $0.number == new.number && $0.lease != new.lease }) {
+        let equal = known.last.first {
+            $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
+        }
+        if let equal {
             violations.append(
                 Violation(
                     Self.promise, at: instant,
