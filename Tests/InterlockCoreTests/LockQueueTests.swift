@@ -209,6 +209,16 @@ struct LockQueueTests {
         #expect(third?.id == 1)
     }
 
+    @Test("a release without an answer is followed by an attempt, or its end by another")
+    func unansweredRelease() {
+        var queue = queue(of: 2)
+        _ = queue.beginRelease()
+        #expect(queue.releaseUnanswered() == .attempt(1))
+        _ = queue.beginRelease()
+        #expect(queue.releaseUnanswered() == .none)
+        #expect(queue.refused(1, ttl: 1000, place: 0, now: start) == .attempt(1))
+    }
+
     @Test("whom another sidecar passed goes on waiting, first or not", arguments: [true, false])
     func passedBy(isFirst: Bool) {
         var queue = queue(of: 2)
@@ -334,7 +344,7 @@ private struct RandomLife {
                 serve(under.id)
                 note(queue.passedOn(under, beginsTurn: random.next() % 2 == 0, ttl: 10, now: start))
             case 1: note(queue.passedBy(isFirst: random.next() % 2 == 0, now: start))
-            default: note(queue.releaseFailed())
+            default: note(random.next() % 2 == 0 ? queue.releaseFailed() : queue.releaseUnanswered())
             }
         default:
             guard let id = expected.randomElement(using: &random) else { return }

@@ -186,6 +186,48 @@ struct LockFaultTests {
         }
     }
 
+    /// Redis has the scripts, as it nearly always has.
+    private static func heldByOneThatHasReleased() throws -> (Stage, Lease) {
+        let stage = Stage()
+        let first = try #require(stage.result(of: stage.acquire(try request("orders")))?.lease)
+        _ = stage.result(of: stage.release(first))
+        return (stage, try #require(stage.result(of: stage.acquire(try request("orders", ttl: 60_000)))?.lease))
+    }
+
+    @Test("L2: a waiter to whom a release without an answer has handed the lock finds that out", arguments: [nil, "me"])
+    func handedWithoutAnAnswer(owner: String?) throws {
+        let (stage, holder) = try Self.heldByOneThatHasReleased()
+        let waiter = stage.acquire(try Self.request("orders", wait: 3000, owner: owner))
+        stage.run(milliseconds: 100)
+        // Redis takes the release, and carries it out only after the sidecar has given it up.
+        stage.redis.stop()
+        let release = stage.release(holder)
+        stage.run(upTo: 2000) { release.value != nil }
+        guard case .failed? = release.value else { return #expect(Bool(false), "\(String(describing: release.value))") }
+        stage.redis.resume()
+        stage.run(milliseconds: 50)
+        #expect(waiter.value?.lease != nil, "\(String(describing: waiter.value))")
+        stage.run(milliseconds: 5000)
+        #expect(waiter.count == 1)
+    }
+
+    @Test("L2: nor is it told that the lock is held when its wait is over meanwhile", arguments: [nil, "me"])
+    func handedWithoutAnAnswerTooLate(owner: String?) throws {
+        let (stage, holder) = try Self.heldByOneThatHasReleased()
+        let waiter = stage.acquire(try Self.request("orders", wait: 300, owner: owner))
+        stage.run(milliseconds: 100)
+        stage.redis.stop()
+        _ = stage.release(holder)
+        stage.run(upTo: 2000) { waiter.value != nil }
+        stage.redis.resume()
+        guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
+        #expect(error.code == .unavailable)
+        stage.run(milliseconds: 200)
+        // A retry may hold what its owner was granted; nobody else's lease is kept for nobody.
+        #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == (owner == nil ? ":0" : ":1"))
+        #expect(waiter.count == 1)
+    }
+
     /// The second sidecar holds the lock as a reader, and a writer waits at the first.
     private static func writerBehindAReader() throws -> Stage {
         let stage = Stage(sidecars: 3)

@@ -75,8 +75,12 @@ extension LockCoordinator {
         case .success(.released(let isFirst)):
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
+        case .failure(let error) where error.isOutcomeUnknown:
+            queue.failure = error
+            doubt(waiter)
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
+            perform(queue.decisions.releaseUnanswered(), on: queue)
         case .success(.lost), .success(.perhapsInGroup), .failure:
-            if case .failure(let error) = result, error.isOutcomeUnknown { doubt(waiter) }
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseFailed(), on: queue)
         }

@@ -48,7 +48,7 @@ final class LocalQueue {
     let name: String
     /// Who was served here last: while it holds the lock it is this sidecar's turn.
     var holder: String?
-    /// Why the last attempt has no answer; `nil`: it has one.
+    /// Why the last attempt, or release that named a waiter, has no answer; `nil`: it has one.
     var failure: RedisError?
     /// Stands in Redis for all who wait here.
     let ticket: String

@@ -224,6 +224,12 @@ public struct LockQueue: Sendable {
         return settle()
     }
 
+    /// The release that named a successor has no answer, and may have passed the lock on: an attempt finds that out.
+    public mutating func releaseUnanswered() -> Action {
+        successor = nil
+        return waiters.isEmpty ? settle() : wake()
+    }
+
     // MARK: News
 
     /// The lock may be free, or it is this sidecar's turn.
