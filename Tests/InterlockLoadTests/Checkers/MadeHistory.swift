@@ -54,6 +54,10 @@ struct MadeHistory {
         operation(.release(lock: 1, lease: lease), client: client, asked: asked, ended: answered, .done(.released))
     }
 
+    mutating func link(_ lease: LeaseID, of client: Int, ttl: Int64, _ change: LinkChange, at: Double) {
+        add(at, .linked(client: client, lock: 1, lease: lease, ttl: ttl, change))
+    }
+
     mutating func write(_ lease: LeaseID, of client: Int, fence: Int64, at: Double, isAccepted: Bool = true) {
         add(at, .wrote(client: client, lock: 1, lease: lease, fence: fence, isAccepted: isAccepted))
     }
@@ -93,6 +97,11 @@ struct MadeHistory {
             at,
             .breakerSeen(
                 sidecar: sidecar, service: 0, state: state, generation: generation, until: until.map(Self.instant)))
+    }
+
+    /// `state`: `nil`: an operator asks for a change, or takes it back.
+    mutating func forced(_ state: BreakerSnapshot.Forced?, at: Double, until: Double? = nil) {
+        add(at, .forced(service: 0, state: state, until: until.map(Self.instant)))
     }
 
     /// `to`: `nil`: it lasts.

@@ -4,7 +4,7 @@ internal import InterlockCore
 ///
 /// It is broken when a sidecar that was told of it says that the breaker stands otherwise under a later generation, and no news
 /// come behind that it stands so. Forgotten when every sidecar has been killed since, and after a jump of Redis' clock; and
-/// never known when Redis lost data before the operator had the answer. Bounded by services.
+/// never known when Redis lost data, or its clock jumped, before the operator had the answer. Bounded by services.
 struct ForcedStateChecker: HistoryChecker {
     static let promise = Promise.forcedStates
 
@@ -36,7 +36,8 @@ struct ForcedStateChecker: HistoryChecker {
             forced[service] = nil
             asked[service] = step.at
         case .forced(let service, let state?, let until):
-            let mayBeLost = faults.touches(.lostData, since: asked[service] ?? step.at)
+            let since = asked[service] ?? step.at
+            let mayBeLost = faults.touches(.lostData, since: since) || faults.lastClockJump >= since
             forced[service] =
                 mayBeLost
                 ? nil

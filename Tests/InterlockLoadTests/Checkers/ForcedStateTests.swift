@@ -1,0 +1,38 @@
+import InterlockCore
+import InterlockJudge
+import Testing
+
+@testable import InterlockLoad
+
+@Suite("Forced states")
+struct ForcedStateTests {
+    /// An operator has the breaker forced closed for ten seconds, asks at 100 and is answered at 300; sidecar 0 tells of it, and
+    /// says at 400 that it is open.
+    private func history() -> MadeHistory {
+        var history = MadeHistory(services: [ServiceRules(name: "search", limits: [])])
+        history.forced(nil, at: 100)
+        history.forced(.closed, at: 300, until: 10_300)
+        history.breaker(.closed, generation: 7, at: 301)
+        history.breaker(.open, generation: 8, at: 400, until: 2000)
+        return history
+    }
+
+    @Test("a breaker that opens although it is forced closed is found")
+    func opens() {
+        #expect(history().broken == [.forcedStates])
+    }
+
+    @Test("a jump of Redis' clock may end what is forced, also before the operator has the answer", arguments: [200.0, 350.0])
+    func clockJump(at: Double) {
+        var history = history()
+        history.fault(.clock, from: at, to: nil)
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a jump before the operator asked excuses nothing")
+    func earlierJump() {
+        var history = history()
+        history.fault(.clock, from: 10, to: 50)
+        #expect(history.broken == [.forcedStates])
+    }
+}
