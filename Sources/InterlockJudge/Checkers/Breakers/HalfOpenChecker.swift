@@ -3,8 +3,9 @@ internal import InterlockCore
 /// A half-open breaker comes to a decision: it does not go on refusing when none of its trial calls is being made.
 ///
 /// It is wedged when calls were refused in the half-open state although for two seconds no trial can have been under way: each
-/// was reported, or is older than permits get. Nor was any call refused by a limit without a wait meanwhile: that one the
-/// breaker had let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
+/// was reported, or is older than permits get. A trial that is being asked for is known by its answer only, so calls are
+/// refused for half a second before they are doubted. Nor was any call refused by a limit without a wait meanwhile: that one
+/// the breaker had let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
 /// time since, or within the recovery time before, or for as long before as a permit lasts: Redis may have given a trial whose answer
 /// was lost. Bounded by services and the permits that are out.
 struct HalfOpenChecker: HistoryChecker {
@@ -14,12 +15,16 @@ struct HalfOpenChecker: HistoryChecker {
     private static let atOnce: Int64 = 50
 
     /// Outcomes are told at least every second, and states are asked for as often.
-    private static let patience: Int64 = 2000
+    private static let patience: Int64 = 1500
+    /// A trial is answered within so many ms.
+    private static let asking: Int64 = 500
 
     private struct Wait: Sendable {
         /// Since when nothing has happened that could decide it.
         var since: Instant
         var refused = 0
+        /// When a call was first refused that should not have been.
+        var doubted = Instant.distantPast
     }
 
     /// Trials that are not reported. One sidecar may give them before another knows of the change.
@@ -100,6 +105,8 @@ struct HalfOpenChecker: HistoryChecker {
                         since.advanced(byMilliseconds: -recovery),
                         Instant(nanoseconds: call.invoked.nanoseconds - (lapse.nanoseconds - instant.nanoseconds))))
             else { return }
+            if wait.doubted <= since { wait.doubted = instant }
+            guard instant >= wait.doubted.advanced(byMilliseconds: Self.asking) else { return }
             wait = Wait(since: instant)
             violations.append(
                 Violation(
