@@ -135,6 +135,16 @@ struct BreakerCheckerTests {
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
+    @Test(
+        "where connections are cut again and again news get lost at any time",
+        arguments: [(150.0, 0, true), (250.0, 0, false), (150.0, 1, false)])
+    func cutAgainAndAgain(from: Double, sidecar: Int, isGood: Bool) {
+        var history = open()
+        history.fault(.reset, sidecar: sidecar, from: from, to: 900)
+        history.permit(1, asked: 200, answered: 210, state: .halfOpen)
+        #expect(history.broken == (isGood ? [] : [.openBreakers]))
+    }
+
     @Test("another sidecar that was killed makes nobody forget")
     func otherKilled() {
         var history = open()

@@ -77,10 +77,11 @@ struct BreakerChecker: HistoryChecker {
             }
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
+            // Connections go and come back for as long as it lasts.
+            if kind == .reset { returned(sidecar, at: .distantFuture) }
         case .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
-            guard kind.cutsOffRedis else { return }
-            for place in known.keys where sidecar == nil || sidecar == place { lastReturn[place] = step.at }
+            if kind.cutsOffRedis { returned(sidecar, at: step.at) }
         case .forced(let service, _, _):
             // An operator may have said otherwise, in news that were lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
@@ -134,6 +135,10 @@ struct BreakerChecker: HistoryChecker {
                     \(change.generation)
                     """))
         }
+    }
+
+    private mutating func returned(_ sidecar: Int?, at instant: Instant) {
+        for place in known.keys where sidecar == nil || sidecar == place { lastReturn[place] = instant }
     }
 
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
