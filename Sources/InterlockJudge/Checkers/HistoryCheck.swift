@@ -93,7 +93,8 @@ public struct HistoryCheck: Sendable {
             show(HistoryStep(at: now, what: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
         case .linked(let client, let lock, let lease, let ttl, let change):
             let news = change == .left ? leases.left(lease, by: client) : nil
-            show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, news)))
+            let sidecar = leases.lease(lease, of: client)?.sidecar
+            show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, news)))
         case .forced(let service, let state, let until):
             guard services.indices.contains(service) else {
                 return note("a breaker of service \(service), which the rules do not have")

@@ -137,6 +137,25 @@ struct FreeLockTests {
     }
 
     @Test(
+        "a sidecar that stood still when a client left it may have extended its linked lease since", arguments: [1000, 4000])
+    func leftWhileStopped(ttl: Int64) {
+        // One waits from 100 to 5100, another does not.
+        for wait in [Int64(5000), 0] {
+            var history = MadeHistory()
+            history.operation(
+                .acquire(lock: 1, mode: .exclusive, ttl: ttl, wait: 0), client: 1, sidecar: 3, asked: -10_002, ended: -10_000,
+                .done(.granted(lease: 1, fence: 10, validFor: ttl)))
+            history.link(1, of: 1, ttl: ttl, .began, at: -10_000)
+            history.fault(.pause, sidecar: 3, from: -9000, to: -1000)
+            history.link(1, of: 1, ttl: ttl, .left, at: -8000)
+            history.operation(
+                .acquire(lock: 1, mode: .exclusive, ttl: 1000, wait: wait), client: 9, asked: wait == 0 ? 2900 : 100,
+                ended: wait == 0 ? 2901 : 5100, .refused(.held))
+            #expect(history.broken == (ttl == 4000 ? [] : [.freeLocks]), "\(wait)")
+        }
+    }
+
+    @Test(
         "readers behind a writer of a sidecar that stands still find out when they look again",
         arguments: [
             (LeaseMode.shared, 3, 8100.0, true), (.shared, 3, 8101, false), (.exclusive, 3, 3101, false),

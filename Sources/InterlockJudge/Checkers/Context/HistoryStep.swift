@@ -7,7 +7,8 @@ struct HistoryStep: Sendable {
         case ended(Call, OperationEnding, LeaseNews?)
         /// `nil`: the lease was granted so long ago that it is forgotten.
         case wrote(Lease?, lock: Int, isAccepted: Bool)
-        case linked(lock: Int, lease: LeaseID, ttl: Int64, LinkChange, LeaseNews?)
+        /// `sidecar`: that granted the lease; `nil`: it is forgotten.
+        case linked(lock: Int, lease: LeaseID, ttl: Int64, LinkChange, sidecar: Int?, LeaseNews?)
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)

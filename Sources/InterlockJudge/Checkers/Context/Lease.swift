@@ -5,6 +5,8 @@ struct Lease: Sendable {
     var id: LeaseID
     var lock: Int
     var client: Int
+    /// That granted it last.
+    var sidecar: Int
     var mode: LeaseMode
     var fence: Int64
     /// Its place among the grants of all locks, by their answers.

@@ -44,10 +44,10 @@ struct LeaseBook: Sendable {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
             // The same owner again: an extension keeps the fence.
-            if let news = extend(id, of: call.client, fence: fence, until: until, at: instant) { return news }
+            if let news = extend(id, call, fence: fence, until: until, at: instant) { return news }
             grants += 1
             var lease = Lease(
-                id: id, lock: lock, client: call.client, mode: mode, fence: fence, order: grants,
+                id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
                 certainlyAfter: call.grantsBefore, invoked: call.invoked, until: until)
             // While somebody has it alone nobody else is granted it: all that were answered before were granted before.
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
@@ -56,8 +56,7 @@ struct LeaseBook: Sendable {
             leases[lease.client, default: []].add(lease, remembering: Self.remembered, at: instant)
             return .granted(lease)
         case (.renew(_, let id, _), .done(.renewed(let validFor))):
-            return extend(
-                id, of: call.client, fence: nil, until: call.invoked.advanced(byMilliseconds: validFor), at: instant)
+            return extend(id, call, fence: nil, until: call.invoked.advanced(byMilliseconds: validFor), at: instant)
         case (.renew(_, let id, _), .refused(.lost)):
             return end(id, of: call.client)
         default:
@@ -65,15 +64,16 @@ struct LeaseBook: Sendable {
         }
     }
 
-    /// - Parameter fence: `nil`: whatever it has.
+    /// - Parameter fence: that it was granted again with; `nil`: it was renewed, whatever fence it has.
     private mutating func extend(
-        _ id: LeaseID, of client: Int, fence: Int64?, until: Instant, at instant: Instant
+        _ id: LeaseID, _ call: Call, fence: Int64?, until: Instant, at instant: Instant
     ) -> LeaseNews? {
         var wasBelieved = false
-        let changed = leases[client]?.change(id) { lease in
+        let changed = leases[call.client]?.change(id) { lease in
             guard fence == nil || fence == lease.fence else { return false }
             wasBelieved = lease.isBelieved(at: instant)
             lease.until = until
+            if fence != nil { lease.sidecar = call.sidecar }
             return true
         }
         return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }

@@ -10,8 +10,13 @@ struct LateCalls: Sendable {
     private var longest: [Int: Int64] = [:]
 
     mutating func unanswered(_ call: Call, ttl: Int64, faults: FaultLog) {
-        guard faults.isUnderWay(.heldBack, sidecar: call.sidecar) else { return }
-        longest[call.sidecar] = max(longest[call.sidecar] ?? 0, ttl)
+        notHeard(by: call.sidecar, ttl: ttl, faults: faults)
+    }
+
+    /// A client has left its linked lease: a sidecar that hears of it late may extend it before.
+    mutating func notHeard(by sidecar: Int, ttl: Int64, faults: FaultLog) {
+        guard faults.isUnderWay(.heldBack, sidecar: sidecar) else { return }
+        longest[sidecar] = max(longest[sidecar] ?? 0, ttl)
     }
 
     /// A fault is over. Returns for how many ms at most the lock may be held from now on by such a call; `nil`: there is none.

@@ -14,7 +14,7 @@ struct ExclusionChecker: HistoryChecker {
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         switch step.what {
-        case .invoked(_, let news?), .ended(_, _, let news?), .linked(_, _, _, _, let news?):
+        case .invoked(_, let news?), .ended(_, _, let news?), .linked(_, _, _, _, _, let news?):
             switch news {
             case .granted(let lease):
                 began(lease, at: step.at, faults: faults, into: &violations)

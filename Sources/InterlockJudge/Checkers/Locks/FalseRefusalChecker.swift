@@ -65,13 +65,12 @@ struct FalseRefusalChecker: HistoryChecker {
             case .release(let number, _): mayBeReleased(number, at: step.at)
             default: return
             }
-        case .linked(let number, let lease, let ttl, let change, _):
-            if change != .began { mayBeReleased(number, at: step.at) }
-            if change == .began {
-                locks[number]?.hold(lease, until: .distantFuture, at: step.at)
-            } else {
-                end(lease, of: number, ttl: ttl, at: step.at)
-            }
+        case .linked(let number, let lease, _, .began, _, _):
+            locks[number]?.hold(lease, until: .distantFuture, at: step.at)
+        case .linked(let number, let lease, let ttl, _, let sidecar, _):
+            mayBeReleased(number, at: step.at)
+            end(lease, of: number, ttl: ttl, at: step.at)
+            if let sidecar { locks[number]?.lateCalls.notHeard(by: sidecar, ttl: ttl, faults: faults) }
         case .ended(let call, let ending, _):
             if ending.isDoubtful, let (lock, ttl) = call.lockAndTTL {
                 locks[lock, default: Lock()].lateCalls.unanswered(call, ttl: ttl, faults: faults)

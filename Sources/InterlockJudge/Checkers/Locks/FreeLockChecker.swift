@@ -100,10 +100,13 @@ struct FreeLockChecker: HistoryChecker {
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         switch step.what {
-        case .linked(let lock, let lease, let ttl, let change, _):
-            if change != .began { mayBeReleased(lock, at: step.at) }
-            let end = change == .began ? Instant.distantFuture : ended(ttl, after: step.at)
+        case .linked(let lock, let lease, _, .began, _, _):
+            locks[lock, default: Lock()].hold(lease, nil, until: .distantFuture, at: step.at)
+        case .linked(let lock, let lease, let ttl, _, let sidecar, _):
+            mayBeReleased(lock, at: step.at)
+            let end = ended(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
+            if let sidecar { locks[lock]?.lateCalls.notHeard(by: sidecar, ttl: ttl, faults: faults) }
         case .faultBegan(_, let kind, _):
             for number in locks.keys {
                 if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) { locks[number]?.mayAllBeHeld(until: end) }
