@@ -10,9 +10,11 @@ actor PinnedPipeline {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
-    init(_ configuration: RedisConfiguration) {
+    init(_ configuration: RedisConfiguration, random: RandomSource = .system) {
         eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        pipeline = RedisPipeline(configuration: configuration, eventLoop: eventLoop, logger: Logger(label: "test"))
+        pipeline = RedisPipeline(
+            configuration: configuration,
+            environment: RedisEnvironment(eventLoop: eventLoop, random: random, logger: Logger(label: "test")))
     }
 
     var commandsSent: Int64 { pipeline.commandsSent }
