@@ -41,4 +41,18 @@ struct SidecarMetricsTests {
             #expect(!text.contains("No description."))
         }
     }
+
+    @Test("D19: who shows a key that is none is counted, at either door")
+    func refusedLogins() async throws {
+        let key = "web-of-32-letters-and-more-than-that"
+        let keys = "auth: { keys: [ { name: web, key: \(key), role: use } ] }"
+        try await SidecarProcess.withSidecar(configuration: keys) { sidecar in
+            try await sidecar.send(["AUTH", "wrong"], ["AUTH", "default", "wrong"], key: key)
+            _ = try await sidecar.get("/v1/services", key: "wrong")
+            let text = try await sidecar.get("/metrics", key: key)
+            for line in [#"interlock_refused_logins_total{door="resp"} 2"#, #"interlock_refused_logins_total{door="http"} 1"#] {
+                #expect(text.contains(line + "\n"), "\(line)")
+            }
+        }
+    }
 }

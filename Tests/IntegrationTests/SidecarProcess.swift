@@ -65,16 +65,19 @@ struct SidecarProcess: Sendable {
     }
 
     /// What the HTTP door answers.
-    func get(_ path: String) async throws -> String {
+    func get(_ path: String, key: String? = nil) async throws -> String {
+        let shown = key.map { ["--header", "X-API-Key: \($0)"] } ?? []
         let result = try await run(
-            .name("curl"), arguments: ["--silent", "--max-time", "10", "http://127.0.0.1:\(httpPort)\(path)"],
+            .name("curl"), arguments: Arguments(["--silent", "--max-time", "10", "http://127.0.0.1:\(httpPort)\(path)"] + shown),
             output: .string(limit: 1 << 20), error: .discarded)
         return result.standardOutput
     }
 
     /// Sends commands to the RESP door, whatever comes back.
-    func send(_ commands: [String]...) async throws {
-        let client = RedisClient(configuration: RedisConfiguration(address: .host("127.0.0.1", port: respPort)))
+    func send(_ commands: [String]..., key: String? = nil) async throws {
+        var address = RedisConfiguration(address: .host("127.0.0.1", port: respPort))
+        address.password = key
+        let client = RedisClient(configuration: address)
         try await client.connect()
         for command in commands { _ = try? await client.send(AnyCommand(command)) }
         await client.close()
