@@ -173,7 +173,8 @@ struct HTTPRefusalTests {
         "D18: who is refused before its body was read is closed on, and so is who says that it ends",
         arguments: ["Connection: Close\r\n", "Connection: keep-alive, close\r\n", "Content-Length: 100000000\r\n"])
     func endsConnection(field: String) async throws {
-        try await HTTPTestDoor.with(keys: [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]) { door in
+        let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
+        try await HTTPTestDoor.with(keys: keys, idleTimeout: .seconds(600)) { door in
             // It returns when the door has closed the connection.
             let answer = try await RawConnection.exchange(
                 port: door.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
