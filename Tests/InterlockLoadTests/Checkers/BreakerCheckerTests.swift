@@ -137,12 +137,22 @@ struct BreakerCheckerTests {
 
     @Test(
         "where connections are cut again and again news get lost at any time",
-        arguments: [(150.0, 0, true), (250.0, 0, false), (150.0, 1, false)])
+        arguments: [(50.0, 0, true), (150.0, 0, true), (250.0, 0, false), (150.0, 1, false)])
     func cutAgainAndAgain(from: Double, sidecar: Int, isGood: Bool) {
         var history = open()
         history.fault(.reset, sidecar: sidecar, from: from, to: 900)
         history.permit(1, asked: 200, answered: 210, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
+    }
+
+    @Test("when that is over a sidecar is judged again, also when Redis died meanwhile")
+    func cutNoLonger() {
+        var history = open()
+        history.fault(.reset, sidecar: 0, from: 150, to: 900)
+        history.fault(.redisRestart, from: 200, to: 300)
+        history.breaker(.open, generation: 8, at: 3000, until: 9000)
+        history.permit(1, asked: 3500, answered: 3510)
+        #expect(history.broken == [.openBreakers])
     }
 
     @Test("another sidecar that was killed makes nobody forget")

@@ -78,10 +78,10 @@ struct BreakerChecker: HistoryChecker {
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
             // Connections go and come back for as long as it lasts.
-            if kind == .reset { returned(sidecar, at: .distantFuture) }
+            if kind == .reset { returned(sidecar, at: .distantFuture, from: kind) }
         case .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
-            if kind.cutsOffRedis { returned(sidecar, at: step.at) }
+            if kind.cutsOffRedis { returned(sidecar, at: step.at, from: kind) }
         case .forced(let service, _, _):
             // An operator may have said otherwise, in news that were lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
@@ -137,8 +137,10 @@ struct BreakerChecker: HistoryChecker {
         }
     }
 
-    private mutating func returned(_ sidecar: Int?, at instant: Instant) {
-        for place in known.keys where sidecar == nil || sidecar == place { lastReturn[place] = instant }
+    /// Who is being cut off again and again is not back for good when something else is over.
+    private mutating func returned(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
+        let places = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
+        for place in places where kind == .reset || lastReturn[place] != .distantFuture { lastReturn[place] = instant }
     }
 
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
