@@ -228,6 +228,25 @@ struct LockFaultTests {
         #expect(waiter.count == 1)
     }
 
+    @Test("L2: a waiter that cannot ask any more gives back what a release without an answer may have handed it")
+    func handedWithoutAnAnswerWhenFull() throws {
+        let stage = Stage(maximumPending: 2)
+        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        _ = stage.result(of: stage.release(first))
+        let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000)))?.lease)
+        let waiter = stage.acquire(try Self.request("orders", wait: 3000))
+        stage.run(milliseconds: 100)
+        stage.redis.stop()
+        _ = stage.release(holder)
+        // No more than two commands may await their answers.
+        _ = stage.acquire(try Self.request("another"))
+        stage.run(upTo: 2000) { waiter.value != nil }
+        guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
+        #expect(error.code == .unavailable)
+        stage.redis.resume()
+        #expect(stage.run(upTo: 6000) { stage.cli("EXISTS", "interlock:lock:{orders}") == ":0" })
+    }
+
     /// The second sidecar holds the lock as a reader, and a writer waits at the first.
     private static func writerBehindAReader() throws -> Stage {
         let stage = Stage(sidecars: 3)

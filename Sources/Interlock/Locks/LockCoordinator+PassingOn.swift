@@ -75,7 +75,7 @@ extension LockCoordinator {
         case .success(.released(let isFirst)):
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
-        case .failure(let error) where error.isOutcomeUnknown:
+        case .failure(let error) where error.mayHaveGranted:
             queue.failure = error
             doubt(waiter)
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
@@ -110,10 +110,16 @@ extension LockCoordinator {
     private func remember(_ name: String, token: String, until: Instant) {
         guard leftovers.count < Self.leftoverCapacity else { return }
         leftovers.append((name, token, until))
+        // Not every connection that swallowed a command goes.
+        guard leftoverRetry == nil else { return }
+        let retry = runtime.time.now().advanced(byMilliseconds: LockQueue.recheckMilliseconds)
+        leftoverRetry = runtime.deadlines.schedule(at: retry) { [unowned self] in releaseLeftovers() }
     }
 
-    /// Redis is back: what unanswered calls may have left behind is freed, and every waiter tries again.
-    func redisIsBack() {
+    /// What unanswered calls may have left behind is freed.
+    private func releaseLeftovers() {
+        leftoverRetry?.cancel()
+        leftoverRetry = nil
         let now = runtime.time.now()
         let pending = leftovers.filter { $0.until > now }
         leftovers = []
@@ -122,6 +128,11 @@ extension LockCoordinator {
                 if case .failure = result { remember(name, token: token, until: until) }
             }
         }
+    }
+
+    /// Redis is back: every waiter tries again.
+    func redisIsBack() {
+        releaseLeftovers()
         wakeAll()
         keeper.redisIsBack()
     }

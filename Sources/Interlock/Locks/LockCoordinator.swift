@@ -26,6 +26,8 @@ final class LockCoordinator {
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
+    /// When they are tried again; sooner when Redis is back.
+    var leftoverRetry: Deadlines.Entry?
 
     init(
         runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: RedisPipeline, watch: KeyWatch
@@ -345,7 +347,7 @@ final class LockCoordinator {
             perform(queue.decisions.unanswered(waiter.id, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
-            if error.mayHaveGranted { giveBack(waiter) }
+            if error.mayHaveGranted || waiter.mayHold { giveBack(waiter) }
             perform(queue.decisions.failed(waiter.id), on: queue)
         }
     }

@@ -30,7 +30,7 @@ final class Stage {
     init(
         sidecars count: Int = 1, quorum servers: Int = 0, services: [ServiceDefinition] = [],
         locks: LockSettings = LockSettings(),
-        redisMilliseconds: Int64 = 1, seed: UInt64 = 1
+        redisMilliseconds: Int64 = 1, maximumPending: Int = 100_000, seed: UInt64 = 1
     ) {
         var random = SeededRandom(seed: seed)
         redis = RedisHost(name: "redis", timeline: timeline, driftPerBillion: 0)
@@ -39,6 +39,7 @@ final class Stage {
         func configuration(of host: RedisHost) -> RedisConfiguration {
             var configuration = RedisConfiguration(address: .host(host.name, port: 6379))
             configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(500))
+            configuration.maximumPending = maximumPending
             return configuration
         }
         for number in 0..<count {
