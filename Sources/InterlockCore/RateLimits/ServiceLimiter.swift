@@ -65,9 +65,9 @@ public struct ServiceLimiter: Sendable {
     public var hasBatchInFlight: Bool { inFlight != nil }
     /// Calls that came travel with the next batch.
     public var hasArrivals: Bool { !arrived.isEmpty }
-    /// So many requests are still to be asked about that answering them keeps everybody else waiting for a millisecond or more.
+    /// So many requests are still to be asked about that answering them keeps everybody else waiting for half a millisecond.
     public var isBackedUp: Bool { arrived.requests.count >= Self.backlog }
-    private static let backlog = 256
+    private static let backlog = 96
 
     /// A call arrives. O(limits of the service).
     public mutating func admit(_ request: LimitRequest, now: Instant) -> Admission {
