@@ -187,8 +187,8 @@ struct LockFaultTests {
     }
 
     /// Redis has the scripts, as it nearly always has.
-    private static func heldByOneThatHasReleased() throws -> (Stage, Lease) {
-        let stage = Stage()
+    private static func heldByOneThatHasReleased(maximumPending: Int = 100_000) throws -> (Stage, Lease) {
+        let stage = Stage(maximumPending: maximumPending)
         let first = try #require(stage.result(of: stage.acquire(try request("orders")))?.lease)
         _ = stage.result(of: stage.release(first))
         return (stage, try #require(stage.result(of: stage.acquire(try request("orders", ttl: 60_000)))?.lease))
@@ -230,10 +230,7 @@ struct LockFaultTests {
 
     @Test("L2: a waiter that cannot ask any more gives back what a release without an answer may have handed it")
     func handedWithoutAnAnswerWhenFull() throws {
-        let stage = Stage(maximumPending: 2)
-        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
-        _ = stage.result(of: stage.release(first))
-        let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000)))?.lease)
+        let (stage, holder) = try Self.heldByOneThatHasReleased(maximumPending: 2)
         let waiter = stage.acquire(try Self.request("orders", wait: 3000))
         stage.run(milliseconds: 100)
         stage.redis.stop()
