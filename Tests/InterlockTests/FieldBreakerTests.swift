@@ -78,31 +78,6 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 2: a vote that is not renewed lapses, so that sidecars that are bad at different times trip for nobody else")
-    func voteLapses() async throws {
-        var service = Self.service(reporters: 2, open: .milliseconds(50))
-        service.breaker.window = .time(.milliseconds(200))
-        try await Fleet.run(of: 2, services: [service]) { fleet in
-            for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
-            try await eventually(within: .seconds(10), "it has voted") {
-                try await fleet.sidecars[0].breaker(service: "catalog").ownCause != nil
-            }
-            try await eventually(within: .seconds(10), "the vote is gone") {
-                try await fleet.cli("EXISTS", "interlock:breaker:{catalog}:votes").integer == 0
-            }
-            for _ in 0..<4 { try await fleet.report(fleet.sidecars[1], .error) }
-            #expect(try await fleet.breaker("state") != "open")
-            // Each tries for itself whether the service is well again.
-            for sidecar in fleet.sidecars {
-                try await eventually(within: .seconds(10), "its own open time is over, and a call goes well") {
-                    // Until then it is refused.
-                    (try? await fleet.report(sidecar, .ok)) == .closed
-                }
-            }
-            try await fleet.expect(.closed)
-        }
-    }
-
     @Test("field 2: a new sidecar takes the breaker as it is and resets nothing, also with Redis wiped before it came")
     func newSidecar() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in

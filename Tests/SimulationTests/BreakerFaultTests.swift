@@ -25,6 +25,31 @@ struct BreakerFaultTests {
         return through
     }
 
+    @Test(
+        "field 2: a vote that is not renewed lapses, so that sidecars that are bad at different times trip for nobody else",
+        arguments: [false, true])
+    func voteLapses(isInTime: Bool) throws {
+        var service = ServiceDefinition(
+            name: "api", breaker: BreakerSettings(minimumCalls: 4, reporters: 2, openFor: Self.open, halfOpenPermits: 1))
+        service.breaker.window = .time(.seconds(5))
+        let stage = Stage(sidecars: 3, services: [service])
+        #expect(call(5, on: stage, .error, through: 0) == 4)
+        #expect(stage.cli("ZCARD", "interlock:breaker:{api}:votes") == ":1")
+        stage.run(milliseconds: isInTime ? 4000 : 5000)
+        #expect(call(5, on: stage, .error, through: 1) == 4)
+        stage.run(milliseconds: 50)
+        #expect(
+            (0..<3).map { stage.breaker("api", at: $0)?.fleet.state } == Array(repeating: isInTime ? .open : .closed, count: 3))
+        #expect(stage.breaker("api", at: 1)?.state == .open)
+        guard !isInTime else { return }
+        // Each tries for itself whether the service is well again.
+        stage.run(milliseconds: 1500)
+        for sidecar in 0..<2 {
+            #expect(call(2, on: stage, .ok, through: sidecar) == 2)
+            #expect(stage.breaker("api", at: sidecar)?.state == .closed)
+        }
+    }
+
     @Test("R6: a trial is not kept while its call waits at a limit: healthy calls close the breaker at once")
     func trialAtALimit() throws {
         let service = ServiceDefinition(
