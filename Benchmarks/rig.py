@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -28,9 +29,14 @@ def say(text):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below what the kernel gives to outgoing connections: those take such a port before a server that starts does."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768)))
+                return probe.getsockname()[1]
+            except OSError:
+                continue
 
 
 class Client:
