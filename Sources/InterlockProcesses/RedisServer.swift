@@ -134,6 +134,24 @@ package actor RedisServer {
         try await launch(untilReady: untilReady, addedArguments: addedArguments)
     }
 
+    /// Waits until `count` connections are told of the next change to a key that they read. Who looks for the cause of such
+    /// a change has by then heard what was published with it.
+    /// - Throws: `DeadlineExceeded` when it does not come about; `RedisError`.
+    package func untilItTracks(_ count: Int) async throws {
+        let client = RedisClient(configuration: configuration)
+        do {
+            try await client.connect()
+            try await eventually("Redis tells \(count) connections of the next change to a key") {
+                let report = try await client.send(AnyCommand(["INFO", "stats"])).text ?? ""
+                return report.split(separator: "\r\n").contains("tracking_total_items:\(count)")
+            }
+        } catch {
+            await client.close()
+            throw error
+        }
+        await client.close()
+    }
+
     /// Ends the server and deletes its folder.
     package func remove() async {
         await kill()

@@ -59,6 +59,7 @@ struct HTTPLinkedLockTests {
             let everything = try await client.exchange(Self.request(Self.wish, on: client)) { received in
                 guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
                 else { return }
+                try await door.redis.untilItTracks(1)
                 _ = try await client.send("POST", "/v1/locks/a/break")
             }
             let lease = try #require(HTTPTestClient.event("lease", in: everything))

@@ -78,7 +78,7 @@ struct RESPLockModeTests {
             try await Self.untilSubscribed(door)
             async let answer = Self.untilPush(
                 port: door.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
-            try await Self.untilHeld("orders", at: door)
+            try await door.redis.untilItTracks(1)
             let isBroken = try await door.cli("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
             let told = try await answer

@@ -153,14 +153,11 @@ struct DocumentationTests {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
             async let loss = DocumentedExamples.follow(sidecar)
-            try await eventually("the lease is held") {
-                try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 1
-            }
+            try await fleet.server.untilItTracks(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "test")
             #expect(isBroken)
             let reason = try await loss
-            // Broken before it was followed, it is found to be gone.
-            #expect(reason == .broken || reason == .deleted)
+            #expect(reason == .broken)
         }
     }
 

@@ -133,10 +133,27 @@ struct FollowedLeaseTests {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0], isLinked: isLinked)
+            try await fleet.server.untilItTracks(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             let loss = await Self.loss(of: followed)
             #expect(loss == .broken)
+        }
+    }
+
+    @Test("2. a lock that was broken before its lease was followed is told as deleted", arguments: [true, false])
+    func brokenTooEarly(isLinked: Bool) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let events = sidecar.events.locks.subscribe()
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
+            let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
+            #expect(isBroken)
+            // The news finds no lease that it could be about.
+            _ = await events.first { $0.payload.kind == .broken }
+            let followed = try await sidecar.followLease(lease, isLinked: isLinked)
+            let loss = await Self.loss(of: followed)
+            #expect(loss == .deleted)
         }
     }
 
@@ -147,6 +164,7 @@ struct FollowedLeaseTests {
             request.mode = mode
             var holders: [FollowedLease] = []
             for sidecar in fleet.sidecars { holders.append(try await Self.follow(request, through: sidecar).followed) }
+            try await fleet.server.untilItTracks(2)
             let isBroken = try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             for holder in holders {
