@@ -82,4 +82,27 @@ struct TrialTests {
         history.fault(.redisPause, from: 1, to: nil)
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
+
+    @Test("what a sidecar opened for itself it tries by itself, while nothing says that the fleet's breaker is not closed")
+    func ownTrials() {
+        var history = MadeHistory(services: [
+            ServiceRules(name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1, permitLifetime: 10_000)
+        ])
+        history.fault(.redisPause, from: 1, to: nil)
+        for sidecar in 0..<2 {
+            history.permit(PermitNumber(sidecar), sidecar: sidecar, asked: 10, answered: 20, state: .halfOpen)
+        }
+        #expect(history.broken.isEmpty)
+    }
+
+    @Test("a wipe forgets also what the fleet's breaker was")
+    func forgottenState() {
+        var history = halfOpen(0)
+        history.fault(.redisWipe, from: 30, to: 40)
+        history.fault(.redisPause, from: 50, to: nil)
+        for number in 10..<14 {
+            history.permit(PermitNumber(number), sidecar: number % 4, asked: 600, answered: 610, state: .halfOpen)
+        }
+        #expect(history.broken.isEmpty)
+    }
 }

@@ -7,8 +7,9 @@ internal import InterlockCore
 /// and count no more; where sidecars were cut off from Redis also when the news come within half a second after the finding.
 ///
 /// Not counted are permits that a sidecar may have given while Redis was away: it cannot count the fleet's trials then, unless the
-/// service says `deny`, and what it has opened for itself while the fleet had it closed it tries by itself. All are forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens has no
-/// trials: give it no `halfOpenPermits`. Bounded by services and their trial permits.
+/// service says `deny` and the fleet's breaker is known not to be closed. What a sidecar has opened for itself while the fleet
+/// had it closed it tries by itself. All is forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens
+/// has no trials: give it no `halfOpenPermits`. Bounded by services and their trial permits.
 struct TrialChecker: HistoryChecker {
     static let promise = Promise.trials
 
@@ -23,7 +24,8 @@ struct TrialChecker: HistoryChecker {
         var trials: [Trial] = []
         /// The newest that was heard of.
         var generation: Int64 = 0
-        var state = BreakerSnapshot.State.halfOpen
+        /// The fleet's. `nil`: nothing was heard of it, as of one that was always closed.
+        var state: BreakerSnapshot.State?
     }
 
     private let recovery: Int64
@@ -56,7 +58,10 @@ struct TrialChecker: HistoryChecker {
             services[service].trials.removeAll(keepingCapacity: true)
             doubtful.explain(service, generation: generation, at: step.at)
         case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
-            for service in services.indices { services[service].trials.removeAll(keepingCapacity: true) }
+            for service in services.indices {
+                services[service].trials.removeAll(keepingCapacity: true)
+                services[service].state = nil
+            }
             doubtful.removeAll()
         case .ended, .wrote, .linked, .forced, .faultBegan, .faultEnded:
             return
@@ -75,7 +80,7 @@ struct TrialChecker: HistoryChecker {
         guard !faults.touches(.lostCounts, since: call.invoked) else { return }
         let since = call.invoked.advanced(byMilliseconds: -recovery)
         if faults.touches(.outage, sidecar: call.sidecar, since: since) {
-            guard rules.whenRedisIsDown == .deny, services[number].state != .closed else { return }
+            guard rules.whenRedisIsDown == .deny, let state = services[number].state, state != .closed else { return }
         }
         services[number].trials.removeAll { $0.lapsesAt <= instant }
         // Redis reckons in whole milliseconds: what was left of the one in which it was given is lost.
