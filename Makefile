@@ -53,6 +53,7 @@ simulate: setup ## Run the product in simulated worlds. ARGS='--seed 7' runs one
 test: setup ## Run all tests; they start the Redis servers that they need. REDIS_SERVER=/path/to/server tries another one.
 	python3 -m unittest discover -q -s Benchmarks
 	python3 -m unittest discover -q -s Tests/Seeded
+	python3 -m unittest discover -q -s Tests/Layout
 ifdef REDIS_SERVER
 	mkdir -p .redis-server && ln -sfn "$$(realpath -e "$(REDIS_SERVER)")" .redis-server/redis-server
 	PATH="$(CURDIR)/.redis-server:$$PATH" $(FEW_AT_A_TIME) swift test --quiet
@@ -63,7 +64,8 @@ endif
 lint: ## Check the format of the Swift sources, and the syntax of the scripts.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	bash -n .ci/run docker/check
-	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Contract/*.py Tests/Fuzzing/*.py Tests/Seeded/*.py demo/*.py)
+	python3 -c 'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' $(wildcard Benchmarks/*.py Tests/Contract/*.py Tests/Fuzzing/*.py Tests/Layout/*.py Tests/Seeded/*.py demo/*.py)
+	python3 Tests/Layout/check.py --only length
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything anew in .build-tsan: takes some minutes.
 	$(FEW_AT_A_TIME) TSAN_OPTIONS="suppressions=$(CURDIR)/.tsan-suppressions" swift test --sanitize=thread --scratch-path .build-tsan --quiet
