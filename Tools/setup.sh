@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Installs what Interlock needs from the system's packages. `make setup` and `make bench` call it.
+#
+#   Tools/setup.sh build   check the version of Swift; install what build and tests need
+#   Tools/setup.sh bench   install nginx and wrk for the benchmarks
+#   Tools/setup.sh etcd    install etcd for the benchmarks; fails where the system has no such package
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() {
+    echo "setup: $1" >&2
+    exit 1
+}
+
+has() {
+    command -v "$1" > /dev/null
+}
+
+check_swift() {
+    local oldest found
+    oldest=$(sed -nE '1s/.*swift-tools-version: *([0-9.]+).*/\1/p' Package.swift)
+    has swift || die "swift was not found; install Swift $oldest or newer from https://www.swift.org/install"
+    found=$(swift --version 2> /dev/null | sed -nE 's/.*Swift version ([0-9]+(\.[0-9]+)*).*/\1/p' | head -n 1)
+    [[ -n "$found" && "$(printf '%s\n' "$oldest" "$found" | sort -V | head -n 1)" == "$oldest" ]] \
+        || die "Swift $oldest or newer is needed, but this is ${found:-of unknown version}"
+    echo "setup: Swift $found"
+}
+
+# Adds a package to `missing` unless the command that follows succeeds. It tries the thing itself instead of the package
+# manager, because hiredis or Redis may have been installed some other way.
+missing=()
+need() {
+    local package=$1
+    shift
+    "$@" > /dev/null 2>&1 || missing+=("$package")
+}
+
+has_hiredis() {
+    [[ -e /usr/include/hiredis/hiredis.h || -e /usr/local/include/hiredis/hiredis.h ]]
+}
+
+has_nginx() {
+    [[ -x /usr/sbin/nginx ]] || has nginx
+}
+
+has_redis_tools() {
+    has redis-cli && has redis-benchmark
+}
+
+install_missing() {
+    if ((${#missing[@]} == 0)); then
+        echo "setup: all packages for $1 are there"
+        return
+    fi
+    has apt-get || die "install these first, under the names that this system has for them: ${missing[*]}"
+    local root=()
+    ((EUID == 0)) || root=(sudo)
+    echo "setup: installing ${missing[*]}"
+    "${root[@]}" apt-get -qq update
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${missing[@]}"
+    local service
+    for service in redis-server nginx etcd; do
+        if [[ " ${missing[*]} " == *" $service"[\ -]* && -d /run/systemd/system ]]; then
+            echo "setup: disabling the $service service of the package; Interlock starts its own servers"
+            "${root[@]}" systemctl disable --quiet --now "$service"
+        fi
+    done
+}
+
+case "${1:-}" in
+build)
+    check_swift
+    need libhiredis-dev has_hiredis
+    need liblua5.1-0-dev test -e /usr/include/lua5.1/lua.h
+    need lua-cjson-dev compgen -G '/usr/lib/*/liblua5.1-cjson.so'
+    need redis-server has redis-server
+    need redis-tools has_redis_tools
+    need util-linux has setpriv
+    need curl has curl
+    need faketime has faketime
+    need python3-venv python3 -c 'import ensurepip, venv'
+    ;;
+bench)
+    need nginx has_nginx
+    need wrk has wrk
+    ;;
+etcd)
+    need etcd-server has etcd
+    ;;
+*)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 64
+    ;;
+esac
+install_missing "$1"
