@@ -516,4 +516,29 @@ struct LockFaultTests {
         stage.run(milliseconds: 5000)
         #expect(trier.count == 1)
     }
+
+    @Test("a holder is told that its lock was broken, also when it finds the key gone before the news is there")
+    func brokenBeforeTheNews() throws {
+        let stage = Stage(sidecars: 2)
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        var losses: [LeaseLoss?] = []
+        stage.sidecars[0].call { calls in
+            _ = calls.followLease(lease, isLinked: false) { losses.append($0.loss) }
+        }
+        // The lock is broken just before the first look at it, and the news is slower than the reply to that look.
+        stage.run(milliseconds: 12)
+        let name = try ResourceName("orders")
+        let broken = stage.ask(1) { calls, completion in
+            calls.breakLock(name, by: "ops", completion: completion)
+            return nil
+        }
+        let key = "interlock:lock:{orders}"
+        let near = stage.path(of: 0).delay
+        stage.path(of: 0).delay = .milliseconds(15)...(.milliseconds(15))
+        #expect(stage.run(upTo: 10) { stage.cli("EXISTS", key) == ":0" })
+        stage.path(of: 0).delay = near
+        _ = stage.result(of: broken)
+        stage.run(upTo: 1000) { !losses.isEmpty }
+        #expect(losses == [.broken])
+    }
 }

@@ -32,6 +32,8 @@ final class LeaseKeeper {
         /// Redis tells of changes.
         var isWatched = false
         var isBroken = false
+        /// When its key was first found gone, and nobody had said why.
+        var goneSince: Instant?
         /// Its time is over, and Redis is being asked whether it really is.
         var isBeingAsked = false
 
@@ -84,6 +86,8 @@ final class LeaseKeeper {
     static let capacity = 100_000
     /// A lease is watched when it is held so long: short ones cost nothing.
     private static let watchAfterMilliseconds: Int64 = LockQueue.lookMilliseconds
+    /// How long the news of a break may take: it comes over another connection than the replies that show it.
+    private static let newsMilliseconds: Int64 = LockQueue.lookMilliseconds
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
@@ -287,6 +291,7 @@ final class LeaseKeeper {
         if !entry.isWatched, watch.isUp {
             instant = min(instant, now.advanced(byMilliseconds: Self.watchAfterMilliseconds))
         }
+        if let goneSince = entry.goneSince { instant = min(instant, goneSince.advanced(byMilliseconds: Self.newsMilliseconds)) }
         entry.next = runtime.deadlines.schedule(at: instant) { [unowned self, unowned entry] in step(entry) }
     }
 
@@ -299,6 +304,9 @@ final class LeaseKeeper {
             // What is due within a batch's time is done with it.
             let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
+        }
+        if let goneSince = entry.goneSince, now >= goneSince.advanced(byMilliseconds: Self.newsMilliseconds) {
+            return end(entry, .deleted)
         }
         if !entry.isWatched, watch.isUp { check(entry) }
         plan(entry, now: now)
@@ -314,7 +322,9 @@ final class LeaseKeeper {
         (watch.isUp ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
-            case .success(.holds): entry.lease.extended(ttl: ttl, sentAt: now)
+            case .success(.holds):
+                entry.lease.extended(ttl: ttl, sentAt: now)
+                entry.goneSince = nil
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
                 // Lost: the look tells how.
@@ -345,9 +355,15 @@ final class LeaseKeeper {
         switch result {
         case .success(let value?) where holds(entry, value):
             entry.isBroken = false
+            entry.goneSince = nil
         case .success(let value):
-            let isOver = entry.lease.step(now: runtime.time.now()) == .over
-            end(entry, entry.isBroken ? .broken : value != nil ? .taken : isOver ? .expired : .deleted)
+            let now = runtime.time.now()
+            let isOver = entry.lease.step(now: now) == .over
+            guard !entry.isBroken, value == nil, !isOver else {
+                return end(entry, entry.isBroken ? .broken : value != nil ? .taken : .expired)
+            }
+            entry.goneSince = entry.goneSince ?? now
+            plan(entry, now: now)
         // The deadline will tell, or the look when the watching connection is back.
         case .failure: entry.isWatched = false
         }
