@@ -26,7 +26,7 @@ let package = Package(
     name: "interlock",
     platforms: [.macOS(.v15)],
     products: [
-        .executable(name: "interlock", targets: ["interlock"]),
+        .executable(name: "interlock", targets: ["InterlockCLI"]),
         .library(name: "Interlock", targets: ["Interlock", "InterlockCore"]),
         .library(name: "Hiredis", targets: ["Hiredis"]),
         .library(name: "InterlockTesting", targets: ["InterlockTesting"]),
@@ -126,7 +126,7 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .executableTarget(
-            name: "interlock",
+            name: "InterlockCLI",
             dependencies: [
                 "InterlockSidecar", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix,
                 nioSSL, logging, coreMetrics, lifecycle, unixSignals, subprocess,
@@ -225,7 +225,7 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "interlock", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
+                "InterlockCLI", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",
                 nioCore, nioLocks,
                 nioPosix,

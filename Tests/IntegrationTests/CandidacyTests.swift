@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@testable import interlock
+@testable import InterlockCLI
 
 @Suite("How a lock is asked for")
 struct CandidacyTests {

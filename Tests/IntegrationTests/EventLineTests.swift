@@ -2,7 +2,7 @@ import Interlock
 import InterlockCore
 import Testing
 
-@testable import interlock
+@testable import InterlockCLI
 
 @Suite("What people and filters see of an event")
 struct EventLineTests {

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@testable import interlock
+@testable import InterlockCLI
 
 /// A lease of 10 s: to be renewed every second, and over after 9.898 s.
 @Suite("When a command's lease is renewed, and when the command is ended")

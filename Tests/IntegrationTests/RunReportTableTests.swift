@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockLoad
 import Testing
 
-@testable import interlock
+@testable import InterlockCLI
 
 @Suite("The table of a load run")
 struct RunReportTableTests {

@@ -3,7 +3,7 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-@testable import interlock
+@testable import InterlockCLI
 
 /// `interlock run` as scripts meet it: the built program against a sidecar of its own.
 @Suite("interlock run", .serialized, .timeLimit(.minutes(3)))
