@@ -19,6 +19,10 @@ PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
 # Python imports only one redis-py: the tests put this folder first when they want the newest one.
 NEWEST_REDIS := $(VENV)/apart/$(shell grep -v '^\#' requirements/newest-redis.txt)
 
+# Folders whose Python files import each other by name: mypy checks them one by one.
+PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -r folder; do [[ -e $$folder/__init__.py ]] || echo $$folder; done | grep -v '^Benchmarks'
+SHELL_SCRIPTS = git ls-files -z | xargs -0 awk '/^\#!.*sh$$/ { print FILENAME } { nextfile }'
+
 help: ## List the targets.
 	@echo "Interlock. make TARGET, where TARGET is one of:"
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
@@ -50,10 +54,12 @@ else
 	$(SWIFT_TEST)
 endif
 
-lint: ## Check format, scripts, layout, and the links between the documents.
+lint: $(VENV)/lint.installed ## Check format, types and style of all sources, the layout, and the links between the documents.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
-	bash -n .ci/run docker/check Tools/setup.sh
-	python3 -m compileall -q Benchmarks Tests demo
+	$(VENV)/bin/ruff format --quiet --check
+	$(VENV)/bin/ruff check --quiet
+	@$(PYTHON_ROOTS) | while read -r root; do echo "mypy $$root"; $(VENV)/bin/mypy "$$root"; done
+	@$(SHELL_SCRIPTS) | while read -r script; do echo "shellcheck $$script"; $(VENV)/bin/shellcheck "$$script"; done
 	python3 Tests/Layout/check.py --only length
 	python3 Tests/Layout/links.py
 

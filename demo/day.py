@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A day in the life of two sidecars and an API that fails, limits and recovers.
 
-Starts a private Redis, two sidecars of the release build and a small HTTP server, and plays the acts below: what is done is said
-before it happens, what it does is waited for and said when it was seen. Shows the sidecars' logs, the fleet's events and what
-redis-cli shows of it. Exits with 0 if everything was seen. Nothing that runs on this machine already is touched, and all that was
-started is stopped at the end.
+Starts a private Redis, two sidecars of the release build and a small HTTP server, and plays the acts below. It prints
+each step before it happens, waits for the expected effect, and prints that it was seen, beside the sidecars' logs, the
+fleet's events and what redis-cli shows. Exits with 0 if everything was seen. It touches nothing else on this machine,
+and stops everything that it started.
 """
 
 import argparse
@@ -13,16 +13,19 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable, Collection
 
 import upstream
-from stage import BINARY, HISTORY, NotSeen, Stage
+from stage import BINARY, HISTORY, Answer, Entry, NotSeen, Sidecar, Stage
 
-#: What ends the demonstration early.
+Act = Callable[[Stage], None]
+
+#: Signals that end the demo early.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def normal_calls(stage):
-    """Calls through the proxy; meanwhile one sidecar of the two looks at the upstream's status page."""
+def normal_calls(stage: Stage) -> None:
+    """Calls go through the proxy. One of the two sidecars probes the upstream's status page."""
     a, b = stage.sidecars["a"], stage.sidecars["b"]
     before = len(stage.upstream.calls)
     for sidecar in (a, b, a):
@@ -33,8 +36,8 @@ def normal_calls(stage):
     stage.show("KEYS", "interlock:*")
 
 
-def the_limit(stage):
-    """Ten calls a second are allowed. The eleventh trips the breaker and waits; when that half-opens it is sent again."""
+def the_limit(stage: Stage) -> None:
+    """Ten calls a second are allowed. The eleventh trips the breaker and waits until the breaker half-opens."""
     sidecar = stage.sidecars["a"]
     first = stage.call_at_once(sidecar, 10)
     stage.show("KEYS", "interlock:rate:*")
@@ -49,8 +52,10 @@ def the_limit(stage):
     for answer in [*first, last]:
         require("200 for each of the eleven", answer, 200)
     paused = between(opened, half)
-    stage.expect(f"the pause was {paused:.1f} s, and the call that waited through it was answered after {last.seconds:.1f} s",
-                 lambda: 1.9 <= paused <= 3.5 and last.seconds >= paused - 0.5)
+    stage.expect(
+        f"the pause was {paused:.1f} s, and the call that waited through it was answered after {last.seconds:.1f} s",
+        lambda: 1.9 <= paused <= 3.5 and last.seconds >= paused - 0.5,
+    )
     stage.show("XRANGE", HISTORY, opened["id"], closed["id"])
     stage.pause(1)
     stage.say("you", "The service quotes takes five calls a second, and lets those beyond wait for their turn.")
@@ -61,8 +66,9 @@ def the_limit(stage):
     stage.expect(f"three of the eight waited, for {waited:.1f} s and more", lambda: waited > 0.3)
 
 
-def the_outage(stage):
-    """The status page says "down for maintenance" with a 200. The monitor sees it; users are answered at once, and the API is left alone."""
+def the_outage(stage: Stage) -> None:
+    """The status page says "down for maintenance" with a 200. The monitor sees it. Users get a response at once, and no
+    call reaches the API."""
     stage.upstream.page = upstream.MAINTENANCE
     stage.expect_change("open", "outage")
     stage.show_breaker()
@@ -76,8 +82,8 @@ def the_outage(stage):
         raise NotSeen("it is still open")
 
 
-def the_recovery(stage):
-    """The page says "ok" again. Two good probes in a row close the breaker, and no user had to try."""
+def the_recovery(stage: Stage) -> None:
+    """The page says "ok" again. Two good probes in a row close the breaker, without a trial call."""
     stage.upstream.page = upstream.MAINTENANCE
     stage.until("the breaker is open", lambda: stage.breaker()["state"] == "open")
     stage.remember()
@@ -88,8 +94,8 @@ def the_recovery(stage):
     stage.show_breaker()
 
 
-def retry_after(stage):
-    """The upstream answers 503 and asks for three seconds. It gets them, from both sidecars."""
+def retry_after(stage: Stage) -> None:
+    """The upstream answers 503 and asks for three seconds. Both sidecars give it that time."""
     a, b = stage.sidecars["a"], stage.sidecars["b"]
     stage.upstream.behaviour = upstream.BUSY
     answer = stage.call(a)
@@ -105,12 +111,14 @@ def retry_after(stage):
         require_refusal(stage, stage.call(sidecar))
     half = stage.expect_change("half_open", "retry_after", seconds=8)
     asked = between(opened, half)
-    stage.expect(f"it was left alone for {asked:.1f} s", lambda: 2.9 <= asked <= 4.5 and len(stage.upstream.calls) == calls)
+    stage.expect(
+        f"it was left alone for {asked:.1f} s", lambda: 2.9 <= asked <= 4.5 and len(stage.upstream.calls) == calls
+    )
     close_by_trials(stage)
 
 
-def failures(stage):
-    """Half and more of the calls fail. The breaker opens for a time, lets a few try, and closes when they succeed."""
+def failures(stage: Stage) -> None:
+    """At least half of the calls fail. The breaker opens, allows a few trials, and closes when they succeed."""
     stage.upstream.behaviour = upstream.FAILING
     refused = None
     for index in range(15):
@@ -119,7 +127,7 @@ def failures(stage):
             refused = answer
             break
         require("500 from the upstream", answer, 500)
-        # Fewer than ten a second: it is not the limit that is shown here.
+        # Fewer than ten a second, so that the limit is not reached.
         stage.pause(0.13)
     stage.expect_change("open", "failures")
     stage.upstream.behaviour = upstream.GOOD
@@ -130,9 +138,10 @@ def failures(stage):
     close_by_trials(stage)
 
 
-def a_death(stage):
-    """The sidecar that probes is killed. The other one takes over, and what it finds counts as much."""
+def a_death(stage: Stage) -> None:
+    """The probing sidecar is killed. The other one takes over and decides for the fleet."""
     dead = stage.until("one sidecar probes", lambda: stage.prober)
+    assert dead is not None
     survivor = next(sidecar for sidecar in stage.sidecars.values() if sidecar is not dead)
     stage.follow(survivor)
     looks = len(stage.probes.get(survivor.name, []))
@@ -155,37 +164,41 @@ def a_death(stage):
     stage.show("ZRANGE", "interlock:fleet", "0", "-1")
 
 
-def an_operator(stage):
-    """Somebody forces the breaker open, with a reason and an end. After it the breaker acts by itself again."""
+def an_operator(stage: Stage) -> None:
+    """An operator forces the breaker open for four seconds, with a reason. Then it is automatic again."""
     a, b = stage.sidecars["a"], stage.sidecars["b"]
     stage.interlock(a, "breaker", "force", "catalog", "open", "--for", "4s", "--reason", "the catalog is being moved")
     forced = time.monotonic()
     stage.expect_change("open", "forced")
     stage.show_breaker()
-    stage.expect("Redis has who forced it, and why",
-                 lambda: stage.breaker()["forced"] == "open" and "moved" in stage.breaker()["reason"])
+    stage.expect(
+        "Redis has who forced it, and why",
+        lambda: stage.breaker()["forced"] == "open" and "moved" in stage.breaker()["reason"],
+    )
     stage.until_all_have("open")
     require_refusal(stage, stage.call(b))
     stage.interlock(b, "breaker", "show", "catalog")
     stage.expect_change("closed", "auto", seconds=10)
     held = time.monotonic() - forced
-    stage.expect(f"it was forced for {held:.1f} s, and by nobody now", lambda: held > 3.5 and stage.breaker()["forced"] == "")
+    stage.expect(
+        f"it was forced for {held:.1f} s, and by nobody now", lambda: held > 3.5 and stage.breaker()["forced"] == ""
+    )
     stage.until_all_have("closed")
     require("200 again", stage.call(b), 200)
 
 
-def redis_away(stage):
-    """Redis is halted for two seconds. The sidecars decide by themselves; then they agree again."""
+def redis_away(stage: Stage) -> None:
+    """Redis stops for two seconds. Each sidecar decides alone; then they agree again."""
     sidecars = list(stage.sidecars.values())
     stage.say("you", f"$ kill -STOP {stage.redis_server.pid}   # Redis")
     halted = time.monotonic()
     stage.redis_server.send_signal(signal.SIGSTOP)
-    answers = []
+    answers: list[Answer] = []
     while time.monotonic() - halted < 2:
         answers.append(stage.call(sidecars[len(answers) % 2]))
         stage.pause(0.3)
     for sidecar in sidecars:
-        stage.until(f"sidecar {sidecar.name} has noticed", lambda: stage.info(sidecar)["redis_up"] == "0")
+        until_redis_is(stage, sidecar, "0", "has noticed")
     stage.say("seen", "both sidecars have noticed")
     stage.interlock(sidecars[0], "breaker", "show", "catalog")
     stage.say("you", f"$ kill -CONT {stage.redis_server.pid}   # after {time.monotonic() - halted:.1f} s")
@@ -195,17 +208,25 @@ def redis_away(stage):
     slowest = max(answer.seconds for answer in answers)
     stage.expect(f"all {len(answers)} calls were answered, the slowest after {slowest:.2f} s", lambda: slowest < 1.5)
     for sidecar in sidecars:
-        stage.until(f"sidecar {sidecar.name} has Redis back", lambda: stage.info(sidecar)["redis_up"] == "1")
+        until_redis_is(stage, sidecar, "1", "has Redis back")
     generation = stage.breaker()["generation"]
-    stage.expect(f"both sidecars and Redis have the breaker closed, in generation {generation}", lambda: all(
-        (state["state"], state["fleet_state"], state["generation"]) == ("closed", "closed", generation)
-        for state in map(stage.breaker_at, sidecars)))
+    stage.expect(
+        f"both sidecars and Redis have the breaker closed, in generation {generation}",
+        lambda: all(
+            (state["state"], state["fleet_state"], state["generation"]) == ("closed", "closed", generation)
+            for state in map(stage.breaker_at, sidecars)
+        ),
+    )
     probes = len(stage.upstream.probes)
     stage.expect("the probes go on", lambda: len(stage.upstream.probes) > probes + 1, 10)
     require("200 with Redis", stage.call(sidecars[0]), 200)
 
 
-ACTS = [
+def until_redis_is(stage: Stage, sidecar: Sidecar, up: str, what: str) -> None:
+    stage.until(f"sidecar {sidecar.name} {what}", lambda: stage.info(sidecar)["redis_up"] == up)
+
+
+ACTS: list[tuple[str, Act]] = [
     ("Normal calls", normal_calls),
     ("More than the limit", the_limit),
     ("An outage that answers 200", the_outage),
@@ -218,39 +239,39 @@ ACTS = [
 ]
 
 
-def require(what, answer, status):
+def require(what: str, answer: Answer, status: int) -> None:
     if answer.status != status:
         raise NotSeen(f"{what}: it was {answer}")
 
 
-def require_refusal(stage, answer):
-    """At once, by the sidecar, and with the time when to come back."""
+def require_refusal(stage: Stage, answer: Answer) -> None:
+    """The sidecar must have refused the call at once, with Retry-After."""
     require("503 by the sidecar", answer, 503)
     if not answer.is_refusal or int(answer.headers.get("retry-after", 0)) < 1 or answer.seconds > 0.5:
         raise NotSeen(f"a refusal at once, with Retry-After: it was {answer}")
     stage.say("seen", "refused at once, with Retry-After")
 
 
-def between(earlier, later):
-    """Seconds of Redis' clock between two entries of the history."""
+def between(earlier: Entry, later: Entry) -> float:
+    """Seconds between two entries of the history, by Redis' clock."""
     first, second = (int(entry["id"].partition("-")[0]) for entry in (earlier, later))
     return (second - first) / 1000
 
 
-def close_by_trials(stage):
+def close_by_trials(stage: Stage) -> None:
     for _ in range(2):
         require("200 for a trial", stage.call(stage.sidecars["a"]), 200)
     stage.expect_change("closed", "trials")
 
 
-def calm(stage):
-    """The upstream is well, the breaker closed, and the last calls' windows are over: an act begins with a clean slate."""
+def calm(stage: Stage) -> None:
+    """Waits until the upstream is well, the breaker closed and the last window over: the start of each act."""
     stage.upstream.behaviour, stage.upstream.page = upstream.GOOD, upstream.UP
     for sidecar in list(stage.sidecars.values()):
         if sidecar.process.poll() is not None:
             stage.start_sidecar(sidecar.name)
 
-    def is_calm():
+    def is_calm() -> bool:
         breaker = stage.breaker()
         if breaker["state"] == "half_open":
             stage.pause(0.2)
@@ -261,18 +282,20 @@ def calm(stage):
     stage.remember()
 
 
-def play(chosen):
-    """Whether every expectation of every chosen act was seen."""
+def play(chosen: Collection[int]) -> bool:
+    """Plays the chosen acts. Returns whether every expectation was seen."""
     stage = Stage()
-    verdicts = {}
+    verdicts: dict[str, bool] = {}
     try:
-        stage.narrator.headline("A day in the life: a private Redis, two sidecars, and an API that can be told how to behave")
+        stage.narrator.headline(
+            "A day in the life: a private Redis, two sidecars, and an API that can be told how to behave"
+        )
         stage.open()
         for number, (title, act) in enumerate(ACTS, 1):
             if number in chosen:
                 stage.pause(1)
                 stage.narrator.headline(f"{number}. {title}")
-                stage.say("you", act.__doc__)
+                stage.say("you", " ".join((act.__doc__ or "").split()))
                 stage.pause(2)
                 verdicts[f"{number}. {title}"] = perform(stage, act)
         stage.narrator.headline("The end: everything is stopped")
@@ -280,7 +303,7 @@ def play(chosen):
         stage.say("NOT SEEN", str(failure))
         verdicts["before it began"] = False
     finally:
-        # A second Ctrl-C would leave some of them running.
+        # A second Ctrl-C would leave some processes running.
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         stage.close()
@@ -290,13 +313,13 @@ def play(chosen):
     return all(verdicts.values())
 
 
-def perform(stage, act):
+def perform(stage: Stage, act: Act) -> bool:
     try:
-        # The recovery is from the outage before it.
+        # The recovery follows the outage of the act before it.
         if act is not the_recovery:
             calm(stage)
         act(stage)
-        # The last lines of the log and the last events are still on their way.
+        # The last log lines and events are still on their way.
         stage.pause(0.3)
         return True
     except NotSeen as failure:
@@ -306,15 +329,21 @@ def perform(stage, act):
         stage.redis_server.send_signal(signal.SIGCONT)
 
 
-def interrupted(*_):
+def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--act", type=int, action="append", choices=range(1, len(ACTS) + 1), metavar="N",
-                         help="only this act; may be given several times")
-    options = options.parse_args()
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--act",
+        type=int,
+        action="append",
+        choices=range(1, len(ACTS) + 1),
+        metavar="N",
+        help="play only this act; may be given several times",
+    )
+    options = parser.parse_args()
     if not BINARY.exists():
         sys.exit("demo: build first: make build")
     if missing := [tool for tool in ("redis-server", "redis-cli", "curl") if not shutil.which(tool)]:

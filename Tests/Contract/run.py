@@ -1,7 +1,7 @@
-"""Sends what the HTTP contract allows, and what it does not, to a sidecar with an API key.
+"""Sends valid and invalid requests to the HTTP door of a sidecar that has an API key.
 
-`make contract` runs it. schemathesis makes the requests from openapi.yaml; every answer must be one that the contract has for that
-request, and none may be an error of the server's own.
+`make contract` runs it. schemathesis makes the requests from openapi.yaml. Each response must be one that the contract
+lists for the request, and none may be an internal error.
 """
 
 import argparse
@@ -14,10 +14,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONTRACT = ROOT / "Sources/InterlockSidecar/HTTP/openapi.yaml"
 KEY = "a-key-of-this-run-and-of-no-other"
 CHECKS = [
-    "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
-    "response_headers_conformance", "ignored_auth",
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "response_headers_conformance",
+    "ignored_auth",
 ]
-# Waits are short: a request that may wait for a day would.
+# Short waits: a generated request may ask for a wait of a day.
 CONFIGURATION = f"""
 redis: {{ embedded: true }}
 auth: {{ keys: [ {{ name: contract, key: {KEY}, role: admin }} ] }}
@@ -27,29 +31,47 @@ services:
     limits: [ {{ limit: 1000, per: 1s }}, {{ limit: 50, per: 1s, per_subject: true }} ]
     breaker: {{}}
 """
-# 503 is what a breaker that was forced open answers.
+# A breaker that a request forced open answers 503.
 SETTINGS = """
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "4xx", "503"]
 """
 
 
-def sidecar(binary, folder):
-    """Starts a sidecar; returns it and where its HTTP door is."""
+def sidecar(binary: str, folder: pathlib.Path) -> tuple[subprocess.Popen[str], str]:
+    """Starts a sidecar. Returns its process and the URL of its HTTP door."""
     configuration = folder / "interlock.yaml"
     configuration.write_text(CONFIGURATION)
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", "--", binary, "serve", "--config", configuration, "--resp", "127.0.0.1:0", "--http",
-         "127.0.0.1:0", "--data-dir", folder / "data"],
-        stdout=subprocess.PIPE, stderr=(folder / "log").open("w"), text=True)
+        [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "--",
+            binary,
+            "serve",
+            "--config",
+            configuration,
+            "--resp",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--data-dir",
+            folder / "data",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=(folder / "log").open("w"),
+        text=True,
+    )
+    assert process.stdout is not None
     for line in process.stdout:
         if line.split()[0] == "HTTP":
             return process, "http://" + line.split()[-1].replace("localhost", "127.0.0.1").removesuffix("/readyz")
     sys.exit(f"the sidecar did not start: {(folder / 'log').read_text()}")
 
 
-def main():
-    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--binary", required=True, help="the built interlock")
     arguments.add_argument("--examples", type=int, default=50, help="how many requests for each operation and phase")
     arguments.add_argument("--seed", type=int, default=1)
@@ -59,12 +81,33 @@ def main():
         (folder / "schemathesis.toml").write_text(SETTINGS)
         process, url = sidecar(chosen.binary, folder)
         try:
-            # The events never end.
+            # /v1/events is left out because its response never ends.
             return subprocess.run(
-                [pathlib.Path(sys.executable).parent / "schemathesis", "--config-file", folder / "schemathesis.toml", "run",
-                 CONTRACT, "--url", url, "--header", f"X-Api-Key: {KEY}", "--exclude-path", "/v1/events", "--checks",
-                 ",".join(CHECKS), "--max-examples", str(chosen.examples), "--seed", str(chosen.seed), "--request-timeout", "10",
-                 "--no-color"], cwd=folder, check=False).returncode
+                [
+                    pathlib.Path(sys.executable).parent / "schemathesis",
+                    "--config-file",
+                    folder / "schemathesis.toml",
+                    "run",
+                    CONTRACT,
+                    "--url",
+                    url,
+                    "--header",
+                    f"X-Api-Key: {KEY}",
+                    "--exclude-path",
+                    "/v1/events",
+                    "--checks",
+                    ",".join(CHECKS),
+                    "--max-examples",
+                    str(chosen.examples),
+                    "--seed",
+                    str(chosen.seed),
+                    "--request-timeout",
+                    "10",
+                    "--no-color",
+                ],
+                cwd=folder,
+                check=False,
+            ).returncode
         finally:
             process.terminate()
             process.wait(timeout=15)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds each fuzz target for a while, or gives one of them a single input again. `make fuzz` builds what is run here."""
+"""Fuzzes each target for a while, or runs one target on a single input. `make fuzz` builds the fuzzer first."""
 
 import argparse
 import os
@@ -13,25 +13,25 @@ BUILD = HERE.parents[1] / ".build-fuzz"
 BINARY = BUILD / "release" / "InterlockFuzz"
 SEEDS = HERE / "Corpus"
 TARGETS = sorted(folder.name for folder in SEEDS.iterdir())
-# One input may take so many seconds and so many megabytes; the readers are bounded far below both.
+# The most seconds and megabytes for one input. The parsers' own bounds are far lower.
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=4096"]
 
 
-def environment(target):
-    # libFuzzer keeps the input that ends the process; Swift's own report of it would come first and take seconds.
+def environment(target: str) -> dict[str, str]:
+    # libFuzzer saves the input that ends the process. Swift's own backtrace would come first and take seconds.
     return {**os.environ, "INTERLOCK_FUZZ_TARGET": target, "SWIFT_BACKTRACE": "enable=no"}
 
 
-def finding(log):
-    """The line of libFuzzer's output that says what went wrong."""
+def finding(log: str) -> str:
+    """The line of libFuzzer's log that says what went wrong."""
     for sign in (r"Fatal error: (.*)", r"(Swift runtime failure: .*)", r"ERROR: (\w*(?:Sanitizer|Fuzzer): .*)"):
         if found := re.search(sign, log):
             return found[1][:600]
     return "the process ended; see the log"
 
 
-def fuzz(target, seconds):
-    """Prints a line of what was done. Returns the input that broke a promise; None: there is none."""
+def fuzz(target: str, seconds: int) -> pathlib.Path | None:
+    """Prints a line of figures. Returns the input that broke a promise, if there is one."""
     corpus, findings = BUILD / "corpus" / target, BUILD / "findings"
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,10 +39,22 @@ def fuzz(target, seconds):
     log = BUILD / f"{target}.log"
     with log.open("w") as output:
         ended = subprocess.run(
-            [BINARY, f"-max_total_time={seconds}", f"-artifact_prefix={findings}/{target}-", *LIMITS, corpus, SEEDS / target],
-            env=environment(target), stdout=output, stderr=subprocess.STDOUT)
+            [
+                BINARY,
+                f"-max_total_time={seconds}",
+                f"-artifact_prefix={findings}/{target}-",
+                *LIMITS,
+                corpus,
+                SEEDS / target,
+            ],
+            env=environment(target),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     text = log.read_text(errors="replace")
-    progress = re.findall(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/\S+ .*?exec/s: (\d+) rss: (\d+)Mb", text, re.M)
+    progress = re.findall(
+        r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/\S+ .*?exec/s: (\d+) rss: (\d+)Mb", text, re.M
+    )
     runs, edges, _, inputs, rate, memory = progress[-1] if progress else ["0"] * 6
     print(f"{target:14} {int(runs):>12,} {int(rate):>9,} {int(edges):>8,} {int(inputs):>7,} {memory:>5} MB", flush=True)
     if ended.returncode == 0:
@@ -50,17 +62,24 @@ def fuzz(target, seconds):
     kept = sorted(set(findings.iterdir()) - before)
     print(f"\n{target}: {finding(text)}\n  the log is {log}")
     if kept:
-        print(f"  the input is {kept[0]}; to see it again:\n  make fuzz ARGS='--target {target} --replay {kept[0]}'\n", flush=True)
+        print(
+            f"  the input is {kept[0]}; to see it again:\n  make fuzz ARGS='--target {target} --replay {kept[0]}'\n",
+            flush=True,
+        )
     return kept[0] if kept else log
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(prog="make fuzz ARGS=…", description=__doc__)
-    parser.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
+    parser.add_argument("--target", action="append", choices=TARGETS, help="fuzz only this target; may be repeated")
     seconds = os.environ.get("FUZZ_SECONDS", 60)
-    parser.add_argument("--seconds", type=int, default=seconds, help="for each target; by default FUZZ_SECONDS or 60")
+    parser.add_argument(
+        "--seconds", type=int, default=seconds, help="time for each target (default: FUZZ_SECONDS, or 60)"
+    )
     parser.add_argument("--replay", metavar="FILE", help="run the one --target on this input, once")
-    parser.add_argument("--minimise", metavar="FILE", help="look for a shorter input that ends the same way, for --seconds")
+    parser.add_argument(
+        "--minimise", metavar="FILE", help="search for a shorter input that fails the same way, for --seconds"
+    )
     options = parser.parse_args()
     if options.replay or options.minimise:
         if len(options.target or []) != 1:

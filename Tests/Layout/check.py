@@ -78,7 +78,9 @@ class Tree:
     def _circles_of(self, target: Target) -> Iterator[Circle]:
         files = self.files_of(target)
         edges = self._edges(files)
-        for folder in sorted({parent for path in files for parent in path.parents if parent.is_relative_to(target.path)}):
+        for folder in sorted(
+            {parent for path in files for parent in path.parents if parent.is_relative_to(target.path)}
+        ):
             level = _at_level(folder, edges)
             if folder == target.path:
                 yield from _upward(folder, level)
@@ -87,7 +89,9 @@ class Tree:
                 pairs = zip(members, [*members[1:], members[0]], strict=True)
                 yield Circle(str(folder), members, tuple(tuple(level[pair]) for pair in pairs))
 
-    def _edges(self, files: Mapping[PurePosixPath, swift.Source]) -> dict[tuple[PurePosixPath, PurePosixPath], list[str]]:
+    def _edges(
+        self, files: Mapping[PurePosixPath, swift.Source]
+    ) -> dict[tuple[PurePosixPath, PurePosixPath], list[str]]:
         """From file to file of one target: the places where one names a type of the other."""
         homes: dict[str, set[PurePosixPath]] = defaultdict(set)
         nested: dict[str, set[str]] = defaultdict(set)
@@ -116,7 +120,9 @@ class Tree:
             for declared in source.declarations:
                 if not declared.only_in_file:
                     found[declared.name].append(f"{path}:{declared.line}")
-        return [f"{name} is declared at {', '.join(places)}" for name, places in sorted(found.items()) if len(places) > 1]
+        return [
+            f"{name} is declared at {', '.join(places)}" for name, places in sorted(found.items()) if len(places) > 1
+        ]
 
     def long_files(self) -> list[str]:
         return [
@@ -243,7 +249,9 @@ def package_paths(root: Path) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=CHECKS, help="run this check; may be given several times")
-    parser.add_argument("--in", dest="folder", help="print findings that name this path only, such as Sources/Interlock")
+    parser.add_argument(
+        "--in", dest="folder", help="print findings that name this path only, such as Sources/Interlock"
+    )
     parser.add_argument("--places", type=int, default=3, help="how many places to print for each step of a circle")
     parser.add_argument("--figures", action="store_true", help="print counts and check nothing")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="another clone to read")

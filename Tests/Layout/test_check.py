@@ -141,7 +141,9 @@ class OtherCheckTests(unittest.TestCase):
         self.assertEqual(
             check.same_but_for_case(paths), ["Sources/Interlock and Sources/interlock differ in case only"]
         )
-        self.assertEqual(check.same_but_for_case(["a/B.swift", "a/b.swift"]), ["a/B.swift and a/b.swift differ in case only"])
+        self.assertEqual(
+            check.same_but_for_case(["a/B.swift", "a/b.swift"]), ["a/B.swift and a/b.swift differ in case only"]
+        )
 
     def test_two_types_of_one_name_are_found_across_targets(self) -> None:
         files = {

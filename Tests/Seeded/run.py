@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Breaks one rule of the product at a time, builds it so, and has the simulation look for it: each seeded bug must be found.
+"""Puts one known bug at a time into the product. The simulation must find each of them.
 
-Everything happens in a copy of the package, .build-seeded/tree, which is built in .build-seeded/build: from one bug to the next
-only what depends on the change is built again. While one is looked for the next is built. A bug is found when a world breaks one of the promises that it must break, and the
-same world of the product as it is does not break that promise. Where worlds that break it are rare, a story is told instead: a
-test of the simulation, which fails with the bug and passes without it. With --real a bug of the scripts is built into `interlock`, and
-`interlock bench` judges a run of real processes.
+The bugs go into a copy of the package, .build-seeded/tree, which is built in .build-seeded/build, so that only what
+depends on the change is built again. The next bug is built while the simulation searches for the last one.
 
-Exit code 1: a bug was not found within its worlds and its time, or could not be built; 0: all were.
+A bug counts as found when a simulated world breaks one of the promises that the bug names, and the same world of the
+unchanged product keeps that promise. Where such worlds are rare, the bug names a story instead: a test of the
+simulation that fails with the bug and passes without it. With --real, the bugs of the Lua scripts are built into
+`interlock`, and `interlock bench` judges a run of real processes.
+
+Exit code 0: each bug was found. 1: a bug was not found within its worlds and its time, or could not be built.
 """
 
 import argparse
@@ -26,50 +28,54 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import scripts
 import seeded
+from seeded import Bug
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / ".build-seeded"
 TREE = WORK / "tree"
 BUILD = WORK / "build"
-#: The simulation of the product as it is, and the digest of what it was built from.
+#: The simulation of the unchanged product, and the digest of the sources that it was built from.
 CLEAN = WORK / "simulate-as-it-is"
 CLEAN_DIGEST = WORK / "simulate-as-it-is.digest"
-#: Where the stories are built.
+#: The build folder of the stories.
 STORIES = WORK / "stories"
-#: What a build needs.
+#: The files and folders that a build needs.
 COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
-#: What stands among it and is not built: the lists may change without a build.
+#: Not copied, because it is not built: a change to the lists of bugs builds nothing.
 LEFT_OUT = {"Tests/Seeded"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
 PROMISES = "Sources/InterlockJudge/Checkers/Promise.swift"
-#: How many worlds may be tried, for how many seconds of one core, and how many operations there are in each: many short worlds
-#: show more than a few long ones.
+#: The most worlds for a bug, the most seconds of one core, and the operations in each world. Many short worlds find
+#: more than a few long ones.
 WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
-#: How many seconds a story may take; one that does not end in them does not end well.
+#: The most seconds for a story. One that takes longer counts as failed.
 STORY_TIMEOUT = 300
-#: What is built ahead of the searches.
+#: How many bugs are built ahead of the searches.
 AHEAD = 2
-#: Of a real run: long enough for leases to lapse, breakers to trip and windows to pass many times.
+#: For a real run: long enough for leases to expire, breakers to trip and windows to pass many times.
 EACH = ("--seed", "1", "--duration", "15s")
 
 
-def say(line):
+def say(line: str) -> None:
     print(f"seeded: {line}", file=sys.stderr, flush=True)
 
 
-# ---- Whether the lists fit the sources
+# ---- The lists of bugs, checked against the sources
 
-def promise_names(text):
-    """The raw values of `Promise`."""
+
+def promise_names(text: str) -> set[str]:
+    """The raw values of the Swift enum `Promise`."""
     return {raw or case for case, raw in re.findall(r'^    case (\w+)(?: = "([^"]+)")?$', text, re.M)}
 
 
-def problems(bugs, root=ROOT):
-    """What is wrong with the lists, one line each."""
+def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
+    """What is wrong with the lists, one line for each mistake."""
     found = []
     promises = promise_names((root / PROMISES).read_text())
     names = [bug.name for bug in bugs]
@@ -81,7 +87,7 @@ def problems(bugs, root=ROOT):
             continue
         count = path.read_text().count(bug.old)
         if count != 1:
-            found.append(f"{bug.name}: what it replaces stands {count} times in {bug.file}, not once")
+            found.append(f"{bug.name}: the text to replace is {count} times in {bug.file}, not once")
         if bug.old == bug.new:
             found.append(f"{bug.name}: it changes nothing")
         if not bug.promises:
@@ -92,8 +98,9 @@ def problems(bugs, root=ROOT):
 
 # ---- The copy
 
-def files(root):
-    """All that a build needs, by its path below `root`."""
+
+def files(root: pathlib.Path) -> dict[pathlib.Path, pathlib.Path]:
+    """Every file that a build needs, by its path below `root`."""
     found = {}
     for name in COPIED:
         top = root / name
@@ -107,8 +114,8 @@ def files(root):
     return found
 
 
-def copy_tree():
-    """Brings the copy up to date, touching only what differs. Returns a digest of it."""
+def copy_tree() -> str:
+    """Updates the copy and touches only files that differ. Returns a digest of the copy."""
     sources = files(ROOT)
     for relative in files(TREE).keys() - sources.keys() if TREE.exists() else ():
         (TREE / relative).unlink()
@@ -123,8 +130,8 @@ def copy_tree():
 
 
 @contextlib.contextmanager
-def planted(bug):
-    """The copy with the bug in it."""
+def planted(bug: Bug) -> Iterator[None]:
+    """Keeps the bug in the copy for as long as the context lasts."""
     path = TREE / bug.file
     before = path.read_text()
     path.write_text(before.replace(bug.old, bug.new))
@@ -136,18 +143,19 @@ def planted(bug):
 
 # ---- Building and running
 
+
 class BuildFailed(Exception):
-    """With what the compiler says."""
+    """The message is the compiler's errors."""
 
 
-def build(what, product):
-    """Builds the copy; the path of one of its programs."""
+def build(what: str, product: str) -> pathlib.Path:
+    """Builds one program of the copy. Returns its path."""
     swift_build(what, "-c", "release", "--product", product, "--scratch-path", str(BUILD))
     return BUILD / "release" / product
 
 
-def swift_build(what, *arguments):
-    """Builds something of the copy, and tells how long it has been at it."""
+def swift_build(what: str, *arguments: str) -> None:
+    """Builds part of the copy, and reports the time every 10 s."""
     command = ["swift", "build", "--package-path", str(TREE), *arguments]
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -169,50 +177,52 @@ def swift_build(what, *arguments):
 
 @dataclass(frozen=True)
 class Search:
-    """What came of a run of the simulation."""
+    """The result of one run of the simulation."""
+
     code: int
-    report: dict
+    report: dict[str, Any]
     seconds: float
 
     @property
-    def is_out_of_time(self):
+    def is_out_of_time(self) -> bool:
         return self.code == -signal.SIGXCPU
 
     @property
-    def promise(self):
+    def promise(self) -> str | None:
         return self.report.get("promise")
 
 
-def simulate(program, *arguments, timeout):
-    """Runs worlds until one has a finding; on standard error it tells by itself how far it is."""
+def simulate(program: pathlib.Path, *arguments: str, timeout: int) -> Search:
+    """Runs worlds until one has a finding. The simulation reports its progress on standard error."""
 
-    def bound():
+    def bound() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (timeout, timeout + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     began = time.monotonic()
     command = [str(program), *arguments, "--operations", str(OPERATIONS), "--json", "--until-found"]
-    # A bug may end the process; Swift's own report of that would take seconds.
+    # A bug may crash the process. Swift's own backtrace would take seconds.
     environment = {**os.environ, "SWIFT_BACKTRACE": "enable=no"}
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=bound)
     lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
     return Search(result.returncode, json.loads(lines[-1]) if lines else {}, time.monotonic() - began)
 
 
-def clean_simulation(digest):
-    """The simulation of the product as it is, built only when it has changed."""
+def clean_simulation(digest: str) -> pathlib.Path:
+    """The simulation of the unchanged product. It is built only when the sources have changed."""
     if CLEAN.exists() and CLEAN_DIGEST.exists() and CLEAN_DIGEST.read_text() == digest:
         return CLEAN
     CLEAN_DIGEST.unlink(missing_ok=True)
-    shutil.copy(build("the product as it is", "simulate"), CLEAN)
+    shutil.copy(build("the unchanged product", "simulate"), CLEAN)
     CLEAN_DIGEST.write_text(digest)
     return CLEAN
 
 
 # ---- The search
 
-def verdict(bug, search, clean, timeout):
-    """Whether the bug was found, and if not, why."""
+
+def verdict(bug: Bug, search: Search, clean: pathlib.Path, timeout: int) -> tuple[bool, str]:
+    """Whether the bug was found, and if not, the reason."""
     if search.is_out_of_time:
         return False, f"nothing within {timeout} s of one core"
     if search.code == 0:
@@ -223,40 +233,44 @@ def verdict(bug, search, clean, timeout):
         return False, f"expected {' or '.join(bug.promises)}: {search.report.get('finding')}"
     as_it_is = simulate(clean, "--seed", str(search.report["seed"]), timeout=timeout)
     if as_it_is.promise == search.promise:
-        return False, "the product as it is breaks the same promise in this world"
+        return False, "the unchanged product breaks the same promise in this world"
     return True, ""
 
 
-def built(bug, product):
-    """A program with the bug in it, at a path of its own."""
+def built(bug: Bug, product: str) -> pathlib.Path:
+    """Builds a program with the bug in it. Returns a path that the next build does not overwrite."""
     with planted(bug):
         program = build(bug.name, product)
-    return shutil.copy(program, WORK / f"{product}-{bug.name}")
+    return pathlib.Path(shutil.copy(program, WORK / f"{product}-{bug.name}"))
 
 
-def row(bug, promise, seed, count, seconds, reason):
+def row(bug: Bug, promise: str | None, seed: object, count: object, seconds: float, reason: str) -> None:
     """Prints a line of the table."""
     print(
-        f"{bug.name:42} {promise or '-':18} {seed:>6} {count:>6} {seconds:>8.1f}" + (f"  NOT FOUND: {reason}" if reason else ""),
-        flush=True)
+        f"{bug.name:42} {promise or '-':18} {seed:>6} {count:>6} {seconds:>8.1f}"
+        + (f"  NOT FOUND: {reason}" if reason else ""),
+        flush=True,
+    )
 
 
-def look_for(bug, program, clean, options):
-    """Whether worlds show the bug."""
+def look_for(bug: Bug, program: pathlib.Path, clean: pathlib.Path, options: argparse.Namespace) -> bool:
+    """Whether a world shows the bug."""
     search = simulate(program, "--seeds", str(options.seeds), timeout=options.timeout)
-    pathlib.Path(program).unlink()
+    program.unlink()
     is_found, reason = verdict(bug, search, clean, options.timeout)
     row(bug, search.promise, search.report.get("seed", "-"), search.report.get("seeds", "-"), search.seconds, reason)
     return is_found
 
 
-def look_for_all(bugs, options):
-    """The names of those that were not found."""
+def look_for_all(bugs: Sequence[Bug], options: argparse.Namespace) -> list[str]:
+    """Returns the names of the bugs that were not found."""
     clean = clean_simulation(copy_tree())
     head()
-    missed, searches = [], {}
+    missed: list[str] = []
+    searches: dict[str, concurrent.futures.Future[bool]] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as searcher:
-        def settle(most):
+
+        def settle(most: int) -> None:
             while len(searches) > most:
                 name = next(iter(searches))
                 if not searches.pop(name).result():
@@ -278,31 +292,44 @@ def look_for_all(bugs, options):
 
 # ---- Stories
 
-def tell(bugs):
-    """Which of the tests that tell of these bugs fail, of the copy as it stands."""
+
+def tell(bugs: Sequence[Bug]) -> set[str]:
+    """Runs the stories of these bugs on the copy. Returns the names of the bugs whose story failed."""
     swift_build(", ".join(bug.name for bug in bugs), "--build-tests", "--scratch-path", str(STORIES))
     failed = set()
     for bug in bugs:
-        command = ["swift", "test", "--skip-build", "--package-path", str(TREE), "--scratch-path", str(STORIES), "--filter", bug.story]
+        command = [
+            "swift",
+            "test",
+            "--skip-build",
+            "--package-path",
+            str(TREE),
+            "--scratch-path",
+            str(STORIES),
+            "--filter",
+            bug.story,
+        ]
         try:
-            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=STORY_TIMEOUT)
+            result = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=STORY_TIMEOUT
+            )
         except subprocess.TimeoutExpired:
             failed.add(bug.name)
             continue
         if "Test run with 0 tests" in result.stdout:
             sys.exit(f"seeded: there is no test {bug.story}")
-        # A bug may end the process, too.
+        # Also when the bug crashes the process.
         if result.returncode != 0:
             failed.add(bug.name)
     return failed
 
 
-def tell_all(bugs):
-    """The names of those that their stories do not show."""
+def tell_all(bugs: Sequence[Bug]) -> list[str]:
+    """Returns the names of the bugs that their stories do not show."""
     copy_tree()
-    say("the stories of the product as it is")
+    say("the stories of the unchanged product")
     if failed := tell(bugs):
-        sys.exit(f"seeded: the product as it is fails in the stories of {', '.join(sorted(failed))}")
+        sys.exit(f"seeded: the unchanged product fails in the stories of {', '.join(sorted(failed))}")
     head()
     missed = []
     for place, bug in enumerate(bugs, start=1):
@@ -315,54 +342,72 @@ def tell_all(bugs):
             print(f"{bug.name:42} {'NOT BUILT':18}\n{failure}", flush=True)
             missed.append(bug.name)
             continue
-        row(bug, "in its story" if is_found else None, "", "", time.monotonic() - began, "" if is_found else "its story ends well")
+        row(
+            bug,
+            "in its story" if is_found else None,
+            "",
+            "",
+            time.monotonic() - began,
+            "" if is_found else "its story passed",
+        )
         if not is_found:
             missed.append(bug.name)
     return missed
 
 
-def head():
+def head() -> None:
     print(f"{'bug':42} {'promise found':18} {'seed':>6} {'worlds':>6} {'seconds':>8}", flush=True)
 
 
 # ---- Real runs
 
-def bench(program, arguments):
-    """The exit code of a real run, and the promises that it found broken."""
+
+def bench(program: pathlib.Path, arguments: Sequence[str]) -> tuple[int, list[str]]:
+    """Runs real processes. Returns the exit code and the broken promises."""
     with tempfile.TemporaryDirectory(prefix="interlock-seeded-") as folder:
         report = pathlib.Path(folder) / "report.json"
         command = [str(program), "bench", *arguments, *EACH, "--json", str(report)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if not report.exists():
-            sys.exit(f"seeded: {' '.join(command)} gave no report (exit code {result.returncode}):\n{result.stdout}{result.stderr}")
-        return result.returncode, [violation["promise"] for violation in json.loads(report.read_text())["check"]["violations"]]
+            printed = result.stdout + result.stderr
+            sys.exit(f"seeded: {' '.join(command)} wrote no report (exit code {result.returncode}):\n{printed}")
+        return result.returncode, [
+            violation["promise"] for violation in json.loads(report.read_text())["check"]["violations"]
+        ]
 
 
-def run_all(bugs):
-    """The names of those that no real run showed. One at a time: a build beside a run would disturb it."""
+def run_all(bugs: Sequence[Bug]) -> list[str]:
+    """Returns the names of the bugs that no real run showed. A build would disturb a run, so they take turns."""
     copy_tree()
-    clean = build("the product as it is", "interlock")
+    clean = build("the unchanged product", "interlock")
     for workload in sorted({bug.bench for bug in bugs}):
-        say(f"the product as it is: interlock bench {' '.join(workload)}")
+        say(f"the unchanged product: interlock bench {' '.join(workload)}")
         if any(bench(clean, workload)):
-            sys.exit(f"seeded: the product as it is breaks promises in interlock bench {' '.join(workload)}")
+            sys.exit(f"seeded: the unchanged product breaks promises in interlock bench {' '.join(workload)}")
     head()
     missed = []
     for place, bug in enumerate(bugs, start=1):
         say(f"{place} of {len(bugs)}: {bug.name}")
-        program = pathlib.Path(built(bug, "interlock"))
+        program = built(bug, "interlock")
         began = time.monotonic()
         code, broken = bench(program, bug.bench)
         program.unlink()
         found = next((promise for promise in broken if promise in bug.promises), None)
         is_found = code == 1 and found is not None
-        row(bug, found, "-", "-", time.monotonic() - began, "" if is_found else f"it ended with {code}, {broken or 'nothing broken'}")
+        row(
+            bug,
+            found,
+            "-",
+            "-",
+            time.monotonic() - began,
+            "" if is_found else f"it ended with {code}, {broken or 'nothing broken'}",
+        )
         if not is_found:
             missed.append(bug.name)
     return missed
 
 
-def chosen(options, parser):
+def chosen(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Bug]:
     bugs = [bug for kind, some in KINDS.items() if options.kind in (kind, "all") for bug in some]
     known = {bug.name for bug in bugs}
     for name in options.only:
@@ -371,15 +416,28 @@ def chosen(options, parser):
     return [bug for bug in bugs if (not options.only or bug.name in options.only) and (bug.bench or not options.real)]
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="make seeded ARGS=…", description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all", help="what the rules are written in")
-    parser.add_argument("--only", nargs="+", action="extend", default=[], metavar="NAME", help="these bugs")
-    parser.add_argument("--seeds", type=int, default=WORLDS, metavar="N", help=f"worlds for each bug ({WORLDS})")
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make seeded ARGS=…", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all", help="the language of the bugs")
     parser.add_argument(
-        "--timeout", type=int, default=TIMEOUT, metavar="S", help=f"seconds of one core for each, builds apart ({TIMEOUT})")
-    parser.add_argument("--real", action="store_true", help="real runs of `interlock bench` instead, of bugs in scripts")
-    parser.add_argument("--check", action="store_true", help="build nothing: see whether each bug fits the sources as they are")
+        "--only", nargs="+", action="extend", default=[], metavar="NAME", help="search only for these bugs"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=WORLDS, metavar="N", help=f"worlds for each bug (default {WORLDS})"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=int,
+        default=TIMEOUT,
+        metavar="S",
+        help=f"seconds of one core for each search, without the build (default {TIMEOUT})",
+    )
+    parser.add_argument(
+        "--real", action="store_true", help="search with real runs of `interlock bench`; only for bugs in Lua scripts"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="build nothing; check that each bug still fits the sources"
+    )
     options = parser.parse_args()
     bugs = chosen(options, parser)
     if wrong := problems(bugs):

@@ -1,4 +1,4 @@
-"""Rules that the product's Redis scripts keep, each broken on purpose; see `seeded.py`. Real runs must show each of them too."""
+"""Known bugs in the product's Lua scripts, as in `seeded.py`. Real runs must show each of them too."""
 
 from seeded import Bug
 
@@ -6,81 +6,148 @@ LOCKS = "Sources/Interlock/Locks"
 LIMITS = "Sources/Interlock/RateLimits"
 BREAKERS = "Sources/Interlock/Breakers"
 
-#: Clients that meet each other often, and that forget, overstay and vanish.
+#: Clients that contend often, forget to release, overstay and vanish.
 CROWD = ("mixed", "--names", "60", "--ttl", "1s", "--wait", "2s", "--rate", "1500", "--clients", "160")
-#: A few semaphores and locks of readers and writers, held for long.
-HOLDERS = ("mixed", "--mix", "lock=100", "--names", "10", "--ttl", "1s", "--hold", "0..40ms", "--rate", "300", "--clients", "100")
+#: A few semaphores and reader-writer locks, held for long.
+HOLDERS = (
+    "mixed",
+    "--mix",
+    "lock=100",
+    "--names",
+    "10",
+    "--ttl",
+    "1s",
+    "--hold",
+    "0..40ms",
+    "--rate",
+    "300",
+    "--clients",
+    "100",
+)
 #: Far more calls than the limits allow.
 RUSH = ("limit", "--rate", "4000", "--clients", "100")
-#: Calls that last, to services that fail now and then.
+#: Long calls to services that fail now and then.
 CALLS = ("mixed", "--mix", "permit=100", "--hold", "0..60ms", "--rate", "2000", "--clients", "300")
 
 BUGS = [
     # L3: a writer that stands still keeps readers out.
     Bug(
-        "silent-writer-waited-for", f"{LOCKS}/groups.lua",
-        "      if passed < claim_window then return first, claim_window - passed end\n", "      return first, claim_window\n",
-        ("free-locks",), story="SimulationTests.LockFaultTests/stoppedWriter\\("),
+        "silent-writer-waited-for",
+        f"{LOCKS}/groups.lua",
+        "      if passed < claim_window then return first, claim_window - passed end\n",
+        "      return first, claim_window\n",
+        ("free-locks",),
+        story="SimulationTests.LockFaultTests/stoppedWriter\\(",
+    ),
     # R7: after a loss of data an outage report is news, whatever an operator has forced.
     Bug(
-        "outage-of-an-older-life", f"{BREAKERS}/breaker.lua",
-        "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n", "",
-        ("forced-states", "open-breakers"), story="SimulationTests.BreakerFaultTests/forcedSurvives\\("),
+        "outage-of-an-older-life",
+        f"{BREAKERS}/breaker.lua",
+        "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n",
+        "",
+        ("forced-states", "open-breakers"),
+        story="SimulationTests.BreakerFaultTests/forcedSurvives\\(",
+    ),
     Bug(
-        "release-without-token", f"{LOCKS}/release.lua",
-        "if holder ~= ARGV[1] then", "if not holder then",
+        "release-without-token",
+        f"{LOCKS}/release.lua",
+        "if holder ~= ARGV[1] then",
+        "if not holder then",
         # A client that was told that the lock is held, and releases it: the judge takes the answer 1 for a lease that it had.
-        ("exclusion", "fenced-writes", "free-locks"), CROWD),
+        ("exclusion", "fenced-writes", "free-locks"),
+        CROWD,
+    ),
     Bug(
-        "renew-without-token", f"{LOCKS}/renew.lua",
-        "if holder ~= ARGV[1] then", "if not holder then",
-        ("exclusion",), CROWD),
+        "renew-without-token",
+        f"{LOCKS}/renew.lua",
+        "if holder ~= ARGV[1] then",
+        "if not holder then",
+        ("exclusion",),
+        CROWD,
+    ),
     Bug(
-        "acquire-without-check", f"{LOCKS}/acquire.lua",
-        "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then", "redis.call('SET', KEYS[1], token, 'PX', ttl) then",
-        ("exclusion",), CROWD),
+        "acquire-without-check",
+        f"{LOCKS}/acquire.lua",
+        "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
+        "redis.call('SET', KEYS[1], token, 'PX', ttl) then",
+        ("exclusion",),
+        CROWD,
+    ),
     Bug(
-        "no-fence", f"{LOCKS}/locks.lua",
-        "  local fence = time[1] * 1000000 + time[2]\n", "  local fence = 1\n  if time then return fence end\n",
-        ("rising-fences",), CROWD),
+        "no-fence",
+        f"{LOCKS}/locks.lua",
+        "  local fence = time[1] * 1000000 + time[2]\n",
+        "  local fence = 1\n  if time then return fence end\n",
+        ("rising-fences",),
+        CROWD,
+    ),
     Bug(
-        "half-leases", f"{LOCKS}/acquire.lua",
+        "half-leases",
+        f"{LOCKS}/acquire.lua",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', math.ceil(ttl / 2)) then",
-        ("exclusion",), CROWD),
+        ("exclusion",),
+        CROWD,
+    ),
     Bug(
-        "one-more-place", f"{LOCKS}/groups.lua",
-        "redis.call('ZCARD', KEYS[4]) - 1 < places", "redis.call('ZCARD', KEYS[4]) - 2 < places",
-        ("exclusion",), HOLDERS),
+        "one-more-place",
+        f"{LOCKS}/groups.lua",
+        "redis.call('ZCARD', KEYS[4]) - 1 < places",
+        "redis.call('ZCARD', KEYS[4]) - 2 < places",
+        ("exclusion",),
+        HOLDERS,
+    ),
     Bug(
-        "writers-pass-readers", f"{LOCKS}/acquire.lua",
+        "writers-pass-readers",
+        f"{LOCKS}/acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
         "local holder = redis.call('GET', KEYS[1])\n"
         "if holder and string.find(holder, '^shared/') and ARGV[4] ~= 'own' then\n"
         "  redis.call('SET', KEYS[1], token, 'PX', ttl)\n"
         "  return {1, mint(ttl)}\n"
         "end\n",
-        ("exclusion",), CROWD),
+        ("exclusion",),
+        CROWD,
+    ),
     # Whoever asks often enough keeps the window from its end.
     Bug(
-        "every-take-begins-the-window", f"{LIMITS}/take.lua",
-        "if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then", "if ttl[k] ~= 0 then",
-        ("limits-refill",), RUSH),
+        "every-take-begins-the-window",
+        f"{LIMITS}/take.lua",
+        "if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then",
+        "if ttl[k] ~= 0 then",
+        ("limits-refill",),
+        RUSH,
+    ),
     Bug(
-        "one-more-call", f"{LIMITS}/take.lua",
-        "  capacity[k] = batch[d + 1]\n", "  capacity[k] = batch[d + 1] + 1\n",
-        ("limits",), RUSH),
+        "one-more-call",
+        f"{LIMITS}/take.lua",
+        "  capacity[k] = batch[d + 1]\n",
+        "  capacity[k] = batch[d + 1] + 1\n",
+        ("limits",),
+        RUSH,
+    ),
     Bug(
-        "lost-counts", f"{LIMITS}/take.lua",
-        "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)", "call('SET', KEYS[k], '1', 'KEEPTTL')",
-        ("limits",), RUSH),
+        "lost-counts",
+        f"{LIMITS}/take.lua",
+        "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)",
+        "call('SET', KEYS[k], '1', 'KEEPTTL')",
+        ("limits",),
+        RUSH,
+    ),
     Bug(
-        "trip-without-generation", f"{BREAKERS}/breaker.lua",
+        "trip-without-generation",
+        f"{BREAKERS}/breaker.lua",
         "  generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])\n",
         "  generation = math.max(generation, 1)\n",
-        ("open-breakers", "trials"), CALLS),
+        ("open-breakers", "trials"),
+        CALLS,
+    ),
     Bug(
-        "trials-without-bound", f"{BREAKERS}/breaker.lua",
-        "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n", "",
-        ("trials",), CALLS),
+        "trials-without-bound",
+        f"{BREAKERS}/breaker.lua",
+        "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n",
+        "",
+        ("trials",),
+        CALLS,
+    ),
 ]

@@ -1,9 +1,9 @@
-"""Rules that the product's Swift code keeps, each broken on purpose: the simulation must notice every one of them.
+"""Known bugs in the product's Swift code. Each breaks one rule, and the simulation must find it.
 
-A bug replaces text that stands exactly once in a file. Any one of `promises` is what must be reported broken, by the raw values
-of `Promise`. Bugs of one target stand together: what is built for one serves the next.
+A bug replaces text that occurs exactly once in a file. The simulation must report one of its `promises` as broken, by
+the raw value of `Promise`. Bugs of one target are next to each other, so that less is built again between them.
 
-Some rules are not here, because no client of the simulation can tell that they are broken; the last comment names them.
+A few rules are missing, because no client of the simulation can tell that they are broken. The last comment lists them.
 """
 
 from dataclasses import dataclass
@@ -20,219 +20,302 @@ class Bug:
     file: str
     old: str
     new: str
-    #: Any one of these must be reported broken.
-    promises: tuple
-    #: The arguments of `interlock bench` for a real run that shows it too; empty: none is known to.
-    bench: tuple = ()
-    #: The test of the simulation that tells its story, where worlds that show it are rare.
+    #: One of these must be reported as broken.
+    promises: tuple[str, ...]
+    #: Arguments of `interlock bench` for a real run that shows the bug too; empty if none is known.
+    bench: tuple[str, ...] = ()
+    #: The test of the simulation that shows the bug, where worlds that show it are rare.
     story: str = ""
 
 
-#: Two who believe in one lease are seen by their beliefs, by what they write, or by their fences.
+#: Two holders of one lease show in what they believe, in what they write, or in their fences.
 TWO_HOLDERS = ("exclusion", "fenced-writes", "rising-fences")
 
 BUGS = [
     # ---- Locks
-
     # Redis' clock may run faster than the holder's.
     Bug(
-        "drift-not-taken-off", f"{CORE}/Locks/LeaseValidity.swift",
-        "        ttl / 100 + 2\n", "        0\n",
-        TWO_HOLDERS),
+        "drift-not-taken-off",
+        f"{CORE}/Locks/LeaseValidity.swift",
+        "        ttl / 100 + 2\n",
+        "        0\n",
+        TWO_HOLDERS,
+    ),
+    Bug("quorum-of-half", f"{CORE}/Locks/QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
     Bug(
-        "quorum-of-half", f"{CORE}/Locks/QuorumTally.swift",
-        "{ servers / 2 + 1 }", "{ servers / 2 }",
-        TWO_HOLDERS),
+        "quorum-waiter-tries-once",
+        f"{CORE}/Locks/QuorumLine.swift",
+        "return isWoken || head != id ? attemptHead() : .pause(head)",
+        "return isWoken || head != id ? attemptHead() : .none",
+        ("free-locks",),
+    ),
     Bug(
-        "quorum-waiter-tries-once", f"{CORE}/Locks/QuorumLine.swift",
-        "return isWoken || head != id ? attemptHead() : .pause(head)", "return isWoken || head != id ? attemptHead() : .none",
-        ("free-locks",)),
+        "quorum-refusal-not-cleared-away",
+        f"{PRODUCT}/Locks/Quorum/QuorumAttempt.swift",
+        "        case .giveUp(.held):\n            freeEverywhere()\n",
+        "        case .giveUp(.held):\n",
+        ("free-locks",),
+        story="SimulationTests.LockFaultTests/refusedByQuorum\\(",
+    ),
     Bug(
-        "quorum-refusal-not-cleared-away", f"{PRODUCT}/Locks/Quorum/QuorumAttempt.swift",
-        "        case .giveUp(.held):\n            freeEverywhere()\n", "        case .giveUp(.held):\n",
-        ("free-locks",), story="SimulationTests.LockFaultTests/refusedByQuorum\\("),
-    Bug(
-        "quorum-wait-ends-unanswered", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
-        "if let error { fail(waiter, error) } else { refuse(waiter) }", "if let error { fail(waiter, error) }",
-        ("answers",)),
+        "quorum-wait-ends-unanswered",
+        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "if let error { fail(waiter, error) } else { refuse(waiter) }",
+        "if let error { fail(waiter, error) }",
+        ("answers",),
+    ),
     # L1: what is cleared away after one attempt is then what a later one was granted.
     Bug(
-        "quorum-attempts-share-a-token", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "quorum-attempts-share-a-token",
+        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
         'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
-        TWO_HOLDERS, story="SimulationTests.LockFaultTests/clearedAwayLater\\("),
+        TWO_HOLDERS,
+        story="SimulationTests.LockFaultTests/clearedAwayLater\\(",
+    ),
     # L2: told that it is held, and granted it all the same.
     Bug(
-        "wait-ends-while-its-turn-comes", f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "wait-ends-while-its-turn-comes",
+        f"{PRODUCT}/Locks/LockCoordinator.swift",
         "            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)\n",
         "            waiter.mayHold, queue.decisions.isAttempting(waiter.id)\n",
-        ("free-locks",)),
+        ("free-locks",),
+    ),
     # L5: nobody gets a free lock that several ask for at once.
     Bug(
-        "split-vote-is-held", f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "split-vote-is-held",
+        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
         "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
         "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
-        ("free-locks",), story="SimulationTests.LockFaultTests/splitVote\\("),
+        ("free-locks",),
+        story="SimulationTests.LockFaultTests/splitVote\\(",
+    ),
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(
-        "hand-over-for-claim-window", f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
+        "hand-over-for-claim-window",
+        f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
         "token: succession.waiter.token, ttl: succession.waiter.request.ttl,",
         "token: succession.waiter.token, ttl: LockQueue.claimWindowMilliseconds,",
-        TWO_HOLDERS),
+        TWO_HOLDERS,
+    ),
     Bug(
-        "lost-lease-renewed", f"{PRODUCT}/Locks/LockCoordinator+Holders.swift",
+        "lost-lease-renewed",
+        f"{PRODUCT}/Locks/LockCoordinator+Holders.swift",
         "            leases.ended(name, token: token)\n            completion(.lost)\n",
         "            completion(.renewed(validMilliseconds: ttl))\n",
-        TWO_HOLDERS),
+        TWO_HOLDERS,
+    ),
     Bug(
-        "wait-ends-unanswered-without-redis", f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "wait-ends-unanswered-without-redis",
+        f"{PRODUCT}/Locks/LockCoordinator.swift",
         "        if let failure = queue(waiter.request.name.text)?.failure {\n            fail(waiter, InterlockError(failure))\n",
         "        if queue(waiter.request.name.text)?.failure != nil {\n            runtime.metrics.locksFailed.increment()\n",
-        ("answers",)),
+        ("answers",),
+    ),
     Bug(
-        "outage-forgets-waiters", f"{PRODUCT}/Locks/LockCoordinator.swift",
-        "let failed = (Array(waiters.values) + Array(trying.values)).sorted", "let failed = Array(trying.values).sorted",
-        ("answers",)),
+        "outage-forgets-waiters",
+        f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "let failed = (Array(waiters.values) + Array(trying.values)).sorted",
+        "let failed = Array(trying.values).sorted",
+        ("answers",),
+    ),
     Bug(
-        "joint-acquisition-keeps-what-it-took", f"{PRODUCT}/Locks/JointAcquisition.swift",
-        "        giveBack()\n        completion(answer)\n", "        completion(answer)\n",
-        ("free-locks",)),
+        "joint-acquisition-keeps-what-it-took",
+        f"{PRODUCT}/Locks/JointAcquisition.swift",
+        "        giveBack()\n        completion(answer)\n",
+        "        completion(answer)\n",
+        ("free-locks",),
+    ),
     # A lease whose owner chose the token is not released with its connection: it must lapse.
     Bug(
-        "linked-lease-outlives-its-follower", f"{PRODUCT}/Locks/LeaseKeeper.swift",
+        "linked-lease-outlives-its-follower",
+        f"{PRODUCT}/Locks/LeaseKeeper.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
         "        let wasLinked = entry.lease.isExtended\n",
         "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
         "        let wasLinked = entry.lease.isExtended\n",
-        ("free-locks",)),
-
+        ("free-locks",),
+    ),
     # ---- Limits
-
     # R1: what comes free elsewhere meanwhile is not noticed.
     Bug(
-        "refusal-relied-on-to-its-end", f"{CORE}/RateLimits/RefusalMemory.swift",
-        "static let relianceMilliseconds: Int64 = 1000", "static let relianceMilliseconds: Int64 = 86_400_000",
-        ("refusals", "answers"), story="SimulationTests.LimitFaultTests/rememberedTooLong\\("),
+        "refusal-relied-on-to-its-end",
+        f"{CORE}/RateLimits/RefusalMemory.swift",
+        "static let relianceMilliseconds: Int64 = 1000",
+        "static let relianceMilliseconds: Int64 = 86_400_000",
+        ("refusals", "answers"),
+        story="SimulationTests.LimitFaultTests/rememberedTooLong\\(",
+    ),
     # R4: the share of a sidecar that thought that it was alone.
     Bug(
-        "share-kept-as-it-was", f"{CORE}/RateLimits/LocalShare.swift",
+        "share-kept-as-it-was",
+        f"{CORE}/RateLimits/LocalShare.swift",
         "guard new != definition || sidecars != self.sidecars else { return self }",
         "guard new != definition else { return self }",
-        ("limits",), story="SimulationTests.LimitFaultTests/beganAlone\\("),
+        ("limits",),
+        story="SimulationTests.LimitFaultTests/beganAlone\\(",
+    ),
     # R6: a trial is kept while its call waits for its turn.
     Bug(
-        "trial-kept-while-waiting", f"{PRODUCT}/Permits/PermitCoordinator.swift",
+        "trial-kept-while-waiting",
+        f"{PRODUCT}/Permits/PermitCoordinator.swift",
         "let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace",
         "let mayWait = !service.pausesAtLimit && !wish.hasPlace",
-        ("half-open", "recovery", "open-breakers"), story="SimulationTests.BreakerFaultTests/trialAtALimit\\("),
+        ("half-open", "recovery", "open-breakers"),
+        story="SimulationTests.BreakerFaultTests/trialAtALimit\\(",
+    ),
     # Once refused, always refused, as far as this sidecar knows.
     Bug(
-        "refusal-remembered-for-ever", f"{CORE}/RateLimits/RefusalMemory.swift",
+        "refusal-remembered-for-ever",
+        f"{CORE}/RateLimits/RefusalMemory.swift",
         "        guard refusal.until > now else {\n",
         "        if refusal.until <= now { return (refusal, now.advanced(byMilliseconds: 60_000)) }\n"
         "        guard refusal.until > now else {\n",
-        ("limits-refill", "refusals")),
+        ("limits-refill", "refusals"),
+    ),
     Bug(
-        "reload-loses-waiters", f"{CORE}/RateLimits/ServiceLimiter.swift",
+        "reload-loses-waiters",
+        f"{CORE}/RateLimits/ServiceLimiter.swift",
         "let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))",
         "let pending = Array(zip(arrived.requests, arrivedSequences))",
-        ("answers",)),
+        ("answers",),
+    ),
     Bug(
-        "share-not-divided", f"{CORE}/RateLimits/LocalShare.swift",
-        "        let sidecars = Int64(max(1, sidecars))\n", "        let sidecars = Int64(1)\n",
-        ("limits",)),
+        "share-not-divided",
+        f"{CORE}/RateLimits/LocalShare.swift",
+        "        let sidecars = Int64(max(1, sidecars))\n",
+        "        let sidecars = Int64(1)\n",
+        ("limits",),
+    ),
     Bug(
-        "local-grants-not-counted", f"{CORE}/RateLimits/LocalCounters.swift",
-        "            judged[index]?.take(cost, now: now)\n", "",
-        ("limits",)),
+        "local-grants-not-counted",
+        f"{CORE}/RateLimits/LocalCounters.swift",
+        "            judged[index]?.take(cost, now: now)\n",
+        "",
+        ("limits",),
+    ),
     Bug(
-        "fleet-of-one", f"{PRODUCT}/Fleet/FleetCoordinator.swift",
-        "members = reply.members\n", "members = reply.members.filter { $0 == runtime.id }\n",
-        ("limits",), story="SimulationTests.LimitFaultTests/sideBySide\\("),
+        "fleet-of-one",
+        f"{PRODUCT}/Fleet/FleetCoordinator.swift",
+        "members = reply.members\n",
+        "members = reply.members.filter { $0 == runtime.id }\n",
+        ("limits",),
+        story="SimulationTests.LimitFaultTests/sideBySide\\(",
+    ),
     # What was taken for a permit goes back although the permit was given.
     Bug(
-        "granted-permit-given-back", f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
+        "granted-permit-given-back",
+        f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
         "            return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0\n",
         "            _ = onPermitDecided(wish, settlement.answer, shares)\n            return 0\n",
-        ("limits",)),
+        ("limits",),
+    ),
     Bug(
-        "limit-wait-ends-unanswered", f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
+        "limit-wait-ends-unanswered",
+        f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
         "            for settlement in expired { refused(service, settlement) }\n",
         "            for settlement in expired { service.metrics.limited.increment(by: settlement.calls.count) }\n",
-        ("answers",)),
-
+        ("answers",),
+    ),
     # ---- Breakers and permits
-
     # News of a change come over another connection than replies do, and may overtake them.
     Bug(
-        "generation-not-compared", f"{CORE}/Breakers/Breaker.swift",
+        "generation-not-compared",
+        f"{CORE}/Breakers/Breaker.swift",
         "        guard new.generation >= snapshot.generation else { return false }\n"
         "        let isChange = new.generation > snapshot.generation\n",
         "        let isChange = new.generation != snapshot.generation\n",
-        ("open-breakers", "forced-states", "trials", "half-open")),
+        ("open-breakers", "forced-states", "trials", "half-open"),
+    ),
     Bug(
-        "half-open-without-trials", f"{CORE}/Breakers/Breaker.swift",
+        "half-open-without-trials",
+        f"{CORE}/Breakers/Breaker.swift",
         "guard let noTrialsUntil, noTrialsUntil > now else { return trialAdmission }",
         "guard let noTrialsUntil, noTrialsUntil > now else { return .allow }",
-        ("trials",)),
+        ("trials",),
+    ),
     Bug(
-        "place-wait-ends-unanswered", f"{CORE}/Services/Bulkhead.swift",
-        "settlement.expired = line.removeAll { $0.deadline <= now }.map(\\.number)", "_ = line.removeAll { $0.deadline <= now }",
-        ("answers",)),
+        "place-wait-ends-unanswered",
+        f"{CORE}/Services/Bulkhead.swift",
+        "settlement.expired = line.removeAll { $0.deadline <= now }.map(\\.number)",
+        "_ = line.removeAll { $0.deadline <= now }",
+        ("answers",),
+    ),
     Bug(
-        "trip-of-others-ignored", f"{PRODUCT}/Breakers/BreakerCoordinator.swift",
+        "trip-of-others-ignored",
+        f"{PRODUCT}/Breakers/BreakerCoordinator.swift",
         "        let known = service.breaker.snapshot\n        guard\n",
         "        let known = service.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
-        ("open-breakers",)),
+        ("open-breakers",),
+    ),
     # After so many as there are at once, this sidecar asks for no trial permit any more.
     Bug(
-        "trials-asked-for-never-end", f"{PRODUCT}/Breakers/BreakerCoordinator+Outcomes.swift",
-        "            service.trialsAskedFor -= 1\n", "            if case .failure = result { service.trialsAskedFor -= 1 }\n",
-        ("half-open",)),
+        "trials-asked-for-never-end",
+        f"{PRODUCT}/Breakers/BreakerCoordinator+Outcomes.swift",
+        "            service.trialsAskedFor -= 1\n",
+        "            if case .failure = result { service.trialsAskedFor -= 1 }\n",
+        ("half-open",),
+    ),
     Bug(
-        "forced-state-cut-short", f"{PRODUCT}/Breakers/BreakerCoordinator+Causes.swift",
+        "forced-state-cut-short",
+        f"{PRODUCT}/Breakers/BreakerCoordinator+Causes.swift",
         "            state, forMilliseconds: milliseconds, reason: reason,",
         "            state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
-        ("forced-states",)),
+        ("forced-states",),
+    ),
     Bug(
-        "failed-permit-unanswered", f"{PRODUCT}/Permits/PermitCoordinator.swift",
-        "        wish.answer(.failed(error))\n", "        wish.stage = .over\n",
-        ("answers",)),
-
+        "failed-permit-unanswered",
+        f"{PRODUCT}/Permits/PermitCoordinator.swift",
+        "        wish.answer(.failed(error))\n",
+        "        wish.stage = .over\n",
+        ("answers",),
+    ),
     # ---- Connections
-
     # The reply to a command that nobody awaits any more must not go to the next.
     Bug(
-        "late-reply-to-next-command", f"{REDIS}/Protocol/RedisExchange.swift",
-        "        nextExpiry = next\n", "        nextExpiry = next\n        pending.removeAll { $0.receive == nil }\n",
-        (*TWO_HOLDERS, "free-locks", "limits", "trials", "open-breakers", "answers", "recovery")),
+        "late-reply-to-next-command",
+        f"{REDIS}/Protocol/RedisExchange.swift",
+        "        nextExpiry = next\n",
+        "        nextExpiry = next\n        pending.removeAll { $0.receive == nil }\n",
+        (*TWO_HOLDERS, "free-locks", "limits", "trials", "open-breakers", "answers", "recovery"),
+    ),
     Bug(
-        "lost-connection-leaves-commands-pending", f"{REDIS}/Protocol/RedisExchange.swift",
+        "lost-connection-leaves-commands-pending",
+        f"{REDIS}/Protocol/RedisExchange.swift",
         "        for command in failed { command.receive?(.failure(lost)) }\n",
         "        for command in failed.dropFirst() { command.receive?(.failure(lost)) }\n",
-        ("answers",)),
+        ("answers",),
+    ),
     Bug(
-        "failed-login-not-tried-again", f"{REDIS}/Connection/RedisLink.swift",
-        "            if let failure { return handler.close(reason: failure) }\n", "            if failure != nil { return }\n",
-        ("recovery", "trials", "limits")),
+        "failed-login-not-tried-again",
+        f"{REDIS}/Connection/RedisLink.swift",
+        "            if let failure { return handler.close(reason: failure) }\n",
+        "            if failure != nil { return }\n",
+        ("recovery", "trials", "limits"),
+    ),
     Bug(
-        "subscription-not-renewed", f"{REDIS}/Connection/RedisSubscriber.swift",
+        "subscription-not-renewed",
+        f"{REDIS}/Connection/RedisSubscriber.swift",
         "        requestSubscriptions(by: handler)\n        scheduleCheck(of: handler)\n",
         "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
-        ("free-locks", "open-breakers")),
+        ("free-locks", "open-breakers"),
+    ),
     Bug(
-        "linked-lease-outlives-its-connection", f"{DOOR}/RESPConnection.swift",
+        "linked-lease-outlives-its-connection",
+        f"{DOOR}/RESPConnection.swift",
         "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {\n",
         "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) where !isLinked {\n",
-        ("free-locks",)),
+        ("free-locks",),
+    ),
 ]
 
-# Nobody who only asks over the RESP door can tell:
-#   - from when a validity is counted: a client counts it from before its call, and so is never misled;
-#   - whether leftovers are released when Redis is back: a call without an answer may have been granted, and counts as held;
-#   - what KeyWatch is told: all that it brings is also found out otherwise, within the time that is promised;
-#   - the order of replies: a client asks for one thing at a time;
-#   - how many places a bulkhead gives, and whether they come back: no promise is about `busy`;
+# A client of the RESP door cannot tell:
+#   - from which moment a validity counts: a client counts it from before its call, so it is never misled;
+#   - whether leftovers are released when Redis is back: a call without an answer may have been granted, and counts as
+#     held;
+#   - what KeyWatch is told: everything that it reports is also found another way, within the promised time;
+#   - the order of replies: a client has one call at a time;
+#   - how many places a bulkhead has, and whether they come back: no promise is about `busy`;
 #   - outcomes that are counted twice or not at all: a breaker that opens too early or too late breaks no promise;
-#   - events that are not published: the checkers know less then, and so find less;
+#   - events that are not published: the checkers then know less and find less;
 #   - how a sidecar is drained: no fault drains one.

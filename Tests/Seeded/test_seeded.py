@@ -11,49 +11,61 @@ import scripts
 import seeded
 from seeded import Bug
 
+Answer = tuple[int, dict[str, object]]
+"""The exit code of a simulation, and its report."""
+
 ALL = [*seeded.BUGS, *scripts.BUGS]
 PROMISE = 'public enum Promise: String {\n    case exclusion\n    case freeLocks = "free-locks"\n}\n'
 
 
 class Lists(unittest.TestCase):
-    def test_every_bug_fits_the_sources_once(self):
+    def test_every_bug_fits_the_sources_once(self) -> None:
         self.assertEqual(run.problems(ALL), [])
 
-    def test_promises_are_read_by_their_raw_values(self):
+    def test_promises_are_read_by_their_raw_values(self) -> None:
         self.assertEqual(run.promise_names(PROMISE), {"exclusion", "free-locks"})
 
-    def test_what_does_not_fit_is_told(self):
+    def test_what_does_not_fit_is_told(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
             (root / run.PROMISES).parent.mkdir(parents=True)
             (root / run.PROMISES).write_text(PROMISE)
             (root / "twice.swift").write_text("a b a")
             bugs = [
-                Bug("gone", "no.swift", "a", "b", ("exclusion",)), Bug("twice", "twice.swift", "a", "c", ("exclusion",)),
-                Bug("same", "twice.swift", "b", "b", ("exclusion",)), Bug("empty", "twice.swift", "b", "c", ()),
-                Bug("strange", "twice.swift", "b", "c", ("peace",)), Bug("strange", "twice.swift", "b", "c", ("exclusion",)),
+                Bug("gone", "no.swift", "a", "b", ("exclusion",)),
+                Bug("twice", "twice.swift", "a", "c", ("exclusion",)),
+                Bug("same", "twice.swift", "b", "b", ("exclusion",)),
+                Bug("empty", "twice.swift", "b", "c", ()),
+                Bug("strange", "twice.swift", "b", "c", ("peace",)),
+                Bug("strange", "twice.swift", "b", "c", ("exclusion",)),
             ]
-            self.assertEqual(run.problems(bugs, root), [
-                "strange: two bugs have this name",
-                "gone: there is no no.swift",
-                "twice: what it replaces stands 2 times in twice.swift, not once",
-                "same: it changes nothing",
-                "empty: it breaks no promise",
-                "strange: there is no promise peace",
-            ])
+            self.assertEqual(
+                run.problems(bugs, root),
+                [
+                    "strange: two bugs have this name",
+                    "gone: there is no no.swift",
+                    "twice: the text to replace is 2 times in twice.swift, not once",
+                    "same: it changes nothing",
+                    "empty: it breaks no promise",
+                    "strange: there is no promise peace",
+                ],
+            )
 
 
 class Planting(unittest.TestCase):
-    def test_a_bug_is_taken_out_again_whatever_happens(self):
+    def test_a_bug_is_taken_out_again_whatever_happens(self) -> None:
         with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(run, "TREE", pathlib.Path(name)):
             path = pathlib.Path(name) / "rule.swift"
             path.write_text("keep it")
-            with contextlib.suppress(run.BuildFailed), run.planted(Bug("b", "rule.swift", "keep", "break", ("exclusion",))):
+            with (
+                contextlib.suppress(run.BuildFailed),
+                run.planted(Bug("b", "rule.swift", "keep", "break", ("exclusion",))),
+            ):
                 self.assertEqual(path.read_text(), "break it")
                 raise run.BuildFailed
             self.assertEqual(path.read_text(), "keep it")
 
-    def test_the_copy_follows_the_sources(self):
+    def test_the_copy_follows_the_sources(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             root, tree = pathlib.Path(name) / "root", pathlib.Path(name) / "tree"
             (root / "Sources").mkdir(parents=True)
@@ -76,63 +88,68 @@ class Planting(unittest.TestCase):
 class Verdicts(unittest.TestCase):
     BUG = Bug("b", "rule.swift", "keep", "break", ("exclusion", "free-locks"))
 
-    def judge(self, found, as_it_is=(0, {})):
-        """Whether the bug counts as found, with what the simulation said of it and of the product as it is."""
-        with unittest.mock.patch.object(run, "simulate", return_value=run.Search(*as_it_is, 1.0)):
-            return run.verdict(self.BUG, run.Search(*found, 1.0), "clean", 120)[0]
+    def judge(self, found: Answer, unchanged: Answer = (0, {})) -> bool:
+        """Whether the bug counts as found, by the reports on it and on the unchanged product."""
+        with unittest.mock.patch.object(run, "simulate", return_value=run.Search(*unchanged, 1.0)):
+            return run.verdict(self.BUG, run.Search(*found, 1.0), pathlib.Path("clean"), 120)[0]
 
-    def test_a_promise_of_the_list_is_a_find(self):
+    def test_a_promise_of_the_list_is_a_find(self) -> None:
         self.assertTrue(self.judge((1, {"promise": "free-locks", "seed": 7, "seeds": 7})))
 
-    def test_another_promise_is_none(self):
+    def test_another_promise_is_none(self) -> None:
         self.assertFalse(self.judge((1, {"promise": "limits", "seed": 7, "seeds": 7, "finding": "…"})))
 
-    def test_nothing_and_no_time_and_an_abort_are_none(self):
+    def test_nothing_and_no_time_and_an_abort_are_none(self) -> None:
         self.assertFalse(self.judge((0, {"seeds": 200})))
         self.assertFalse(self.judge((-run.signal.SIGXCPU, {})))
         self.assertFalse(self.judge((-run.signal.SIGILL, {})))
 
-    def test_what_the_product_as_it_is_shows_too_is_none(self):
+    def test_what_the_product_as_it_is_shows_too_is_none(self) -> None:
         found = (1, {"promise": "exclusion", "seed": 7, "seeds": 7})
-        self.assertFalse(self.judge(found, as_it_is=(1, {"promise": "exclusion", "seed": 7, "seeds": 1})))
+        self.assertFalse(self.judge(found, unchanged=(1, {"promise": "exclusion", "seed": 7, "seeds": 1})))
 
 
 class Running(unittest.TestCase):
-    def program(self, folder, text):
+    def program(self, folder: str, text: str) -> pathlib.Path:
         path = pathlib.Path(folder) / "simulate"
         path.write_text(f"#!{sys.executable}\n{text}")
         path.chmod(0o755)
         return path
 
-    def test_the_report_is_the_json_line(self):
+    def test_the_report_is_the_json_line(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            program = self.program(folder, 'import sys; print(\'{"promise": "limits", "seed": 3, "seeds": 3}\'); sys.exit(1)')
+            program = self.program(
+                folder, 'import sys; print(\'{"promise": "limits", "seed": 3, "seeds": 3}\'); sys.exit(1)'
+            )
             search = run.simulate(program, "--seeds", "5", timeout=10)
             self.assertEqual((search.code, search.promise, search.report["seed"]), (1, "limits", 3))
 
-    def test_a_search_ends_with_its_time(self):
+    def test_a_search_ends_with_its_time(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertTrue(run.simulate(self.program(folder, "while True: pass"), timeout=1).is_out_of_time)
 
 
 class CommandLine(unittest.TestCase):
-    def call(self, *arguments):
+    def call(self, *arguments: str) -> tuple[object, str]:
         output = io.StringIO()
-        with unittest.mock.patch.object(sys, "argv", ["run.py", *arguments]), contextlib.redirect_stdout(output), \
-                contextlib.redirect_stderr(output):
+        with (
+            unittest.mock.patch.object(sys, "argv", ["run.py", *arguments]),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
             try:
                 run.main()
-                code = 0
+                code: object = 0
             except SystemExit as end:
                 code = end.code
         return code, output.getvalue()
 
-    def test_check_builds_nothing(self):
+    def test_check_builds_nothing(self) -> None:
         with unittest.mock.patch.object(run, "build", side_effect=AssertionError):
             code, text = self.call("--check", "--kind", "scripts")
         self.assertEqual((code, text), (0, f"seeded: {len(scripts.BUGS)} bugs, each fits the sources once\n"))
 
-    def test_an_unknown_name_is_refused(self):
+    def test_an_unknown_name_is_refused(self) -> None:
         code, text = self.call("--check", "--only", "peace")
         self.assertEqual(code, 2)
         self.assertIn("there is no bug peace", text)

@@ -1,4 +1,7 @@
-"""redis-py as a client of the RESP door: `python redis_py.py RESP_PORT REDIS_SOCKET VERSION`. Prints `fine` when all holds."""
+"""redis-py as a client of the RESP door. Prints `fine` at the end.
+
+Usage: python redis_py.py RESP_PORT REDIS_SOCKET VERSION
+"""
 
 import sys
 
@@ -7,7 +10,7 @@ import redis
 port, redis_socket, version = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 assert redis.__version__ == version, f"{redis.__version__} was imported instead of {version}"
 
-# None: what this edition speaks unasked.
+# None: the default of this version of redis-py.
 for protocol in (2, 3, None):
     spoken = {} if protocol is None else {"protocol": protocol}
     client = redis.Redis(port=port, decode_responses=True, client_name="redis-py", **spoken)
@@ -18,9 +21,9 @@ for protocol in (2, 3, None):
     assert client.execute_command("LOCK.ACQUIRE", name, 30000) is None
     information = client.execute_command("LOCK.INFO", name)
     if isinstance(information, list):
-        information = dict(zip(information[::2], information[1::2]))
+        information = dict(zip(information[::2], information[1::2], strict=True))
     assert information["label"] == "redis-py" and information["fence"] == fence
-    # L20: the documented retry, on the same connection: the same owner has the same lease.
+    # L20: a retry by the same owner, on the same connection, has the same lease.
     for options in ((), ("SHARED",), ("PERMITS", 2), ("LINKED",), ("WAIT", 100)):
         retried = ("LOCK.ACQUIRE", f"retried-{protocol}-{'-'.join(map(str, options))}", 30000, "OWNER", "me", *options)
         assert {client.execute_command(*retried)[0] for _ in range(3)} == {"me"}
@@ -40,7 +43,7 @@ for protocol in (2, 3, None):
     pubsub.close()
     client.close()
 
-# A lock of redis-py's own on the very key excludes Interlock, and the other way round.
+# redis-py's own lock on the same key excludes Interlock, and Interlock excludes it.
 server = redis.Redis(unix_socket_path=redis_socket)
 client = redis.Redis(port=port, decode_responses=True)
 theirs = server.lock("interlock:lock:{shared}", timeout=30)

@@ -1,64 +1,67 @@
-"""redis-py's own `Lock` beside Interlock's locks, on keys that both share: `python redis_py_lock.py RESP_PORT REDIS_SOCKET`.
+"""redis-py's own `Lock` and Interlock's locks on the same keys: `python redis_py_lock.py RESP_PORT REDIS_SOCKET`.
 
-The sidecar must have `locks.key_prefix: ""`, so that a lock's key is its name. Prints `fine` when all holds; what was measured
-goes to standard error.
+The sidecar must have `locks.key_prefix: ""`, so that a lock's key is its name. Prints `fine` at the end, and measured
+times on standard error.
 """
 
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import redis
 from redis.exceptions import LockError, LockNotOwnedError
+from redis.lock import Lock
 
 port, redis_socket = int(sys.argv[1]), sys.argv[2]
 server = redis.Redis(unix_socket_path=redis_socket, decode_responses=True)
 door = redis.Redis(port=port, decode_responses=True)
-# Each waits on a connection of its own: a client takes a connection from its pool for as long as a call lasts.
+# Each thread waits on its own connection: a call keeps a connection of the pool until it ends.
 threads = ThreadPoolExecutor(8)
 
 SOMEBODY = "somebody/0123456789abcdef0123456789abcdef"
-# Generous: this only tells a wake-up from the recheck that makes up for lost ones.
+# Generous: it only has to tell a wake-up from the recheck that makes up for a lost one.
 PROMPT_SECONDS = 1
 
 
-def acquire(name, *options, ttl=30_000):
-    """Interlock's token, or None: held."""
+def acquire(name: str, *options: object, ttl: int = 30_000) -> str | None:
+    """Interlock's token; None if the lock is held."""
     lease = door.execute_command("LOCK.ACQUIRE", name, ttl, *options)
     return lease and lease[0]
 
 
-def release(name, token):
+def release(name: str, token: str) -> int:
     return door.execute_command("LOCK.RELEASE", name, token)
 
 
-def information(name):
-    """What Interlock says of the lock, or None."""
+def information(name: str) -> dict[str, Any] | None:
+    """LOCK.INFO as a dictionary; None if nobody holds the lock."""
     fields = door.execute_command("LOCK.INFO", name)
-    return fields and dict(zip(fields[::2], fields[1::2]))
+    return fields and dict(zip(fields[::2], fields[1::2], strict=True))
 
 
-def foreign(name, timeout=30):
+def foreign(name: str, timeout: float | None = 30) -> Lock:
     """redis-py's lock; any thread may release it."""
     return server.lock(name, timeout=timeout, sleep=0.005, thread_local=False)
 
 
-def waiter(name, milliseconds=10_000):
-    """Interlock's waiter, once it stands in the queue: a future of its token and of when it came."""
+def waiter(name: str, milliseconds: int = 10_000) -> Future[tuple[str | None, float]]:
+    """A waiter of Interlock that is in the queue: a future of its token and of the time when it got it."""
     future = threads.submit(lambda: (acquire(name, "WAIT", milliseconds), time.monotonic()))
     until(lambda: (information(name) or {}).get("waiters") == 1, f"somebody waits for {name}")
     return future
 
 
-def until(condition, expectation, seconds=20):
+def until(condition: Callable[[], object], expectation: str, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for this: {expectation}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {expectation}"
         time.sleep(0.002)
 
 
-def refused(error, call, *arguments):
+def refused(error: type[Exception], call: Callable[..., object], *arguments: object) -> None:
     try:
         call(*arguments)
     except error:
@@ -66,8 +69,8 @@ def refused(error, call, *arguments):
     raise AssertionError(f"{call.__name__} was not refused")
 
 
-def prompt(what, future, since):
-    """The token of a waiter that was woken at `since`."""
+def prompt(what: str, future: Future[tuple[str | None, float]], since: float) -> str:
+    """The token of a waiter that should be woken at `since`."""
     token, at = future.result(timeout=30)
     assert token, f"{what}: nobody was woken"
     print(f"{what}: the waiter had it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
@@ -75,13 +78,13 @@ def prompt(what, future, since):
     return token
 
 
-# What redis-py holds, Interlock refuses, calls foreign and leaves alone, with and without an end.
+# A lock of redis-py: Interlock refuses it, labels it foreign and leaves it alone, with and without a TTL.
 for timeout in (30, None):
     name = f"theirs-{timeout}"
     theirs = foreign(name, timeout)
     assert theirs.acquire(blocking=False)
     assert acquire(name) is None
-    said = information(name)
+    said = information(name) or {}
     assert said["label"] == "foreign", said
     assert said["ttl_ms"] == -1 if timeout is None else 0 < said["ttl_ms"] <= 30_000, said
     assert door.execute_command("LOCK.RENEW", name, SOMEBODY, 60_000) is None
@@ -93,7 +96,7 @@ for timeout in (30, None):
     assert token and server.get(name) == token
     assert release(name, token) == 1
 
-# What Interlock holds, redis-py does not get: neither by asking nor by any of its scripts, with a token that it has lost ...
+# A lock of Interlock: neither redis-py's acquire nor its scripts get it, with a token that has expired …
 name = "ours"
 theirs = foreign(name, timeout=0.3)
 assert theirs.acquire(blocking=False)
@@ -104,7 +107,7 @@ refused(LockNotOwnedError, theirs.extend, 60, True)
 refused(LockNotOwnedError, theirs.reacquire)
 refused(LockNotOwnedError, theirs.release)
 assert not theirs.acquire(blocking=False)
-# ... or with none at all.
+# … or with none.
 other = foreign(name)
 assert not other.acquire(blocking=False)
 assert other.locked() and not other.owned()
@@ -115,7 +118,7 @@ assert server.get(name) == token and 0 < server.pttl(name) <= 30_000
 assert 0 < door.execute_command("LOCK.RENEW", name, token, 20_000) < 20_000
 assert release(name, token) == 1
 assert other.acquire(blocking=False)
-# Its scripts still work on what it does hold.
+# redis-py's scripts still work on its own lock.
 assert other.extend(60) and server.pttl(name) > 60_000
 assert other.extend(10, True) and server.pttl(name) <= 10_000
 assert other.reacquire() and server.pttl(name) > 10_000
@@ -130,7 +133,7 @@ since = time.monotonic()
 theirs.release()
 assert release(name, prompt("released by redis-py", waiting, since)) == 1
 
-# So does the end of its lease; one that is extended meanwhile lasts until its new end.
+# So does the end of its lease. An extended lease lasts until its new end.
 name = "expired"
 theirs = foreign(name, timeout=0.3)
 since = time.monotonic() + 0.3
@@ -152,6 +155,7 @@ assert release(name, prompt("extended, then released by redis-py", waiting, sinc
 # A blocking acquire of redis-py's gets the lock after Interlock's release, but does not pass Interlock's waiter.
 name = "blocking"
 token = acquire(name)
+assert token
 theirs = foreign(name)
 blocking = threads.submit(theirs.acquire, blocking_timeout=20)
 time.sleep(0.05)
@@ -164,13 +168,14 @@ assert release(name, token) == 1
 assert blocking.result(timeout=30) and theirs.owned()
 theirs.release()
 
-# Both at once, for a while: never two inside.
+# Both libraries compete: never two holders at once.
 name = "shared"
-inside, most = [], []
+inside: list[str] = []
+most: list[int] = []
 gate = threading.Lock()
 
 
-def visit(visitor):
+def visit(visitor: str) -> None:
     with gate:
         inside.append(visitor)
         most.append(len(inside))
@@ -179,7 +184,7 @@ def visit(visitor):
         inside.remove(visitor)
 
 
-def theirs_in_turn(visitor):
+def theirs_in_turn(visitor: str) -> None:
     lock = foreign(name)
     for _ in range(10):
         assert lock.acquire(blocking_timeout=60)
@@ -187,7 +192,7 @@ def theirs_in_turn(visitor):
         lock.release()
 
 
-def ours_in_turn(visitor):
+def ours_in_turn(visitor: str) -> None:
     for _ in range(10):
         token = acquire(name, "WAIT", 60_000)
         assert token
@@ -195,7 +200,9 @@ def ours_in_turn(visitor):
         assert release(name, token) == 1
 
 
-turns = [threads.submit(side, f"{side.__name__} {number}") for number in range(2) for side in (theirs_in_turn, ours_in_turn)]
+turns = [
+    threads.submit(side, f"{side.__name__} {number}") for number in range(2) for side in (theirs_in_turn, ours_in_turn)
+]
 for turn in turns:
     turn.result(timeout=100)
 assert len(most) == 40 and max(most) == 1, f"{max(most)} were inside at once"
