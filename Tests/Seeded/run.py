@@ -50,7 +50,8 @@ COPIED = ("Package.swift", "Package.resolved", "Sources", "Tests", "Benchmarks")
 #: Not copied, because it is not built: a change to the lists of bugs builds nothing.
 LEFT_OUT = {"Tests/Seeded"}
 KINDS = {"swift": seeded.BUGS, "scripts": scripts.BUGS}
-PROMISES = "Sources/InterlockJudge/Checkers/Promise.swift"
+PRODUCT = "Sources"
+PROMISES = "Promise.swift"
 #: The most worlds for a bug, the most seconds of one core, and the operations in each world. Many short worlds find
 #: more than a few long ones.
 WORLDS, TIMEOUT, OPERATIONS = 200, 120, 4000
@@ -69,6 +70,11 @@ def say(line: str) -> None:
 # ---- The lists of bugs, checked against the sources
 
 
+def places(name: str, root: pathlib.Path) -> list[pathlib.Path]:
+    """The product's files of this name, in whichever folders they are."""
+    return sorted(path for path in (root / PRODUCT).rglob(name) if path.is_file())
+
+
 def promise_names(text: str) -> set[str]:
     """The raw values of the Swift enum `Promise`."""
     return {raw or case for case, raw in re.findall(r'^    case (\w+)(?: = "([^"]+)")?$', text, re.M)}
@@ -77,15 +83,15 @@ def promise_names(text: str) -> set[str]:
 def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
     """What is wrong with the lists, one line for each mistake."""
     found = []
-    promises = promise_names((root / PROMISES).read_text())
+    promises = {name for path in places(PROMISES, root) for name in promise_names(path.read_text())}
     names = [bug.name for bug in bugs]
     found += [f"{name}: two bugs have this name" for name in sorted({name for name in names if names.count(name) > 1})]
     for bug in bugs:
-        path = root / bug.file
-        if not path.is_file():
-            found.append(f"{bug.name}: there is no {bug.file}")
+        paths = places(bug.file, root)
+        if len(paths) != 1:
+            found.append(f"{bug.name}: {PRODUCT} has {len(paths) or 'no'} files named {bug.file}, not one")
             continue
-        count = path.read_text().count(bug.old)
+        count = paths[0].read_text().count(bug.old)
         if count != 1:
             found.append(f"{bug.name}: the text to replace is {count} times in {bug.file}, not once")
         if bug.old == bug.new:
@@ -132,7 +138,7 @@ def copy_tree() -> str:
 @contextlib.contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """Keeps the bug in the copy for as long as the context lasts."""
-    path = TREE / bug.file
+    (path,) = places(bug.file, TREE)
     before = path.read_text()
     path.write_text(before.replace(bug.old, bug.new))
     try:

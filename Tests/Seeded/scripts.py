@@ -2,10 +2,6 @@
 
 from seeded import Bug
 
-LOCKS = "Sources/Interlock/Locks"
-LIMITS = "Sources/Interlock/RateLimits"
-BREAKERS = "Sources/Interlock/Breakers"
-
 #: Clients that contend often, forget to release, overstay and vanish.
 CROWD = ("mixed", "--names", "60", "--ttl", "1s", "--wait", "2s", "--rate", "1500", "--clients", "160")
 #: A few semaphores and reader-writer locks, held for long.
@@ -33,7 +29,7 @@ BUGS = [
     # L3: a writer that stands still keeps readers out.
     Bug(
         "silent-writer-waited-for",
-        f"{LOCKS}/groups.lua",
+        "groups.lua",
         "      if passed < claim_window then return first, claim_window - passed end\n",
         "      return first, claim_window\n",
         ("free-locks",),
@@ -42,7 +38,7 @@ BUGS = [
     # R7: after a loss of data an outage report is news, whatever an operator has forced.
     Bug(
         "outage-of-an-older-life",
-        f"{BREAKERS}/breaker.lua",
+        "breaker.lua",
         "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n",
         "",
         ("forced-states", "open-breakers"),
@@ -50,7 +46,7 @@ BUGS = [
     ),
     Bug(
         "release-without-token",
-        f"{LOCKS}/release.lua",
+        "release.lua",
         "if holder ~= ARGV[1] then",
         "if not holder then",
         # A client that was told that the lock is held, and releases it: the judge takes the answer 1 for a lease that it had.
@@ -59,7 +55,7 @@ BUGS = [
     ),
     Bug(
         "renew-without-token",
-        f"{LOCKS}/renew.lua",
+        "renew.lua",
         "if holder ~= ARGV[1] then",
         "if not holder then",
         ("exclusion",),
@@ -67,7 +63,7 @@ BUGS = [
     ),
     Bug(
         "acquire-without-check",
-        f"{LOCKS}/acquire.lua",
+        "acquire.lua",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
         "redis.call('SET', KEYS[1], token, 'PX', ttl) then",
         ("exclusion",),
@@ -75,7 +71,7 @@ BUGS = [
     ),
     Bug(
         "no-fence",
-        f"{LOCKS}/locks.lua",
+        "locks.lua",
         "  local fence = time[1] * 1000000 + time[2]\n",
         "  local fence = 1\n  if time then return fence end\n",
         ("rising-fences",),
@@ -83,7 +79,7 @@ BUGS = [
     ),
     Bug(
         "half-leases",
-        f"{LOCKS}/acquire.lua",
+        "acquire.lua",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then",
         "redis.call('SET', KEYS[1], token, 'NX', 'PX', math.ceil(ttl / 2)) then",
         ("exclusion",),
@@ -91,7 +87,7 @@ BUGS = [
     ),
     Bug(
         "one-more-place",
-        f"{LOCKS}/groups.lua",
+        "groups.lua",
         "redis.call('ZCARD', KEYS[4]) - 1 < places",
         "redis.call('ZCARD', KEYS[4]) - 2 < places",
         ("exclusion",),
@@ -99,7 +95,7 @@ BUGS = [
     ),
     Bug(
         "writers-pass-readers",
-        f"{LOCKS}/acquire.lua",
+        "acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
         "local holder = redis.call('GET', KEYS[1])\n"
         "if holder and string.find(holder, '^shared/') and ARGV[4] ~= 'own' then\n"
@@ -112,7 +108,7 @@ BUGS = [
     # Whoever asks often enough keeps the window from its end.
     Bug(
         "every-take-begins-the-window",
-        f"{LIMITS}/take.lua",
+        "take.lua",
         "if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then",
         "if ttl[k] ~= 0 then",
         ("limits-refill",),
@@ -120,7 +116,7 @@ BUGS = [
     ),
     Bug(
         "one-more-call",
-        f"{LIMITS}/take.lua",
+        "take.lua",
         "  capacity[k] = batch[d + 1]\n",
         "  capacity[k] = batch[d + 1] + 1\n",
         ("limits",),
@@ -128,7 +124,7 @@ BUGS = [
     ),
     Bug(
         "lost-counts",
-        f"{LIMITS}/take.lua",
+        "take.lua",
         "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)",
         "call('SET', KEYS[k], '1', 'KEEPTTL')",
         ("limits",),
@@ -136,7 +132,7 @@ BUGS = [
     ),
     Bug(
         "trip-without-generation",
-        f"{BREAKERS}/breaker.lua",
+        "breaker.lua",
         "  generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])\n",
         "  generation = math.max(generation, 1)\n",
         ("open-breakers", "trials"),
@@ -144,7 +140,7 @@ BUGS = [
     ),
     Bug(
         "trials-without-bound",
-        f"{BREAKERS}/breaker.lua",
+        "breaker.lua",
         "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n",
         "",
         ("trials",),

@@ -8,15 +8,11 @@ A few rules are missing, because no client of the simulation can tell that they 
 
 from dataclasses import dataclass
 
-CORE = "Sources/InterlockCore"
-PRODUCT = "Sources/Interlock"
-REDIS = "Sources/Hiredis"
-DOOR = "Sources/InterlockSidecar/RESP"
-
 
 @dataclass(frozen=True)
 class Bug:
     name: str
+    #: The name of a file below `Sources`, in whichever folder it is.
     file: str
     old: str
     new: str
@@ -36,22 +32,22 @@ BUGS = [
     # Redis' clock may run faster than the holder's.
     Bug(
         "drift-not-taken-off",
-        f"{CORE}/Locks/LeaseValidity.swift",
+        "LeaseValidity.swift",
         "        ttl / 100 + 2\n",
         "        0\n",
         TWO_HOLDERS,
     ),
-    Bug("quorum-of-half", f"{CORE}/Locks/QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
+    Bug("quorum-of-half", "QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
     Bug(
         "quorum-waiter-tries-once",
-        f"{CORE}/Locks/QuorumLine.swift",
+        "QuorumLine.swift",
         "return isWoken || head != id ? attemptHead() : .pause(head)",
         "return isWoken || head != id ? attemptHead() : .none",
         ("free-locks",),
     ),
     Bug(
         "quorum-refusal-not-cleared-away",
-        f"{PRODUCT}/Locks/Quorum/QuorumAttempt.swift",
+        "QuorumAttempt.swift",
         "        case .giveUp(.held):\n            freeEverywhere()\n",
         "        case .giveUp(.held):\n",
         ("free-locks",),
@@ -59,7 +55,7 @@ BUGS = [
     ),
     Bug(
         "quorum-wait-ends-unanswered",
-        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "QuorumLocks.swift",
         "if let error { fail(waiter, error) } else { refuse(waiter) }",
         "if let error { fail(waiter, error) }",
         ("answers",),
@@ -67,7 +63,7 @@ BUGS = [
     # L1: what is cleared away after one attempt is then what a later one was granted.
     Bug(
         "quorum-attempts-share-a-token",
-        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "QuorumLocks.swift",
         "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
         'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
         TWO_HOLDERS,
@@ -76,7 +72,7 @@ BUGS = [
     # L2: told that it is held, and granted it all the same.
     Bug(
         "wait-ends-while-its-turn-comes",
-        f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "LockCoordinator.swift",
         "            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)\n",
         "            waiter.mayHold, queue.decisions.isAttempting(waiter.id)\n",
         ("free-locks",),
@@ -84,7 +80,7 @@ BUGS = [
     # L5: nobody gets a free lock that several ask for at once.
     Bug(
         "split-vote-is-held",
-        f"{PRODUCT}/Locks/Quorum/QuorumLocks.swift",
+        "QuorumLocks.swift",
         "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
         "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
         ("free-locks",),
@@ -93,35 +89,35 @@ BUGS = [
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(
         "hand-over-for-claim-window",
-        f"{PRODUCT}/Locks/LockCoordinator+PassingOn.swift",
+        "LockCoordinator+PassingOn.swift",
         "token: succession.waiter.token, ttl: succession.waiter.request.ttl,",
         "token: succession.waiter.token, ttl: LockQueue.claimWindowMilliseconds,",
         TWO_HOLDERS,
     ),
     Bug(
         "lost-lease-renewed",
-        f"{PRODUCT}/Locks/LockCoordinator+Holders.swift",
+        "LockCoordinator+Holders.swift",
         "            leases.ended(name, token: token)\n            completion(.lost)\n",
         "            completion(.renewed(validMilliseconds: ttl))\n",
         TWO_HOLDERS,
     ),
     Bug(
         "wait-ends-unanswered-without-redis",
-        f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "LockCoordinator.swift",
         "        if let failure = queue(waiter.request.name.text)?.failure {\n            fail(waiter, InterlockError(failure))\n",
         "        if queue(waiter.request.name.text)?.failure != nil {\n            runtime.metrics.locksFailed.increment()\n",
         ("answers",),
     ),
     Bug(
         "outage-forgets-waiters",
-        f"{PRODUCT}/Locks/LockCoordinator.swift",
+        "LockCoordinator.swift",
         "let failed = (Array(waiters.values) + Array(trying.values)).sorted",
         "let failed = Array(trying.values).sorted",
         ("answers",),
     ),
     Bug(
         "joint-acquisition-keeps-what-it-took",
-        f"{PRODUCT}/Locks/JointAcquisition.swift",
+        "JointAcquisition.swift",
         "        giveBack()\n        completion(answer)\n",
         "        completion(answer)\n",
         ("free-locks",),
@@ -129,7 +125,7 @@ BUGS = [
     # A lease whose owner chose the token is not released with its connection: it must lapse.
     Bug(
         "linked-lease-outlives-its-follower",
-        f"{PRODUCT}/Locks/LeaseKeeper.swift",
+        "LeaseKeeper.swift",
         "        guard let entry = followed.removeValue(forKey: id) else { return }\n"
         "        let wasLinked = entry.lease.isExtended\n",
         "        guard let entry = followed.removeValue(forKey: id), id == 0 else { return }\n"
@@ -140,7 +136,7 @@ BUGS = [
     # R1: what comes free elsewhere meanwhile is not noticed.
     Bug(
         "refusal-relied-on-to-its-end",
-        f"{CORE}/RateLimits/RefusalMemory.swift",
+        "RefusalMemory.swift",
         "static let relianceMilliseconds: Int64 = 1000",
         "static let relianceMilliseconds: Int64 = 86_400_000",
         ("refusals", "answers"),
@@ -149,7 +145,7 @@ BUGS = [
     # R4: the share of a sidecar that thought that it was alone.
     Bug(
         "share-kept-as-it-was",
-        f"{CORE}/RateLimits/LocalShare.swift",
+        "LocalShare.swift",
         "guard new != definition || sidecars != self.sidecars else { return self }",
         "guard new != definition else { return self }",
         ("limits",),
@@ -158,7 +154,7 @@ BUGS = [
     # R6: a trial is kept while its call waits for its turn.
     Bug(
         "trial-kept-while-waiting",
-        f"{PRODUCT}/Permits/PermitCoordinator.swift",
+        "PermitCoordinator.swift",
         "let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace",
         "let mayWait = !service.pausesAtLimit && !wish.hasPlace",
         ("half-open", "recovery", "open-breakers"),
@@ -167,7 +163,7 @@ BUGS = [
     # Once refused, always refused, as far as this sidecar knows.
     Bug(
         "refusal-remembered-for-ever",
-        f"{CORE}/RateLimits/RefusalMemory.swift",
+        "RefusalMemory.swift",
         "        guard refusal.until > now else {\n",
         "        if refusal.until <= now { return (refusal, now.advanced(byMilliseconds: 60_000)) }\n"
         "        guard refusal.until > now else {\n",
@@ -175,28 +171,28 @@ BUGS = [
     ),
     Bug(
         "reload-loses-waiters",
-        f"{CORE}/RateLimits/ServiceLimiter.swift",
+        "ServiceLimiter.swift",
         "let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))",
         "let pending = Array(zip(arrived.requests, arrivedSequences))",
         ("answers",),
     ),
     Bug(
         "share-not-divided",
-        f"{CORE}/RateLimits/LocalShare.swift",
+        "LocalShare.swift",
         "        let sidecars = Int64(max(1, sidecars))\n",
         "        let sidecars = Int64(1)\n",
         ("limits",),
     ),
     Bug(
         "local-grants-not-counted",
-        f"{CORE}/RateLimits/LocalCounters.swift",
+        "LocalCounters.swift",
         "            judged[index]?.take(cost, now: now)\n",
         "",
         ("limits",),
     ),
     Bug(
         "fleet-of-one",
-        f"{PRODUCT}/Fleet/FleetCoordinator.swift",
+        "FleetCoordinator.swift",
         "members = reply.members\n",
         "members = reply.members.filter { $0 == runtime.id }\n",
         ("limits",),
@@ -205,14 +201,14 @@ BUGS = [
     # What was taken for a permit goes back although the permit was given.
     Bug(
         "granted-permit-given-back",
-        f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
+        "RateLimitCoordinator.swift",
         "            return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0\n",
         "            _ = onPermitDecided(wish, settlement.answer, shares)\n            return 0\n",
         ("limits",),
     ),
     Bug(
         "limit-wait-ends-unanswered",
-        f"{PRODUCT}/RateLimits/RateLimitCoordinator.swift",
+        "RateLimitCoordinator.swift",
         "            for settlement in expired { refused(service, settlement) }\n",
         "            for settlement in expired { service.metrics.limited.increment(by: settlement.calls.count) }\n",
         ("answers",),
@@ -221,7 +217,7 @@ BUGS = [
     # News of a change come over another connection than replies do, and may overtake them.
     Bug(
         "generation-not-compared",
-        f"{CORE}/Breakers/Breaker.swift",
+        "Breaker.swift",
         "        guard new.generation >= snapshot.generation else { return false }\n"
         "        let isChange = new.generation > snapshot.generation\n",
         "        let isChange = new.generation != snapshot.generation\n",
@@ -229,21 +225,21 @@ BUGS = [
     ),
     Bug(
         "half-open-without-trials",
-        f"{CORE}/Breakers/Breaker.swift",
+        "Breaker.swift",
         "guard let noTrialsUntil, noTrialsUntil > now else { return trialAdmission }",
         "guard let noTrialsUntil, noTrialsUntil > now else { return .allow }",
         ("trials",),
     ),
     Bug(
         "place-wait-ends-unanswered",
-        f"{CORE}/Services/Bulkhead.swift",
+        "Bulkhead.swift",
         "settlement.expired = line.removeAll { $0.deadline <= now }.map(\\.number)",
         "_ = line.removeAll { $0.deadline <= now }",
         ("answers",),
     ),
     Bug(
         "trip-of-others-ignored",
-        f"{PRODUCT}/Breakers/BreakerCoordinator.swift",
+        "BreakerCoordinator.swift",
         "        let known = service.breaker.snapshot\n        guard\n",
         "        let known = service.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",),
@@ -251,21 +247,21 @@ BUGS = [
     # After so many as there are at once, this sidecar asks for no trial permit any more.
     Bug(
         "trials-asked-for-never-end",
-        f"{PRODUCT}/Breakers/BreakerCoordinator+Outcomes.swift",
+        "BreakerCoordinator+Outcomes.swift",
         "            service.trialsAskedFor -= 1\n",
         "            if case .failure = result { service.trialsAskedFor -= 1 }\n",
         ("half-open",),
     ),
     Bug(
         "forced-state-cut-short",
-        f"{PRODUCT}/Breakers/BreakerCoordinator+Causes.swift",
+        "BreakerCoordinator+Causes.swift",
         "            state, forMilliseconds: milliseconds, reason: reason,",
         "            state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
         ("forced-states",),
     ),
     Bug(
         "failed-permit-unanswered",
-        f"{PRODUCT}/Permits/PermitCoordinator.swift",
+        "PermitCoordinator.swift",
         "        wish.answer(.failed(error))\n",
         "        wish.stage = .over\n",
         ("answers",),
@@ -274,35 +270,35 @@ BUGS = [
     # The reply to a command that nobody awaits any more must not go to the next.
     Bug(
         "late-reply-to-next-command",
-        f"{REDIS}/Protocol/RedisExchange.swift",
+        "RedisExchange.swift",
         "        nextExpiry = next\n",
         "        nextExpiry = next\n        pending.removeAll { $0.receive == nil }\n",
         (*TWO_HOLDERS, "free-locks", "limits", "trials", "open-breakers", "answers", "recovery"),
     ),
     Bug(
         "lost-connection-leaves-commands-pending",
-        f"{REDIS}/Protocol/RedisExchange.swift",
+        "RedisExchange.swift",
         "        for command in failed { command.receive?(.failure(lost)) }\n",
         "        for command in failed.dropFirst() { command.receive?(.failure(lost)) }\n",
         ("answers",),
     ),
     Bug(
         "failed-login-not-tried-again",
-        f"{REDIS}/Connection/RedisLink.swift",
+        "RedisLink.swift",
         "            if let failure { return handler.close(reason: failure) }\n",
         "            if failure != nil { return }\n",
         ("recovery", "trials", "limits"),
     ),
     Bug(
         "subscription-not-renewed",
-        f"{REDIS}/Connection/RedisSubscriber.swift",
+        "RedisSubscriber.swift",
         "        requestSubscriptions(by: handler)\n        scheduleCheck(of: handler)\n",
         "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
         ("free-locks", "open-breakers"),
     ),
     Bug(
         "linked-lease-outlives-its-connection",
-        f"{DOOR}/RESPConnection.swift",
+        "RESPConnection.swift",
         "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {\n",
         "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) where !isLinked {\n",
         ("free-locks",),

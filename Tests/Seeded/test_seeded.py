@@ -28,11 +28,15 @@ class Lists(unittest.TestCase):
     def test_what_does_not_fit_is_told(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            (root / run.PROMISES).parent.mkdir(parents=True)
-            (root / run.PROMISES).write_text(PROMISE)
-            (root / "twice.swift").write_text("a b a")
+            product = root / run.PRODUCT
+            for folder in ("here", "there"):
+                (product / folder).mkdir(parents=True)
+                (product / folder / "pair.swift").touch()
+            (product / run.PROMISES).write_text(PROMISE)
+            (product / "here" / "twice.swift").write_text("a b a")
             bugs = [
                 Bug("gone", "no.swift", "a", "b", ("exclusion",)),
+                Bug("pair", "pair.swift", "a", "b", ("exclusion",)),
                 Bug("twice", "twice.swift", "a", "c", ("exclusion",)),
                 Bug("same", "twice.swift", "b", "b", ("exclusion",)),
                 Bug("empty", "twice.swift", "b", "c", ()),
@@ -43,7 +47,8 @@ class Lists(unittest.TestCase):
                 run.problems(bugs, root),
                 [
                     "strange: two bugs have this name",
-                    "gone: there is no no.swift",
+                    "gone: Sources has no files named no.swift, not one",
+                    "pair: Sources has 2 files named pair.swift, not one",
                     "twice: the text to replace is 2 times in twice.swift, not once",
                     "same: it changes nothing",
                     "empty: it breaks no promise",
@@ -55,7 +60,8 @@ class Lists(unittest.TestCase):
 class Planting(unittest.TestCase):
     def test_a_bug_is_taken_out_again_whatever_happens(self) -> None:
         with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(run, "TREE", pathlib.Path(name)):
-            path = pathlib.Path(name) / "rule.swift"
+            path = pathlib.Path(name) / run.PRODUCT / "Rules" / "rule.swift"
+            path.parent.mkdir(parents=True)
             path.write_text("keep it")
             with (
                 contextlib.suppress(run.BuildFailed),
