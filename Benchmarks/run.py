@@ -19,31 +19,16 @@ import subprocess
 import sys
 import time
 
-import abuse
-import accuracy
-import against
-import capacity
-import decisions
-import growth
-import handover
-import library
-import linked
-import load
-import outcomes
-import peer_breaker
-import peer_etcd
-import peer_limits
-import proxy
-import sidecar
-import trip
-from ledger import Ledger
-from rig import BINARY, ROOT, Rig
-from table import HEAD, Table, markdown
+from figures import abuse, accuracy, against, capacity, decisions, growth, locks, outcomes, sidecar, trip
+from figures.table import HEAD, Ledger, Table, markdown
+from peers import breaker_library, etcd, limits_library, proxy
+from rig import load
+from rig.servers import BINARY, ROOT, Rig
 
 #: Limits and breakers: each part has services of its own.
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
 #: Of the part `peers`; those of `locks` and `proxy` are measured there.
-PEERS = (peer_limits, peer_breaker, peer_etcd)
+PEERS = (limits_library, breaker_library, etcd)
 PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse")
 #: What has to be there for a part.
 NEEDS = {"locks": load.missing, "proxy": proxy.missing, "growth": growth.missing}
@@ -61,7 +46,7 @@ def figures(ledger):
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
     versions = "; ".join([
         version("redis-server", "--version"), version("swift", "--version"), version(str(BINARY), "--version"),
-        load.peer_versions(), proxy.versions(), peer_etcd.version()])
+        load.peer_versions(), proxy.versions(), etcd.version()])
     rows = [row for _, entry in ledger.ordered(PARTS) for row in entry["rows"]]
     return f"""Written by `make bench`: {machine}. {versions}.
 
@@ -106,9 +91,7 @@ def measure(part, table, rounds, scale):
     """Measures one part. What there is to say of it besides its figures."""
     if part == "locks":
         with Rig() as rig:
-            handover.measure(rig, table, rounds, scale)
-            library.measure(rig, table, rounds, scale)
-            linked.measure(rig, table, scale)
+            locks.measure(rig, table, rounds, scale)
         return ""
     if part == "sidecar":
         with Rig() as rig:

@@ -1,0 +1,99 @@
+"""How many decisions a second one sidecar gives, beside Redis that only counts, and what bounds them."""
+
+import resource
+import statistics
+import time
+
+from rig import load
+from rig.client import Client, scripts_run
+from rig.servers import processor_seconds, say
+
+SUBJECTS = 1000
+#: More than is ever taken here.
+LARGE = 1_000_000_000
+CONFIGURATION = f"""
+services:
+  one: {{ limits: [ {{ limit: {LARGE}, per: 1s }} ] }}
+  each: {{ limits: [ {{ limit: {LARGE}, per: 1s, per_subject: true }} ] }}
+  spent: {{ limits: [ {{ limit: 1, per: 1h }} ] }}
+"""
+KEY = "key:__rand_int__"
+COMMANDS_BOUND = 50
+EXPLANATION = f"""\
+**Limits**: redis-benchmark with 50 connections and pipelines of 16, against one sidecar and against Redis itself. *One key* is a limit of
+the service beside `INCRBY` of one key, *{SUBJECTS:,} keys* a limit of each subject beside `INCRBY` of as many keys, *refused* a limit that has
+been reached, whose refusal the sidecar remembers. The shares of a core tell what bounds a figure: who has a whole one, or whether all
+share what there is."""
+
+
+#: Reaches the limit of what is refused.
+SPENDING = ("LIMIT.TAKE", "spent")
+
+
+class Kind:
+    """Decisions of one kind, beside plain counting."""
+
+    def __init__(self, what, ours, theirs, bound, names=None):
+        self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
+        self.theirs = self.ours._replace(command=theirs)
+        self.bound = bound
+        #: Decisions and increments a second, of each round.
+        self.decisions, self.increments = [], []
+        #: Commands that the sidecar counted and scripts that Redis counted, for 1,000 decisions.
+        self.commands, self.scripts = [], []
+        #: Shares of a core, while decisions were asked for.
+        self.shares = {"sidecar": [], "Redis": [], "redis-benchmark": []}
+
+
+def kinds():
+    return [
+        Kind("one key", ("LIMIT.TAKE", "one"), ("INCRBY", "k", "1"), 0.8),
+        Kind(f"{SUBJECTS:,} keys", ("LIMIT.TAKE", "each", "SUBJECT", KEY), ("INCRBY", KEY, "1"), 0.8, names=SUBJECTS),
+        Kind("refused", SPENDING, ("INCRBY", "k", "1"), 0.9),
+    ]
+
+
+def measure(rig, table, rounds, scale):
+    measured = kinds()
+    sidecar = rig.start_sidecar()
+    Client(sidecar.port).command(*SPENDING)
+    for kind in measured:
+        kind.ours.rate(sidecar.port, scale / 5)
+        for number in range(1, rounds + 1):
+            say(f"measuring {kind.ours.what}, round {number} of {rounds} …")
+            decide(rig, sidecar, kind, scale)
+            kind.increments.append(kind.theirs.rate(rig.redis_port, scale))
+    rig.stop(sidecar.process)
+    for kind in measured:
+        report(table, kind)
+
+
+def decide(rig, sidecar, kind, scale):
+    """One run of decisions, with what they cost."""
+    redis = Client(rig.redis_port)
+    commands, scripts = sidecar.redis_commands(), scripts_run(redis)
+    busy, begin = processor(rig, sidecar), time.monotonic()
+    kind.decisions.append(kind.ours.rate(sidecar.port, scale))
+    length = time.monotonic() - begin
+    for name, seconds in processor(rig, sidecar).items():
+        kind.shares[name].append((seconds - busy[name]) / length)
+    requests = kind.ours.requests * scale / 100
+    kind.commands.append((sidecar.redis_commands() - commands) * 1000 / requests)
+    kind.scripts.append((scripts_run(redis) - scripts) * 1000 / requests)
+
+
+def processor(rig, sidecar):
+    """Seconds of it that each has had so far."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"sidecar": sidecar.processor_seconds(), "Redis": processor_seconds(rig.redis),
+            "redis-benchmark": children.ru_utime + children.ru_stime}
+
+
+def report(table, kind):
+    what = kind.ours.what
+    table.ratio(f"{what} ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
+    shares = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.shares.items()]
+    table.add(f"{what}: shares of a core", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])
+    commands, scripts = statistics.median(kind.commands), statistics.median(kind.scripts)
+    table.add(f"{what}: commands to Redis for 1,000 decisions", f"{commands:.1f}", f"scripts that Redis counted {scripts:.1f}",
+              f"{commands:.1f}", f"≤ {COMMANDS_BOUND}", max(commands, scripts) <= COMMANDS_BOUND)

@@ -1,0 +1,98 @@
+"""What the sidecar costs beside Redis itself: its start, its memory, a call's time, and calls a second."""
+
+import os
+import statistics
+import time
+
+from rig import load
+from rig.client import Client
+from rig.monitor import words_of
+from rig.servers import say
+
+#: Opens the breaker that permits are asked of.
+OPENING = ("BREAKER.FORCE", "shut", "OPEN")
+TAKE = load.Load("LIMIT.TAKE", ("LIMIT.TAKE", "many"), 150_000)
+ACQUIRE = load.Load("LOCK.ACQUIRE", ("LOCK.ACQUIRE", "name__rand_int__", "1000"), 100_000, names=100_000_000)
+PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
+
+
+def measure(rig, table, rounds, scale):
+    """Leaves the sidecar running; its memory after the load, in megabytes."""
+    say(f"starting a sidecar {rounds} times …")
+    starts = []
+    for _ in range(rounds):
+        sidecar = rig.start_sidecar()
+        starts.append(sidecar.ready * 1000)
+        rig.stop(sidecar.process)
+    start = statistics.median(starts)
+    table.add("ready after start, Redis being up", f"{start:.0f} ms", "–", f"{start:.0f} ms", "≤ 200 ms", start <= 200)
+    sidecar = rig.start_sidecar()
+    time.sleep(2)
+    idle = sidecar.resident_kilobytes() / 1024
+    table.add("resident when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 40 MB", idle <= 40)
+    Client(sidecar.port).command(*OPENING)
+    acquire = acquire_as_sent(rig, sidecar)
+    latency(rig, sidecar, table, rounds, acquire)
+    throughput(rig, sidecar, table, rounds, scale, acquire)
+    return sidecar.resident_kilobytes() / 1024
+
+
+def acquire_as_sent(rig, sidecar):
+    """A function from a lock's name to the words that a sidecar sends to Redis to acquire it: overheard, not repeated here."""
+    door, ear = Client(sidecar.port), Client(rig.redis_port)
+    # The first one may bring the script along.
+    door.command("LOCK.ACQUIRE", "rehearsal", "1000")
+    ear.command("MONITOR")
+    door.command("LOCK.ACQUIRE", "overheard", "1000")
+    while b'"EVALSHA"' not in (line := ear.reply()).upper() or b"{overheard}" not in line:
+        pass
+    # Redis is slower for everyone while somebody listens.
+    ear.close()
+    words = words_of(line)
+    return lambda name: [word.replace(b"overheard", name.encode()).decode("latin-1") for word in words]
+
+
+def median_latency(port, command, samples=3000):
+    """Microseconds of one command of one client, at the median. `command` makes the words from a name."""
+    client = Client(port)
+    for index in range(200):
+        client.command(*command(f"warm{index}"))
+    times = []
+    for index in range(samples):
+        words = command(f"{os.getpid()}-{time.monotonic_ns()}-{index}")
+        begin = time.perf_counter_ns()
+        client.command(*words)
+        times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times) / 1000
+
+
+def acquire_latency(port, samples=3000):
+    return median_latency(port, lambda name: ("LOCK.ACQUIRE", name, "1000"), samples)
+
+
+def latency(rig, sidecar, table, rounds, acquire):
+    say("measuring LOCK.ACQUIRE with one client …")
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(acquire_latency(sidecar.port))
+        theirs.append(median_latency(rig.redis_port, acquire))
+    added = statistics.median(a - b for a, b in zip(ours, theirs))
+    table.add("LOCK.ACQUIRE, one client, added at the median", f"{statistics.median(ours):.0f} µs",
+              f"{statistics.median(theirs):.0f} µs", f"{added:.0f} µs", "≤ 90 µs", added <= 90)
+
+
+def throughput(rig, sidecar, table, rounds, scale, acquire):
+    pairs = [
+        (f"{TAKE.what} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
+        (f"{ACQUIRE.what} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),
+        (f"{PERMIT.what} ÷ PING, pipelines of 16", PERMIT, ("PING",), 0.6),
+    ]
+    for what, ours, words, bound in pairs:
+        theirs = ours._replace(command=words)
+        ours.rate(sidecar.port, scale / 5)
+        mine, other = [], []
+        for number in range(1, rounds + 1):
+            say(f"measuring {what}, round {number} of {rounds} …")
+            mine.append(ours.rate(sidecar.port, scale))
+            other.append(theirs.rate(rig.redis_port, scale))
+        table.ratio(what, mine, other, bound)

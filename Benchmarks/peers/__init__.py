@@ -1,0 +1,1 @@
+"""What Interlock is measured beside: other libraries, etcd and Envoy. Imports `rig` and `figures`."""

@@ -1,0 +1,158 @@
+"""The servers that are measured: a private Redis and sidecars on it, on TCP loopback, stopped at the end."""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from rig.client import Client
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RELEASE = ROOT / ".build" / "release"
+BINARY = RELEASE / "interlock"
+CONFIGURATION = """
+services:
+  many: { limits: [ { limit: 1000000000, per: 1s } ] }
+  shut: { limits: [ { limit: 1000000000, per: 1s } ] }
+"""
+
+
+def say(text):
+    """What is going on, at once: a run takes minutes."""
+    print(text, flush=True)
+
+
+def free_port():
+    """Below what the kernel gives to outgoing connections: those take such a port before a server that starts does."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768)))
+                return probe.getsockname()[1]
+            except OSError:
+                continue
+
+
+def wait_until(condition, what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.005)
+    sys.exit(f"benchmark: {what} did not happen within {seconds} s")
+
+
+def processor_seconds(process):
+    """What the processor has done for it so far, the kernel's part included."""
+    # Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Sidecar:
+    """One running sidecar."""
+
+    def __init__(self, process, port, http_port, ready):
+        self.process = process
+        self.port = port
+        self.http_port = http_port
+        #: After how many seconds it was.
+        self.ready = ready
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def redis_commands(self):
+        """How many commands it has sent to Redis; a script is one, whatever it calls."""
+        return int(Client(self.port).info()["redis_commands"])
+
+    def resident_kilobytes(self):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        sys.exit("benchmark: /proc does not say how much memory the sidecar has")
+
+    def processor_seconds(self):
+        return processor_seconds(self.process)
+
+
+class Rig:
+    """A Redis and sidecars in a fresh folder; all are stopped at the end, whatever happens."""
+
+    def __init__(self, configuration=CONFIGURATION):
+        """`configuration` is what the sidecars are told of services."""
+        self.configuration = configuration
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="interlock-bench-"))
+        self.processes = []
+        self.started = 0
+        self.redis_port = free_port()
+
+    @property
+    def redis_url(self):
+        return f"redis://127.0.0.1:{self.redis_port}"
+
+    def __enter__(self):
+        try:
+            self.redis = self.start(
+                "redis", "redis-server", "--port", self.redis_port, "--bind", "127.0.0.1", "--save", "",
+                "--appendonly", "no", "--dir", self.folder)
+            wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
+        except BaseException:
+            self.__exit__()
+            raise
+        (self.folder / "services.yaml").write_text(self.configuration)
+        return self
+
+    def start(self, name, *command, **options):
+        """A process whose output goes to a log, unless `options` of Popen say otherwise."""
+        with open(self.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen(
+                [str(word) for word in command], **{"stdout": log, "stderr": log, **options})
+        self.processes.append(process)
+        return process
+
+    def start_sidecar(self, configuration=None, binary=BINARY):
+        """`configuration` is a file; without it, that of the rig."""
+        self.started += 1
+        name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
+        begin = time.monotonic()
+        process = self.start(
+            name, binary, "serve", "--config", configuration or self.folder / "services.yaml", "--redis", self.redis_url,
+            "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http_port}")
+        log = self.folder / f"{name}.log"
+        wait_until(lambda: b"is ready" in log.read_bytes(), "the start of the sidecar")
+        return Sidecar(process, port, http_port, time.monotonic() - begin)
+
+    def start_fleet(self, count, binary=BINARY):
+        """Sidecars that all hear each other: what is said to one that has not subscribed yet is lost."""
+        sidecars = [self.start_sidecar(binary=binary) for _ in range(count)]
+        redis = Client(self.redis_port)
+        wait_until(lambda: int(redis.command("PUBSUB", "NUMSUB", "interlock:events")[1]) == count,
+                   "the subscription of every sidecar")
+        return sidecars
+
+    def stop(self, process):
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.processes.remove(process)
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in reversed(list(self.processes)):
+            self.stop(process)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Unit tests of the benchmarks' own code. `make test` runs them."""

@@ -1,0 +1,18 @@
+import unittest
+
+from rig.bystander import Figures, figures
+
+
+class FiguresTest(unittest.TestCase):
+    def test_a_hundredth_is_later_than_the_99th(self):
+        self.assertEqual(figures(range(100, 0, -1)), Figures(100, 50.5, 100, 100))
+
+    def test_nobody_answered_is_told(self):
+        self.assertEqual(figures([]).text, "no answer")
+
+    def test_times_are_microseconds(self):
+        self.assertEqual(figures([1500.4]).text, "1,500 and 1,500 µs")
+
+
+if __name__ == "__main__":
+    unittest.main()
