@@ -4,7 +4,7 @@ another lock server and another proxy, in one run.
 
 Starts a redis-server and sidecars of the release build on TCP loopback and drives both sides, alternating; each figure is the
 median of the rounds. Prints a table of each part with both sides and their ratio, in the end one of them all, and writes that to
-docs/benchmarks.md.
+docs/internals/benchmarks.md.
 
 With --against, measures the binary of before beside the present one instead, and writes nothing. Sides alternate pair by pair on one
 Redis, from 5 pairs of a figure to 30: until the 95 % interval of its mean ratio lies wholly on one side of 0.97. Above 1 is better,
@@ -134,7 +134,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, help="pairs of runs per figure (default 5); with --against at most (5 to 30, default 30)")
     options.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
-    options.add_argument("--no-write", action="store_true", help="leave docs/benchmarks.md alone")
+    options.add_argument("--no-write", action="store_true", help="leave docs/internals/benchmarks.md alone")
     options.add_argument("--only", type=parts_of, action="extend", metavar="PART[,PART]",
                          help=f"parts of the figures, again: {', '.join(PARTS)}; the others stay in the page as they were measured last")
     options.add_argument("--against", metavar="BINARY",
@@ -162,9 +162,9 @@ def main():
             ledger.note(part, table, rounds, commit, footnote)
     if not options.no_write:
         if lacking := ledger.missing(PARTS):
-            print(f"docs/benchmarks.md is written once {', '.join(lacking)} was measured here too")
+            print(f"docs/internals/benchmarks.md is written once {', '.join(lacking)} was measured here too")
         else:
-            docs = ROOT / "docs"
+            docs = ROOT / "docs" / "internals"
             load.draw([plot for _, entry in ledger.ordered(PARTS) for plot in entry.get("plots", [])], docs)
             (docs / "benchmarks.md").write_text(page(ledger))
             print(figures(ledger))

@@ -6,7 +6,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-/// Each goes one beyond a bound that docs/operations.md has, and looks at what another client meets then.
+/// Each goes one beyond a bound that docs/reference/bounds.md has, and looks at what another client meets then.
 @Suite("Bounds of one client", .timeLimit(.minutes(1)))
 struct BoundsTests {
     @Test("one connection has so many leases looked after, and another one goes on")

@@ -8,7 +8,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-/// Each goes one beyond a bound of the RESP door that docs/operations.md has, and looks at what another client meets meanwhile.
+/// Each goes one beyond a bound of the RESP door that docs/reference/bounds.md has, and looks at what another client meets meanwhile.
 @Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))
 struct RESPBoundsTests {
     /// Another client takes a lock and gives it back.

@@ -15,7 +15,7 @@ struct DocumentationTests {
         "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
         arguments: [
             ("Sources/Interlock/Interlock.docc/Locks.md", "DocumentedExamples.swift", 10),
-            ("docs/library.md", "DocumentedServiceExamples.swift", 7),
+            ("docs/swift/guarded-calls.md", "DocumentedServiceExamples.swift", 7),
         ])
     func verbatim(article: String, examples: String, most: Int) throws {
         let documented = try Self.blocks(inFile: article, from: "```swift", to: "```")

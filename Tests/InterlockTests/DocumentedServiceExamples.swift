@@ -1,4 +1,4 @@
-// What stands between `snippet` and `end` here is in `docs/library.md`, word for word; see `DocumentedExamples.swift`.
+// What stands between `snippet` and `end` here is in `docs/swift/guarded-calls.md`, word for word; see `DocumentedExamples.swift`.
 
 // snippet: imports
 import Interlock

@@ -5,12 +5,12 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-/// The least rights that the operations page gives a sidecar's user of Redis are enough for everything that it does.
+/// The least rights that the page about Redis gives a sidecar's user of Redis are enough for everything that it does.
 @Suite("The least ACL (D23)", .timeLimit(.minutes(2)))
 struct LeastACLTests {
     /// The documented command, with a password in it.
     private static func documented() throws -> [String] {
-        let page = try DocumentationTests.text(ofFile: "docs/operations.md")
+        let page = try DocumentationTests.text(ofFile: "docs/operate/redis.md")
         let lines = page.split(separator: "\n").drop { !$0.hasPrefix("ACL SETUSER sidecar") }.prefix { $0 != "```" }
         return lines.joined(separator: " ").split(separator: " ").map { $0 == ">PASSWORD" ? ">secret" : String($0) }
     }

@@ -1,6 +1,6 @@
 internal import InterlockJudge
 
-// What the fields are called in JSON, with their units. docs/bench.md describes them.
+// What the fields are called in JSON, with their units. docs/internals/bench.md describes them.
 
 extension RunReport {
     enum CodingKeys: String, CodingKey {

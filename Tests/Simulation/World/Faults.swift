@@ -252,7 +252,7 @@ final class Faults {
     }
 
     /// A clock that goes a day beyond the time of a fence takes it along, and fences fall when it comes back to before that: Redis
-    /// forgets by that clock, and `docs/locks.md` says so.
+    /// forgets by that clock, and `docs/reference/locks.md` says so.
     private func mayShow(_ ahead: Int64) -> Bool {
         let day: Int64 = 86_000_000
         return ahead < 0 ? furthestAhead < day : leads.allSatisfy { ahead <= $0.ahead + day }

@@ -131,7 +131,7 @@ public struct KnownFinding: Sendable {
     public static let all: [KnownFinding] = [
         KnownFinding(
             "fleet_size", [.limits],
-            "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/limits.md"
+            "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/reference/limits.md"
         ) { violation, story in
             violation.finding.contains("the shares of sidecars without Redis included")
                 && story.profile.fleetSize < story.profile.largestFleet && story.remembersShares(before: violation)

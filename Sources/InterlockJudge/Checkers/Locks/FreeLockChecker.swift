@@ -84,7 +84,7 @@ struct FreeLockChecker: HistoryChecker {
     /// A linked lease is extended for as long as its link stands, by no more than this at a time, in ms.
     static let longestLease: Int64 = 60_000
 
-    /// How often readers look whether the writer before them is still there, in ms, as docs/locks.md has it.
+    /// How often readers look whether the writer before them is still there, in ms, as docs/reference/locks.md has it.
     static let readersLook: Int64 = 5000
 
     private let recovery: Int64
