@@ -204,8 +204,8 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore, nioLocks, nioPosix,
-                nioSSL,
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore,
+                nioLocks, nioPosix, nioSSL,
                 logging, coreMetrics, lifecycle,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "NIOHTTP1", package: "swift-nio"),

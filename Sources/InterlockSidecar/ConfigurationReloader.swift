@@ -12,11 +12,16 @@ struct ConfigurationReloader: Service {
     let monitor: OutageMonitor
     let access: AccessControl
     let certificate: DoorCertificate?
+    /// Told of each reload.
+    let notifier: ServiceNotifier?
     let logger: Logger
+    /// SIGHUP; trapped by whoever makes this.
+    let requests: UnixSignalsSequence
     let read: @Sendable () throws -> SidecarConfiguration
 
     func run() async throws {
-        for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() {
+        for await _ in requests.cancelOnGracefulShutdown() {
+            notifier?.reloadBegins()
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.warning("\(warning)") }
@@ -31,8 +36,10 @@ struct ConfigurationReloader: Service {
                         "The configuration was reloaded, but for what takes a new start of the sidecar",
                         metadata: ["not applied": "\(left.joined(separator: ", "))"])
                 }
+                notifier?.reloadEnded(failure: nil)
             } catch {
                 logger.error("The configuration was not reloaded; the old one stays", metadata: ["error": "\(error)"])
+                notifier?.reloadEnded(failure: "\(error)")
             }
         }
     }

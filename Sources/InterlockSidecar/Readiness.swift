@@ -3,7 +3,7 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
 
-/// Waits until both doors are open and Redis is connected, and says so once.
+/// Waits until both doors are open and Redis is connected, and says either once.
 final class Readiness: Service {
     private struct State {
         var respPort: Int?
@@ -13,13 +13,21 @@ final class Readiness: Service {
     private let state = NIOLockedValueBox(State())
     private let privateRedis: String?
     private let coordinator: Coordinator
+    private let onOpen: @Sendable () -> Void
     private let onReady: @Sendable (Sidecar.Addresses) -> Void
     private let opened: AsyncStream<Void>
     private let open: AsyncStream<Void>.Continuation
 
-    init(privateRedis: String?, coordinator: Coordinator, onReady: @escaping @Sendable (Sidecar.Addresses) -> Void) {
+    /// - Parameters:
+    ///   - onOpen: called once both doors are open.
+    ///   - onReady: called once Redis is connected as well.
+    init(
+        privateRedis: String?, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
+        onReady: @escaping @Sendable (Sidecar.Addresses) -> Void
+    ) {
         self.privateRedis = privateRedis
         self.coordinator = coordinator
+        self.onOpen = onOpen
         self.onReady = onReady
         (opened, open) = AsyncStream.makeStream()
     }
@@ -38,6 +46,7 @@ final class Readiness: Service {
         await cancelWhenGracefulShutdown { [self] in
             for await _ in opened {
                 guard let addresses else { continue }
+                onOpen()
                 await coordinator.untilReady()
                 if !Task.isCancelled { onReady(addresses) }
                 break

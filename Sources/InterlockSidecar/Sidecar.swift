@@ -27,6 +27,8 @@ public struct Sidecar: Sendable {
     private let metrics: PrometheusRegistry
     private let certificate: DoorCertificate?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
+    /// `nil`: no service manager listens.
+    private let notifier: ServiceNotifier?
 
     /// Prepares everything and opens nothing.
     /// - Parameters:
@@ -58,6 +60,7 @@ public struct Sidecar: Sendable {
         coordinator = Coordinator(
             configuration: try configuration.coordinatorConfiguration(redisURL: url),
             eventLoop: MultiThreadedEventLoopGroup(numberOfThreads: 1).next(), logger: logger)
+        notifier = ServiceNotifier(environment: environment, coordinator: coordinator, logger: logger)
     }
 
     /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
@@ -65,7 +68,9 @@ public struct Sidecar: Sendable {
     public func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         checkOpenFileBound()
         let access = AccessControl(keys: configuration.keys)
-        let readiness = Readiness(privateRedis: privateRedis?.socketPath, coordinator: coordinator, onReady: onReady)
+        let readiness = Readiness(
+            privateRedis: privateRedis?.socketPath, coordinator: coordinator,
+            onOpen: { [notifier] in notifier?.doorsAreOpen() }, onReady: onReady)
         // Proxied calls are work for more than one core; more than a few would only take memory.
         let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: min(4, max(1, System.coreCount)))
         var services: [any Service] = []
@@ -90,8 +95,13 @@ public struct Sidecar: Sendable {
             services.append(
                 ConfigurationReloader(
                     started: configuration, coordinator: coordinator, monitor: monitor, access: access, certificate: certificate,
-                    logger: logger, read: reload))
+                    notifier: notifier, logger: logger,
+                    // Trapped before the doors open: once they are, a service manager may ask for a reload, and untrapped it kills.
+                    requests: await UnixSignalsSequence(trapping: .sighup), read: reload))
         }
+        // The last one is the first to hear that the group goes down.
+        if let notifier { services.append(notifier) }
+        defer { notifier?.end() }
         var groupConfiguration = ServiceGroupConfiguration(
             services: services.map {
                 .init(service: $0, successTerminationBehavior: .ignore, failureTerminationBehavior: .gracefullyShutdownGroup)

@@ -1,5 +1,6 @@
 import Glibc
 import InterlockProcesses
+import InterlockTesting
 import Subprocess
 import Testing
 
@@ -34,6 +35,41 @@ struct SidecarLifetimeTests {
         for name in ["Hummingbird", "ServiceLifecycle", "SingleConnectionFailure", "SHA256", "CancellationError"] {
             #expect(!log.contains(name), "\(name)")
         }
+    }
+
+    @Test("systemd is told when it is ready, that it lives, of a reload and of its end")
+    func serviceManager() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let listener = try DatagramListener(at: "\(folder.path)/notify")
+        var heard: [String] = []
+        func hears(_ line: String) async throws {
+            try await eventually(within: .seconds(20), "systemd hears \(line) after \(heard)") {
+                while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
+                return heard.contains(line)
+            }
+        }
+        // No Redis listens there: a sidecar is ready without.
+        let process = try await InterlockProcess.start(
+            ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
+            environment: InterlockProcess.environment.updating([
+                "NOTIFY_SOCKET": "\(folder.path)/notify", "WATCHDOG_USEC": "20000",
+            ]))
+        defer { process.send(signal: SIGKILL) }
+        try await hears("READY=1")
+        try await hears("WATCHDOG=1")
+        try await eventually("the status names Redis and what is wrong with it") {
+            while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
+            return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("Connection refused") }
+        }
+        heard = []
+        process.send(signal: SIGHUP)
+        try await hears("READY=1")
+        let reloading = try #require(heard.firstIndex(of: "RELOADING=1"))
+        #expect(heard[reloading + 1].hasPrefix("MONOTONIC_USEC="))
+        process.send(signal: SIGTERM)
+        try await hears("STOPPING=1")
+        #expect(try await process.end(within: .seconds(20)) == .exited(0))
     }
 
     @Test("SIGKILL leaves no redis-server behind")

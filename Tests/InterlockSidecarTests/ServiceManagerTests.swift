@@ -1,0 +1,119 @@
+import Glibc
+import InterlockProcesses
+import InterlockTesting
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The service manager")
+struct ServiceManagerTests {
+    @Test(
+        "is found by its variables",
+        arguments: [
+            (["NOTIFY_SOCKET": "/run/systemd/notify"], ServiceManager(address: .path("/run/systemd/notify"))),
+            (["NOTIFY_SOCKET": "@notify"], ServiceManager(address: .abstract("notify"))),
+            (
+                ["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "10000000"],
+                ServiceManager(address: .path("/n"), watchdog: .seconds(10))
+            ),
+            (
+                ["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "10000000", "WATCHDOG_PID": "7"],
+                ServiceManager(address: .path("/n"), watchdog: .seconds(10))
+            ),
+            (
+                ["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "10000000", "WATCHDOG_PID": "8"],
+                ServiceManager(address: .path("/n"))
+            ),
+            (["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "0"], ServiceManager(address: .path("/n"))),
+            (["NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "soon"], ServiceManager(address: .path("/n"))),
+        ] as [([String: String], ServiceManager)]
+    )
+    func environment(variables: [String: String], manager: ServiceManager) {
+        #expect(ServiceManager(environment: variables, processID: 7) == manager)
+    }
+
+    @Test(
+        "is none where no socket is named that can be used",
+        arguments: ["", "/", "@", "vsock:2:1234", "run/notify", "/" + String(repeating: "n", count: 107)]
+    )
+    func noSocket(name: String) {
+        #expect(ServiceManager(environment: ["NOTIFY_SOCKET": name, "WATCHDOG_USEC": "1"], processID: 7) == nil)
+        #expect(ServiceManager(environment: ["WATCHDOG_USEC": "1"], processID: 7) == nil)
+    }
+
+    @Test("is told of readiness once, of reloads, and of the end")
+    func life() {
+        var report = ServiceReport()
+        #expect(report.looked(.isAway(nil)) == [.alive])
+        #expect(report.doorsOpened() == [.ready, .status("Serving without Redis")])
+        #expect(report.doorsOpened().isEmpty)
+        #expect(report.looked(.isUp) == [.alive, .status("Serving; Redis is connected")])
+        #expect(report.looked(.isUp) == [.alive])
+        #expect(report.reloadBegan(at: 42) == [.reloading(at: 42)])
+        #expect(report.reloadEnded(failure: nil) == [.ready])
+        #expect(report.stopped() == [.stopping, .status("Going down")])
+        #expect(report.looked(.isAway("closed")) == [.alive])
+        #expect(report.stopped().isEmpty)
+    }
+
+    @Test("is told why a reload failed until one succeeds")
+    func failedReload() {
+        var report = ServiceReport()
+        _ = report.looked(.isUp)
+        _ = report.doorsOpened()
+        let failed = ". The last reload failed, the old configuration stays: no such file"
+        #expect(report.reloadEnded(failure: "no such file") == [.ready, .status("Serving; Redis is connected" + failed)])
+        #expect(report.looked(.isAway("gone")) == [.alive, .status("Serving without Redis: gone" + failed)])
+        #expect(report.reloadEnded(failure: nil) == [.ready, .status("Serving without Redis: gone")])
+    }
+
+    @Test("hears of no reload before the start or after the stop")
+    func reloadOutsideOfService() {
+        var report = ServiceReport()
+        #expect(report.reloadBegan(at: 1).isEmpty)
+        #expect(report.reloadEnded(failure: nil).isEmpty)
+        _ = report.doorsOpened()
+        _ = report.stopped()
+        #expect(report.reloadBegan(at: 2).isEmpty)
+        #expect(report.reloadEnded(failure: nil).isEmpty)
+        #expect(report.doorsOpened().isEmpty)
+    }
+
+    @Test("is sent one assignment a line")
+    func lines() {
+        let lines: [ServiceReport.Line] = [.ready, .reloading(at: 7), .stopping, .alive, .status("two\nlines")]
+        #expect(
+            lines.map(\.text) == [
+                "READY=1", "RELOADING=1\nMONOTONIC_USEC=7", "STOPPING=1", "WATCHDOG=1", "STATUS=two lines",
+            ])
+    }
+
+    @Test("gets datagrams at a path and at an abstract name", arguments: [false, true])
+    func datagrams(isAbstract: Bool) throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let name = folder.path + "/notify"
+        let listener = try DatagramListener(at: name, isAbstract: isAbstract)
+        let manager = try #require(
+            ServiceManager(environment: ["NOTIFY_SOCKET": isAbstract ? "@" + name : name], processID: 1))
+        let socket = try #require(NotifySocket(to: manager.address))
+        #expect(socket.send("READY=1\nSTATUS=one", waits: true) == nil)
+        #expect(socket.send("WATCHDOG=1", waits: false) == nil)
+        #expect(listener.next() == "READY=1\nSTATUS=one")
+        #expect(listener.next() == "WATCHDOG=1")
+        #expect(listener.next() == nil)
+    }
+
+    @Test("that is gone, or reads nothing, is no reason to wait")
+    func deaf() throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let socket = try #require(NotifySocket(to: .path(folder.path + "/notify")))
+        #expect(socket.send("WATCHDOG=1", waits: false) == String(cString: strerror(ENOENT)))
+        let listener = try DatagramListener(at: folder.path + "/notify")
+        // A queue has room for some: the system's bound is 10 by default, and may be set higher.
+        let failure = (1...100_000).lazy.compactMap { _ in socket.send("WATCHDOG=1", waits: false) }.first
+        #expect(failure == String(cString: strerror(EAGAIN)))
+        #expect(listener.next() == "WATCHDOG=1")
+    }
+}
