@@ -33,3 +33,76 @@ struct CheckConfig: AsyncParsableCommand {
         guard verdict.isGood else { throw ExitCode.refused }
     }
 }
+
+/// Whether a configuration file can be used, and what is wrong with it.
+struct ConfigurationVerdict: Answer {
+    /// One mistake.
+    struct Problem: Encodable {
+        /// The line in the file; `nil`: the mistake has none, or is elsewhere.
+        var line: Int?
+        /// The key.
+        var path: String?
+        var message: String
+        /// Place, key and message in one line, for people.
+        var description: String
+
+        private enum CodingKeys: String, CodingKey {
+            case line, path, message
+        }
+    }
+
+    var file: String
+    var services = 0
+    var warnings: [String] = []
+    var problems: [Problem] = []
+
+    private enum CodingKeys: String, CodingKey {
+        case file, services, warnings, problems
+        case isGood = "good"
+    }
+
+    var isGood: Bool { problems.isEmpty }
+
+    /// Reads the file, and starts nothing.
+    init(file: String, environment: [String: String]) {
+        self.file = file
+        do throws(ConfigurationError) {
+            let configuration = try SidecarConfiguration.load(file: file, environment: environment)
+            services = configuration.services.count
+            warnings = configuration.warnings + [configuration.warningOfOwnRedis].compactMap { $0 }
+            if let url = configuration.redis.url { check(redisURL: url, of: configuration) }
+        } catch {
+            problems = error.problems.map { Problem($0) }
+        }
+    }
+
+    /// The file's reader looks at the scheme only; the rest is for whoever connects.
+    private mutating func check(redisURL: String, of configuration: SidecarConfiguration) {
+        do throws(SidecarError) {
+            _ = try configuration.coordinatorConfiguration(redisURL: redisURL)
+        } catch {
+            problems.append(Problem(message: error.description, description: "\(file): \(error)"))
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(file, forKey: .file)
+        try container.encode(isGood, forKey: .isGood)
+        try container.encode(services, forKey: .services)
+        try container.encode(warnings, forKey: .warnings)
+        try container.encode(problems, forKey: .problems)
+    }
+
+    var table: String {
+        "\(file): good, \(services) \(services == 1 ? "service" : "services")"
+    }
+}
+
+extension ConfigurationVerdict.Problem {
+    fileprivate init(_ problem: ConfigurationProblem) {
+        var line: Int?
+        if case .file(_, let place) = problem.place { line = place }
+        self.init(line: line, path: problem.path, message: problem.message, description: problem.description)
+    }
+}

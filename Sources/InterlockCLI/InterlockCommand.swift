@@ -1,4 +1,5 @@
 import ArgumentParser
+import Dispatch
 import InterlockSidecar
 
 /// `interlock`: the sidecar, and the tools that talk to one.
@@ -28,7 +29,7 @@ struct InterlockCommand: AsyncParsableCommand {
         version: SidecarVersion.current,
         subcommands: [
             Serve.self, CheckConfig.self, Status.self, LockCommand.self, Run.self, LimitCommand.self, BreakerCommand.self,
-            Events.self, BenchCommand.self, RunChild.self,
+            EventsCommand.self, BenchCommand.self, RunChild.self,
         ]
     )
 
@@ -65,5 +66,20 @@ struct InterlockCommand: AsyncParsableCommand {
         guard let failure = error as? Failure else { exit(withError: error) }
         Terminal.tell("interlock: \(failure)")
         exit(withError: failure.exitCode)
+    }
+}
+
+/// Where the process begins.
+@main
+enum InterlockProgram {
+    /// `RunChild` stays on the thread that the process began on: what the kernel was asked to do when a process dies, it was
+    /// asked for one thread, and only that one can execute the command without forgetting it. Everything else is
+    /// asynchronous, and leaves that thread.
+    static func main() {
+        if CommandLine.arguments.dropFirst().first == RunChild.name {
+            InterlockCommand.main(synchronously: RunChild.self)
+        }
+        Task { await InterlockCommand.main() }
+        dispatchMain()
     }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import NIOCore
 import NIOPosix
 
@@ -16,7 +17,7 @@ final class SidecarLink: ChannelInboundHandler {
 
     /// Begins to connect; the owner hears of it. Called on the event loop.
     static func open(
-        to endpoint: SidecarEndpoint, on eventLoop: any EventLoop, owner: any SidecarLinkOwner
+        to endpoint: BenchmarkedSidecar, on eventLoop: any EventLoop, owner: any SidecarLinkOwner
     ) -> SidecarLink {
         let link = SidecarLink(owner: owner)
         let linkOnLoop = NIOLoopBound(link, eventLoop: eventLoop)
@@ -90,5 +91,27 @@ final class SidecarLink: ChannelInboundHandler {
         let owner = self.owner
         self.owner = nil
         owner?.linkIsLost(error)
+    }
+}
+
+/// Whoever a link to a sidecar belongs to. Called on the link's event loop.
+protocol SidecarLinkOwner: AnyObject {
+    func linkIsUp()
+    func received(_ reply: SidecarReply)
+    /// Once, at the end, unless the owner closed the link itself.
+    func linkIsLost(_ error: any Error)
+}
+
+/// Where a sidecar's RESP door is: `HOST:PORT`.
+struct BenchmarkedSidecar: ExpressibleByArgument, Sendable {
+    var host: String
+    var port: Int
+
+    init?(argument: String) {
+        guard let colon = argument.lastIndex(of: ":"), let port = Int(argument[argument.index(after: colon)...]),
+            (1...65535).contains(port)
+        else { return nil }
+        host = String(argument[..<colon])
+        self.port = port
     }
 }

@@ -23,7 +23,7 @@ final class HandoverClient: SidecarLinkOwner {
         return askedAt
     }
 
-    func connect(to endpoint: SidecarEndpoint, on eventLoop: any EventLoop) {
+    func connect(to endpoint: BenchmarkedSidecar, on eventLoop: any EventLoop) {
         link = SidecarLink.open(to: endpoint, on: eventLoop, owner: self)
     }
 

@@ -1,4 +1,6 @@
+import ArgumentParser
 import NIOCore
+import NIOPosix
 
 /// All clients of one run, on one event loop: connects them, lets the lock go round, and waits until each has had its last
 /// turn, so that what the sidecars did can be divided by whole cycles.
@@ -28,7 +30,7 @@ final class HandoverRun {
 
     /// Called on the event loop, where everything of it happens.
     static func start(
-        endpoints: [SidecarEndpoint], lock: String, length: TimeAmount, eventLoop: any EventLoop
+        endpoints: [BenchmarkedSidecar], lock: String, length: TimeAmount, eventLoop: any EventLoop
     ) -> EventLoopFuture<HandoverFigures> {
         let run = HandoverRun(lock: lock, length: length, eventLoop: eventLoop)
         run.clients = endpoints.map { _ in HandoverClient(run: run) }
@@ -88,5 +90,34 @@ final class HandoverRun {
 
     private func at(_ deadline: NIODeadline, _ body: @escaping () -> Void) {
         eventLoop.assumeIsolated().scheduleTask(deadline: deadline, body)
+    }
+}
+
+/// One lock, no hold time, many waiters at each sidecar.
+struct HandoverCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "handover",
+        abstract: "How fast a lock goes from hand to hand: all clients, in one process, want the same lock.")
+
+    @Option(name: .customLong("sidecar"), help: ArgumentHelp("A RESP door; may be repeated.", valueName: "host:port"))
+    var sidecars: [BenchmarkedSidecar]
+
+    @Option(help: "Clients at each sidecar.")
+    var waiters = 16
+
+    @Option(help: "How long to measure; the lock goes round for a second before.")
+    var seconds = 5.0
+
+    @Option(help: "The lock's name.")
+    var lock = "handover"
+
+    func run() async throws {
+        let endpoints = sidecars.flatMap { Array(repeating: $0, count: waiters) }
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        let length = TimeAmount(seconds: seconds)
+        let figures = try await eventLoop.flatSubmit { [lock] in
+            HandoverRun.start(endpoints: endpoints, lock: lock, length: length, eventLoop: eventLoop)
+        }.get()
+        try figures.show()
     }
 }

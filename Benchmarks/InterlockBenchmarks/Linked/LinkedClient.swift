@@ -26,7 +26,7 @@ final class LinkedClient: SidecarLinkOwner {
         self.run = run
     }
 
-    func connect(to endpoint: SidecarEndpoint, on eventLoop: any EventLoop) {
+    func connect(to endpoint: BenchmarkedSidecar, on eventLoop: any EventLoop) {
         link = SidecarLink.open(to: endpoint, on: eventLoop, owner: self)
     }
 

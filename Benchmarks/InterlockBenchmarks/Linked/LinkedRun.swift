@@ -1,4 +1,6 @@
+import ArgumentParser
 import NIOCore
+import NIOPosix
 
 /// All connections of one run, on one event loop: they take their leases, rest, and look for them.
 final class LinkedRun {
@@ -20,7 +22,7 @@ final class LinkedRun {
 
     /// Called on the event loop, where everything of it happens.
     static func start(
-        _ plan: Plan, sidecar: SidecarEndpoint, eventLoop: any EventLoop
+        _ plan: Plan, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop
     ) -> EventLoopFuture<LinkedFigures> {
         let run = LinkedRun(plan: plan, eventLoop: eventLoop)
         let connections = min(mostConnections, plan.leases)
@@ -65,4 +67,48 @@ final class LinkedRun {
     func failed(_ error: any Error) {
         promise.fail(error)
     }
+}
+
+/// Many leases that the sidecar keeps alive.
+struct LinkedCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "linked",
+        abstract: "Whether a sidecar keeps many linked leases alive.",
+        discussion: """
+            Prints {"held":N} as soon as all leases are there, then does nothing for the given time, and then looks for each \
+            of them.
+            """)
+
+    @Option(help: ArgumentHelp("A RESP door.", valueName: "host:port"))
+    var sidecar: BenchmarkedSidecar
+
+    @Option(help: "How many leases, spread over ten connections.")
+    var leases = 10_000
+
+    @Option(help: "The leases' length in milliseconds.")
+    var ttl = 10_000
+
+    @Option(help: "How long to hold them.")
+    var seconds = 60.0
+
+    func run() async throws {
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        let plan = LinkedRun.Plan(leases: leases, ttl: ttl, hold: TimeAmount(seconds: seconds))
+        let figures = try await eventLoop.flatSubmit { [sidecar] in
+            LinkedRun.start(plan, sidecar: sidecar, eventLoop: eventLoop)
+        }.get()
+        try figures.show()
+    }
+}
+
+/// What `linked` found at the end.
+struct LinkedFigures: Figures {
+    var leases: Int
+    /// Those that were no longer held.
+    var lost: Int
+}
+
+/// What `linked` says in between: all leases are there.
+struct LinkedProgress: Figures {
+    var held: Int
 }

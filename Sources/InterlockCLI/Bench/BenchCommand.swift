@@ -1,4 +1,5 @@
 import ArgumentParser
+internal import InterlockJudge
 import InterlockLoad
 
 /// `interlock bench`: load, faults and judgement.
@@ -77,4 +78,57 @@ struct BenchMixed: AsyncParsableCommand {
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.mixed) }
+}
+
+/// `interlock bench check`: judges a history that a run wrote down.
+struct BenchCheck: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Judge a history that a run has written down with --history.",
+        discussion: """
+            EXAMPLES
+              interlock bench mixed --faults all --history run.jsonl
+              interlock bench check run.jsonl
+            """
+    )
+
+    @Argument(help: "The history.")
+    var file: String
+
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let report: CheckReport
+        do {
+            report = try HistoryCheck(replaying: file).report
+        } catch {
+            throw Failure("\(error)", exitCode: .refused)
+        }
+        try Terminal.show(CheckReading(report: report), asJSON: output.json)
+        guard report.isClean else { throw Failure(report.verdict, exitCode: .refused) }
+    }
+}
+
+/// A judgement, as `bench check` shows it.
+struct CheckReading: Answer {
+    var report: CheckReport
+
+    func encode(to encoder: any Encoder) throws { try report.encode(to: encoder) }
+
+    var table: String { (report.violations.map(\.description) + [report.verdict]).joined(separator: "\n") }
+}
+
+/// `interlock bench simulate`: says for one version what has taken its place.
+struct BenchSimulate: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "simulate", abstract: "Moved: the simulation is no longer part of the binary.", shouldDisplay: false)
+
+    @Argument(parsing: .allUnrecognized, help: .hidden)
+    var arguments: [String] = []
+
+    func run() throws {
+        throw Failure(
+            "the simulation runs the product's own code now, from a clone of the repository: make simulate ARGS='--seed 7'",
+            exitCode: .usage)
+    }
 }

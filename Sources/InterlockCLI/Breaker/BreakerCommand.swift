@@ -14,3 +14,106 @@ struct BreakerCommand: AsyncParsableCommand {
         subcommands: [List.self, Show.self, Force.self]
     )
 }
+
+extension BreakerCommand {
+    /// `interlock breaker list`: the breakers of all services.
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the breakers of all services.",
+            discussion: """
+                STATE is how this sidecar acts, FLEET what the fleet shares; they differ for a moment after a change.
+
+                EXAMPLES
+                  interlock breaker list
+                  interlock breaker list --json | jq -r '.services[] | select(.state == "open") | .service'
+                """
+        )
+
+        @OptionGroup var sidecar: SidecarOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            let services = try await SidecarConnection.open(sidecar) { try await $0.send(ListBreakers()) }
+            try Terminal.show(BreakerListing(services: services), asJSON: output.json)
+        }
+    }
+}
+
+extension BreakerCommand {
+    /// `interlock breaker show`: one breaker.
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show a service's breaker: its state, why, since when and until when.",
+            discussion: """
+                EXAMPLES
+                  interlock breaker show catalog
+                  interlock breaker show catalog --json
+                """
+        )
+
+        @Argument(help: "The service's name.")
+        var service: String
+
+        @OptionGroup var sidecar: SidecarOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            let command = ReadBreaker(service: service)
+            let reading = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            try Terminal.show(reading, asJSON: output.json)
+        }
+    }
+}
+
+extension BreakerCommand {
+    /// `interlock breaker force`: an operator's word.
+    struct Force: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Force a breaker for the whole fleet, for a time or until auto.",
+            discussion: """
+                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto hands it back \
+                to itself. Where API keys are configured it needs one with the role admin.
+
+                EXAMPLES
+                  interlock breaker force catalog open --for 10m --reason "moving the database"
+                  interlock breaker force catalog disabled
+                  interlock breaker force catalog auto
+                """
+        )
+
+        @Argument(help: "The service's name.")
+        var service: String
+
+        @Argument(help: "What it shall do.")
+        var state: ForcedState
+
+        @Option(
+            name: .customLong("for"),
+            help: ArgumentHelp("After how long it acts by itself again: 10m, 2h. Otherwise it does not.", valueName: "duration"))
+        var span: DurationArgument?
+
+        @Option(help: ArgumentHelp("Why, for others to read.", valueName: "text"))
+        var reason: String?
+
+        @OptionGroup var sidecar: SidecarOptions
+
+        func validate() throws {
+            guard let span else { return }
+            guard state != .auto else { throw ValidationError("auto has no end: leave --for away, or force another state") }
+            guard span.milliseconds > 0 else { throw ValidationError("--for is the time it holds for: 1ms or more") }
+        }
+
+        func run() async throws {
+            let command = ForceBreaker(service: service, state: state, duration: span?.duration, reason: reason)
+            try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            switch state {
+            case .open, .closed, .disabled:
+                let end = span.map { " for \(ReadableText.span(milliseconds: $0.milliseconds))" } ?? ""
+                Terminal.show(
+                    "The breaker of \(service) is forced \(state.rawValue)\(end); `breaker force \(service) auto` ends it.")
+            case .auto:
+                Terminal.show("The breaker of \(service) acts by itself.")
+            }
+        }
+    }
+}

@@ -38,3 +38,64 @@ struct LockReading: Answer, Sendable {
         ]).text
     }
 }
+
+/// The locks that are held.
+struct LockListing: Answer {
+    var locks: [LockReading]
+    /// Whether these are all that match.
+    var isComplete: Bool
+
+    private enum CodingKeys: String, CodingKey {
+        case locks
+        case isComplete = "complete"
+    }
+
+    /// The most locks that are listed or counted when nobody says otherwise.
+    static let standardLimit = 1000
+
+    var table: String {
+        var table = Table(["LOCK", "LABEL", "TIME LEFT", "FENCE", "WAITING"])
+        for lock in locks {
+            table.add([
+                lock.name, lock.label ?? "", lock.timeLeft, lock.fence.map { "\($0)" } ?? "", "\(lock.waiters)",
+            ])
+        }
+        return table.text
+    }
+}
+
+/// A lease that was granted.
+struct LockGrant: Answer {
+    var name: String
+    var token: String
+    var fence: Int64
+    var validMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case name, token, fence
+        case validMilliseconds = "valid_ms"
+    }
+
+    var table: String {
+        Table([
+            "token": token,
+            "fence": "\(fence)",
+            "valid": ReadableText.span(milliseconds: validMilliseconds),
+        ]).text
+    }
+}
+
+/// A lease that was extended.
+struct LockRenewal: Answer {
+    var name: String
+    var validMilliseconds: Int64
+
+    private enum CodingKeys: String, CodingKey {
+        case name
+        case validMilliseconds = "valid_ms"
+    }
+
+    var table: String {
+        Table(["valid": ReadableText.span(milliseconds: validMilliseconds)]).text
+    }
+}

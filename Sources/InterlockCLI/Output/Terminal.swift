@@ -1,3 +1,4 @@
+import ArgumentParser
 import Glibc
 
 /// Where a command's words go: answers to standard output, everything else to standard error. Nothing that a terminal would
@@ -28,4 +29,16 @@ enum Terminal {
     private static func lines(_ text: String) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map(\.printable).joined(separator: "\n")
     }
+}
+
+/// What a command found out: fields for programs, a table for people.
+protocol Answer: Encodable {
+    /// Lines without a last line end.
+    var table: String { get }
+}
+
+/// How a command prints its answer.
+struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print JSON, one line for each answer.")
+    var json = false
 }

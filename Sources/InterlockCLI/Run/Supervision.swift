@@ -1,3 +1,5 @@
+import Dispatch
+import FoundationEssentials
 import Glibc
 import Interlock
 import InterlockCore
@@ -110,5 +112,78 @@ struct Supervision {
         guard !hasToldOfLoss else { return }
         hasToldOfLoss = true
         Terminal.tell("interlock: the lease of \(renewal.name) is lost: the command is ended")
+    }
+}
+
+/// Waits for what becomes of a command, on a thread of its own: the system tells it to nobody else.
+enum CommandWait {
+    /// Posts every stop of the process and finally its end. The process is left to be reaped.
+    static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
+        DispatchQueue(label: "interlock.run").async {
+            while Self.isStopped(process, mailbox) {}
+        }
+    }
+
+    /// Waits until the process stops or ends, and posts it.
+    /// - Returns: whether more is to come.
+    private static func isStopped(_ process: pid_t, _ mailbox: Mailbox) -> Bool {
+        var information = siginfo_t()
+        while waitid(P_PID, id_t(process), &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
+            guard errno == EINTR else {
+                // Nobody reaps the process before its end was posted; if somebody did, it has ended.
+                mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
+                return false
+            }
+        }
+        let status = information._sifields._sigchld.si_status
+        switch information.si_code {
+        case Int32(CLD_EXITED):
+            mailbox.post(.commandEnded(.exited(status)))
+            return false
+        case Int32(CLD_KILLED), Int32(CLD_DUMPED):
+            mailbox.post(.commandEnded(.signaled(status)))
+            return false
+        default:
+            // Take this one away, or it would be told again. It is gone already when the process was continued.
+            _ = waitid(P_PID, id_t(process), &information, WSTOPPED | WNOHANG)
+            mailbox.post(.commandStopped)
+            return true
+        }
+    }
+}
+
+/// A command and all its descendants that did not leave its process group. The group has its leader's process id, which is
+/// nobody else's until the leader is reaped.
+struct ProcessGroup: Sendable {
+    let id: pid_t
+
+    func send(_ signal: Int32) {
+        // Fails only when nobody is left, which is as well.
+        _ = kill(-id, signal)
+    }
+
+    /// Whether anybody in the group still runs; those who have ended and wait to be reaped do not. O(n) in the processes of
+    /// this machine.
+    var hasLivingMembers: Bool {
+        // Without /proc there is nobody to be seen.
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return names.contains { name in
+            guard pid_t(name) != nil, let (group, state) = Self.standing(ofProcess: name) else { return false }
+            return group == id && state != "Z" && state != "X"
+        }
+    }
+
+    /// `nil` when there is no such process any more.
+    private static func standing(ofProcess process: String) -> (group: pid_t, state: Substring)? {
+        guard let file = fopen("/proc/\(process)/stat", "r") else { return nil }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 1024)
+        guard fgets(&line, Int32(line.count), file) != nil else { return nil }
+        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // Behind the name, which stands in brackets and may itself hold some: state, parent, group.
+        guard let end = text.lastIndex(of: ")") else { return nil }
+        let fields = text[end...].dropFirst(2).split(separator: " ")
+        guard fields.count > 2, let group = pid_t(fields[2]) else { return nil }
+        return (group, fields[0])
     }
 }

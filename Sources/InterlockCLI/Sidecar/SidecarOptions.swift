@@ -76,3 +76,10 @@ struct SidecarOptions: ParsableArguments {
         environment[variable].flatMap { $0.isEmpty ? nil : $0 }
     }
 }
+
+/// A sidecar to talk to.
+struct SidecarTarget: Sendable {
+    /// For messages.
+    var address: SidecarAddress
+    var configuration: RedisConfiguration
+}

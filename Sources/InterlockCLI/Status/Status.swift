@@ -1,4 +1,5 @@
 import ArgumentParser
+import Hiredis
 
 /// `interlock status`: a sidecar and its fleet at a glance.
 struct Status: AsyncParsableCommand {
@@ -26,4 +27,151 @@ struct Status: AsyncParsableCommand {
                 exitCode: .unavailable)
         }
     }
+}
+
+/// A sidecar and its fleet at a glance.
+struct SidecarReading: Answer {
+    /// The sidecar that was asked.
+    struct Sidecar: Encodable {
+        var address: String
+        var id: String
+        var version: String
+        var host: String
+        var process: Int64?
+        var connections: Int64?
+    }
+
+    struct Redis: Encodable {
+        /// Without credentials.
+        var address: String
+        var isUp: Bool
+        /// Why it is not up; empty while it is.
+        var failure: String
+        var version: String
+        /// Empty: not known.
+        var evictionPolicy: String
+
+        private enum CodingKeys: String, CodingKey {
+            case address, failure, version
+            case isUp = "up"
+            case evictionPolicy = "maxmemory_policy"
+        }
+    }
+
+    struct Locks: Encodable {
+        /// Through this sidecar.
+        var held: Int64
+        /// Through this sidecar.
+        var waiting: Int64
+        /// In the whole fleet; `nil`: Redis cannot be asked.
+        var heldInFleet: Int?
+        /// Whether there are more than were counted.
+        var areMoreInFleet: Bool
+
+        private enum CodingKeys: String, CodingKey {
+            case held, waiting
+            case heldInFleet = "held_in_fleet"
+            case areMoreInFleet = "more_in_fleet"
+        }
+    }
+
+    var sidecar: Sidecar
+    var redis: Redis
+    /// The IDs of the live sidecars.
+    var fleet: [String]
+    var locks: Locks
+    var services: [BreakerReading]
+    /// Those whose configuration in this sidecar is not the fleet's last one.
+    var servicesDiffering: [String]
+
+    private enum CodingKeys: String, CodingKey {
+        case sidecar, redis, fleet, locks, services, warnings
+        case servicesDiffering = "services_differing"
+    }
+
+    /// What somebody should look into, one sentence each.
+    var warnings: [String] {
+        var warnings: [String] = []
+        if !redis.evictionPolicy.isEmpty, redis.evictionPolicy != Self.safeEvictionPolicy {
+            warnings.append(
+                "Redis may evict keys (maxmemory-policy \(redis.evictionPolicy)), and an evicted lock is a lost lock: set "
+                    + "maxmemory-policy to \(Self.safeEvictionPolicy)")
+        }
+        if !servicesDiffering.isEmpty {
+            warnings.append(
+                "this sidecar's configuration of \(servicesDiffering.joined(separator: ", ")) is not the fleet's last one: "
+                    + "compare the files, then reload")
+        }
+        return warnings
+    }
+
+    private static let safeEvictionPolicy = "noeviction"
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(sidecar, forKey: .sidecar)
+        try container.encode(redis, forKey: .redis)
+        try container.encode(fleet, forKey: .fleet)
+        try container.encode(locks, forKey: .locks)
+        try container.encode(services, forKey: .services)
+        try container.encode(servicesDiffering, forKey: .servicesDiffering)
+        try container.encode(warnings, forKey: .warnings)
+    }
+
+    var table: String {
+        let summary = Table([
+            "Sidecar": "\(sidecar.version) at \(sidecar.address), ID \(sidecar.id), on \(sidecar.host)"
+                + (sidecar.process.map { ", process \($0)" } ?? ""),
+            "Redis": redisSummary,
+            "Fleet": "\(fleet.count): \(fleet.joined(separator: ", "))",
+            "Locks": "\(locksInFleet); through this sidecar \(locks.held) held, \(locks.waiting) waiting",
+            "Services": "\(services.count)",
+        ]).text
+        return services.isEmpty ? summary : summary + "\n\n" + BreakerListing(services: services).table
+    }
+
+    private var redisSummary: String {
+        guard redis.isUp else { return "\(redis.address), down: \(redis.failure)" }
+        let policy = redis.evictionPolicy.isEmpty ? "" : ", \(redis.evictionPolicy)"
+        return "\(redis.version) at \(redis.address), up\(policy)"
+    }
+
+    private var locksInFleet: String {
+        guard let held = locks.heldInFleet else { return "not known in the fleet" }
+        return locks.areMoreInFleet ? "more than \(held) held in the fleet" : "\(held) held in the fleet"
+    }
+}
+
+extension SidecarReading {
+    /// Asks a sidecar. While its Redis is down, what it knows by itself is all there is.
+    init(from connection: SidecarConnection) async throws {
+        let report = try await connection.send(Info(section: "all"))
+        func text(_ name: String) -> String { report[name] ?? "" }
+        func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
+
+        guard let version = report["interlock_version"], let isUp = number("redis_up").map({ $0 == 1 }) else {
+            throw Failure(
+                "what answers at \(connection.address) is no sidecar: name one with --sidecar", exitCode: .unavailable)
+        }
+        sidecar = Sidecar(
+            address: connection.address.description, id: text("id"), version: version, host: text("host"),
+            process: number("process_id"), connections: number("connected_clients"))
+        redis = Redis(
+            address: text("redis"), isUp: isUp, failure: text("redis_failure"), version: text("redis_version"),
+            evictionPolicy: text("maxmemory_policy"))
+        servicesDiffering = text("services_differing").split(separator: ",").map { String($0) }
+        fleet = text("members").split(separator: ",").map { String($0) }
+        locks = Locks(
+            held: number("locks_held") ?? 0, waiting: number("locks_waiting") ?? 0, heldInFleet: nil, areMoreInFleet: false)
+        services = try await connection.send(ListBreakers())
+        guard isUp else { return }
+        let (names, isComplete) = try await connection.lockNames(matching: "*", limit: LockListing.standardLimit)
+        locks.heldInFleet = names.count
+        locks.areMoreInFleet = !isComplete
+    }
+}
+
+/// A sidecar has an `INFO` of its own.
+extension Info: SidecarCommand {
+    var purpose: String { "status" }
 }

@@ -1,5 +1,5 @@
-internal import InterlockJudge
 internal import InterlockCore
+internal import InterlockJudge
 
 /// Decides what is done next: a sequence of jobs that the plan and its seed decide wholly.
 struct JobChoice: Sendable {
@@ -76,4 +76,31 @@ struct JobChoice: Sendable {
     private mutating func oneOf(_ services: [Int]) -> Int {
         services.count == 1 ? services[0] : services[Int(random.unit() * Double(services.count))]
     }
+}
+
+/// What a client does from being free until it is free again.
+enum LoadJob: Hashable, Sendable {
+    /// Acquire, hold, release.
+    case lockCycle(lock: Int, mode: LeaseMode)
+    /// `wait` in ms.
+    case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
+    /// A permit, a call, a report. `wait` in ms.
+    case call(service: Int, wait: Int64)
+    case proxied(service: Int)
+
+    /// What it begins with.
+    var kind: OperationKind {
+        switch self {
+        case .lockCycle: .acquire
+        case .take: .take
+        case .call: .permit
+        case .proxied: .proxied
+        }
+    }
+}
+
+/// A job and when it should begin.
+struct DueJob: Sendable {
+    var job: LoadJob
+    var due: Instant
 }

@@ -1,6 +1,7 @@
-internal import InterlockJudge
 internal import Glibc
 internal import Hiredis
+internal import Interlock
+internal import InterlockJudge
 public import NIOCore
 
 /// A run of load against sidecars. Lives on one event loop, with its connections, its measures and whoever checks its
@@ -231,5 +232,16 @@ public actor LoadRun {
         draining?.cancel()
         drained?.resume()
         drained = nil
+    }
+}
+
+/// The files and connections that a run needs.
+enum FileDescriptors {
+    /// - Throws: `LoadError` when fewer than `count` are allowed.
+    static func provide(for count: Int) throws(LoadError) {
+        guard let bound = OpenFileBound.raised(), bound < count else { return }
+        throw LoadError(
+            "\(count) open files are needed for so many connections, and \(bound) are allowed; raise the limit (ulimit -Hn), or use fewer --clients"
+        )
     }
 }

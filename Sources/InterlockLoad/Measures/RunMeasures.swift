@@ -1,12 +1,12 @@
-internal import InterlockJudge
-internal import InterlockCore
+public import InterlockCore
+public import InterlockJudge
 
 /// All that is measured in a run. Confined to its event loop.
 final class RunMeasures {
     private let start: Instant
     private var tallies = [OperationTally](repeating: OperationTally(), count: OperationKind.allCases.count)
     private var latency = LatencyRecorder()
-    private var timeline: Timeline
+    private var timeline: RunTimeline
     private var offered = 0
     private var done = 0
     private var refused = 0
@@ -17,7 +17,7 @@ final class RunMeasures {
 
     init(start: Instant, services: LoadServices) {
         self.start = start
-        timeline = Timeline(start: start)
+        timeline = RunTimeline(start: start)
         ownership = OwnershipLog(start: start)
         windows = WindowCounts(start: start, services: services)
     }
@@ -80,4 +80,78 @@ extension OperationKind {
         case .proxied: 6
         }
     }
+}
+
+/// What a run measured: all that a `RunReport` has but for faults and what the checkers say.
+public struct LoadOutcome: Sendable {
+    /// Unix time in ms.
+    public var startedAt: Int64
+    /// The same on the clock of histories: what the seconds of a report are counted from.
+    public var start: Instant
+    /// In seconds, until the last operation had ended.
+    public var duration: Double
+    public var operations: [OperationReport]
+    public var timeline: [TimelinePoint]
+    public var redisCommands: Double?
+    public var redisCommandsPerOperation: Double?
+    public var processes: [ProcessReport]
+    public var ownership: [OwnershipSpan]
+    public var windows: [WindowCount]
+
+    /// The run's report.
+    public func report(
+        title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
+    ) -> RunReport {
+        RunReport(
+            title: title, startedAt: startedAt, duration: duration, seed: seed, settings: settings, operations: operations,
+            timeline: timeline, redisCommands: redisCommands, redisCommandsPerOperation: redisCommandsPerOperation,
+            processes: processes, faults: faults, ownership: ownership, windows: windows, check: check)
+    }
+}
+
+/// How a run stands, once a second.
+public struct LoadProgress: Sendable {
+    /// Since it began.
+    public var seconds: Double
+    /// All operations so far.
+    public var offered: Int
+    public var done: Int
+    public var refused: Int
+    public var failed: Int
+    public var unknown: Int
+    /// Due, and not begun yet.
+    public var waiting: Int
+    /// Of all that were answered so far, in microseconds.
+    public var p99: Double?
+    /// The last whole second.
+    public var last: TimelinePoint?
+    public var violations: Int
+    /// What is broken just now.
+    public var faults: [FaultKind]
+}
+
+/// Who held the first few locks when: as much of it as a picture can show.
+struct OwnershipLog: Sendable {
+    static let mostLocks = 8
+    static let mostSpans = 4000
+
+    private let start: Instant
+    private(set) var spans: [OwnershipSpan] = []
+
+    init(start: Instant) {
+        self.start = start
+    }
+
+    /// A lease is over: it was given up, or has lapsed.
+    mutating func held(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
+        guard lock < Self.mostLocks, spans.count < Self.mostSpans else { return }
+        spans.append(
+            OwnershipSpan(
+                lock: lock, client: client, sidecar: sidecar, fence: fence, began: began.seconds(since: start),
+                ended: ended.seconds(since: start)))
+    }
+}
+
+extension Instant {
+    func seconds(since start: Instant) -> Double { Double(nanoseconds - start.nanoseconds) / 1e9 }
 }

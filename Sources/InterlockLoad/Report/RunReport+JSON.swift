@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import InterlockJudge
 
 extension RunReport {
     /// The report as one JSON object on one line, its keys sorted. A number that JSON does not have is a string: `"inf"`,
@@ -13,5 +14,78 @@ extension RunReport {
                 positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
             return String(decoding: try encoder.encode(self), as: UTF8.self)
         }
+    }
+}
+
+// What the fields are called in JSON, with their units. docs/internals/bench.md describes them.
+
+extension RunReport {
+    enum CodingKeys: String, CodingKey {
+        case title, seed, settings, operations, timeline, processes, faults, ownership, windows, check
+        case startedAt = "started_at_ms"
+        case duration = "duration_s"
+        case redisCommands = "redis_commands"
+        case redisCommandsPerOperation = "redis_commands_per_operation"
+    }
+}
+
+extension LatencyReport {
+    enum CodingKeys: String, CodingKey {
+        case count, percentiles
+        case mean = "mean_us"
+        case p50 = "p50_us"
+        case p90 = "p90_us"
+        case p99 = "p99_us"
+        case p999 = "p999_us"
+        case max = "max_us"
+    }
+}
+
+extension LatencyReport.Percentile {
+    enum CodingKeys: String, CodingKey {
+        case share
+        case microseconds = "latency_us"
+    }
+}
+
+extension TimelinePoint {
+    enum CodingKeys: String, CodingKey {
+        case second, offered, done, refused, failed
+        case p50 = "p50_us"
+        case p99 = "p99_us"
+        case max = "max_us"
+    }
+}
+
+extension ProcessReport {
+    enum CodingKeys: String, CodingKey {
+        case name
+        case coreShare = "cores"
+        case residentPeak = "resident_peak_bytes"
+        case residentEnd = "resident_end_bytes"
+    }
+}
+
+extension FaultReport {
+    enum CodingKeys: String, CodingKey {
+        case number, kind, sidecar
+        case began = "began_s"
+        case ended = "ended_s"
+        case recoveredAfter = "recovered_after_s"
+    }
+}
+
+extension OwnershipSpan {
+    enum CodingKeys: String, CodingKey {
+        case lock, client, sidecar, fence
+        case began = "began_s"
+        case ended = "ended_s"
+    }
+}
+
+extension WindowCount {
+    enum CodingKeys: String, CodingKey {
+        case service, granted, limit
+        case began = "began_s"
     }
 }

@@ -1,4 +1,4 @@
-internal import InterlockJudge
+public import InterlockJudge
 
 extension RunReport {
     /// How many commands Redis received: `12,345, 2.01 for each operation`; or that nobody knows.
@@ -21,4 +21,40 @@ extension FaultReport {
             "redis"
         }
     }
+}
+
+extension OperationReport {
+    /// How an operation ended that was not done, and of which there are reasons.
+    public enum Ending: String, Hashable, Sendable {
+        case refused, failed
+    }
+
+    public var refusedCount: Int { Self.sum(refused) }
+
+    public var failedCount: Int { Self.sum(failed) }
+
+    /// Why operations were refused and failed, the most frequent reason of each first; 20 of each at most.
+    public var reasons: [(ending: Ending, reason: String, count: Int)] {
+        [(Ending.refused, refused), (.failed, failed)].flatMap { ending, counts in
+            counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.mostReasons)
+                .map { (ending: ending, reason: $0.key, count: $0.value) }
+        }
+    }
+
+    private static func sum(_ counts: [String: Int]) -> Int { counts.values.reduce(0, +) }
+
+    private static let mostReasons = 20
+}
+
+extension CheckReport {
+    /// The last line of every report: `0 violations in 1,234,567 operations`.
+    public var verdict: String {
+        "\(Figure.count(total)) violation\(total == 1 ? "" : "s") in \(Figure.count(operations)) operations"
+    }
+
+    /// No promise was seen broken.
+    public var isClean: Bool { total == 0 }
+
+    /// All violations that were found, those that are not told included.
+    public var total: Int { max(violationCount, violations.count) }
 }

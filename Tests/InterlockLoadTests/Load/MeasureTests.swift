@@ -51,7 +51,7 @@ struct MeasureTests {
 
     @Test("a timeline has a point for every second, those without an event too")
     func timeline() {
-        var timeline = Timeline(start: Self.start)
+        var timeline = RunTimeline(start: Self.start)
         timeline.offered(at: Self.at(100))
         timeline.ended(.done(.released), latency: 2_000_000, at: Self.at(200))
         timeline.ended(.refused(.held), latency: 4_000_000, at: Self.at(3500))

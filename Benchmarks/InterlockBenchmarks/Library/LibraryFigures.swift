@@ -1,6 +1,0 @@
-/// What `library` found.
-struct LibraryFigures: Figures {
-    /// Acquired and released.
-    var cycles: Int
-    var seconds: Double
-}

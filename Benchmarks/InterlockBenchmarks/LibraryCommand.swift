@@ -1,0 +1,77 @@
+import ArgumentParser
+import Hiredis
+import Interlock
+import InterlockCore
+import Logging
+import NIOPosix
+
+/// Locks in this process: no sidecar, one coordinator.
+struct LibraryCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "library",
+        abstract: "How many locks a Swift program takes and gives back in a second, each caller one of its own.")
+
+    @Option(help: ArgumentHelp("redis://, rediss:// or unix://.", valueName: "url"))
+    var redis: String
+
+    @Option(help: "Tasks that take and give back, each without a pause.")
+    var callers = 64
+
+    @Option(help: "How long to measure; the callers are busy for half a second before.")
+    var seconds = 5.0
+
+    @Flag(help: "Run the callers where the coordinator lives, as programs may that count microseconds.")
+    var near = false
+
+    private static let warmUp = Duration.milliseconds(500)
+    /// Milliseconds; long enough that a lease never ends by itself here.
+    private static let ttl: Int64 = 30_000
+
+    func run() async throws {
+        let coordinator = Coordinator(
+            configuration: InterlockConfiguration(redis: try RedisConfiguration(url: redis), host: "benchmark"),
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: Logger(label: "benchmark") { StreamLogHandler.standardError(label: $0) })
+        let locks = try (0..<callers).map { try ResourceName("caller-\($0)") }
+        await coordinator.start()
+        await coordinator.untilReady()
+        let begin = ContinuousClock.now + Self.warmUp
+        let end = begin + .seconds(seconds)
+        let cycles = try await withThrowingTaskGroup(of: Int.self) { group in
+            for lock in locks {
+                group.addTask(executorPreference: near ? coordinator.taskExecutor : nil) {
+                    try await Self.cycles(of: lock, at: coordinator, from: begin, to: end)
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+        await coordinator.stop()
+        try LibraryFigures(cycles: cycles, seconds: seconds).show()
+    }
+
+    /// How often one caller had its lock and gave it back within the time.
+    private static func cycles(
+        of lock: ResourceName, at coordinator: Coordinator, from begin: ContinuousClock.Instant,
+        to end: ContinuousClock.Instant
+    ) async throws -> Int {
+        var cycles = 0
+        while true {
+            guard let lease = try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl)) else {
+                throw BenchmarkFailure("the lock \(lock) is held by another; it has one caller only")
+            }
+            guard try await coordinator.releaseLock(lock, token: lease.token) else {
+                throw BenchmarkFailure("the lease of \(lock) was lost before it was given back")
+            }
+            let now = ContinuousClock.now
+            if now >= end { return cycles }
+            if now >= begin { cycles += 1 }
+        }
+    }
+}
+
+/// What `library` found.
+struct LibraryFigures: Figures {
+    /// Acquired and released.
+    var cycles: Int
+    var seconds: Double
+}

@@ -1,0 +1,145 @@
+import ArgumentParser
+import InterlockCore
+
+extension LockCommand {
+    /// `interlock lock acquire`: takes a lock.
+    struct Acquire: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Take a lock.",
+            discussion: """
+                Prints the token to renew and release it with, the fence to show to the guarded resource, and for how long \
+                the lease is valid. Nothing renews it by itself. Exits with 1 when another holds the lock.
+
+                EXAMPLES
+                  interlock lock acquire orders
+                  interlock lock acquire orders --ttl 2m --wait 10s --label nightly-import
+                  token=$(interlock lock acquire orders --json | jq -r .token)
+                """
+        )
+
+        @Argument(help: "The lock's name.")
+        var name: String
+
+        @Option(help: ArgumentHelp("How long the lease lasts: 500ms, 30s, 2m.", valueName: "duration"))
+        var ttl = DurationArgument.standardLease
+
+        @Option(help: ArgumentHelp("How long to wait while another holds it: 500ms, 10s.", valueName: "duration"))
+        var wait = DurationArgument.none
+
+        @Option(
+            help: ArgumentHelp(
+                "A token of your own. Asking again with it gives the same lease, extended: a retry is safe.", valueName: "token"))
+        var owner: String?
+
+        @Option(help: ArgumentHelp("What others see of the holder.", valueName: "text"))
+        var label: String?
+
+        @OptionGroup var sharing: SharingOptions
+        @OptionGroup var sidecar: SidecarOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            let command = AcquireLock(
+                name: name, ttl: ttl.duration, wait: wait.duration, owner: owner, label: label,
+                mode: sharing.mode)
+            let grant = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            guard let grant else {
+                throw Failure(
+                    "the lock \(name) is held by another: wait for it with --wait, or see `interlock lock show \(name)`",
+                    exitCode: .refused)
+            }
+            try Terminal.show(grant, asJSON: output.json)
+        }
+    }
+}
+
+/// Who else may have a lock at the same time.
+struct SharingOptions: ParsableArguments {
+    @Flag(help: "Share the lock with others who share it; whoever does not is kept out.")
+    var shared = false
+
+    @Option(help: ArgumentHelp("Have the lock together with others, so many holders at most.", valueName: "n"))
+    var permits: Int?
+
+    var isExclusive: Bool { !shared && permits == nil }
+
+    func validate() throws {
+        guard !shared || permits == nil else { throw ValidationError("expected one of --shared and --permits, not both") }
+        guard permits.map(LockMode.places.contains) ?? true else {
+            let places = LockMode.places
+            throw ValidationError(
+                "--permits: expected a whole number from \(places.lowerBound) to \(places.upperBound), got \(permits ?? 0)")
+        }
+    }
+
+    var mode: LockMode { permits.map { .permits($0) } ?? (shared ? .shared : .exclusive) }
+}
+
+extension LockCommand {
+    /// `interlock lock renew`: extends a lease.
+    struct Renew: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Extend a lease.",
+            discussion: """
+                Prints for how long the lease is valid from now on. Exits with 1 when it is lost: it lapsed, or was broken.
+
+                EXAMPLES
+                  interlock lock renew orders "$token" --ttl 30s
+                """
+        )
+
+        @Argument(help: "The lock's name.")
+        var name: String
+
+        @Argument(help: "The token that the lock was acquired with.")
+        var token: String
+
+        @Option(help: ArgumentHelp("How long the lease lasts from now on: 500ms, 30s, 2m.", valueName: "duration"))
+        var ttl = DurationArgument.standardLease
+
+        @OptionGroup var sidecar: SidecarOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            let command = RenewLock(name: name, token: token, ttl: ttl.duration)
+            let renewal = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            guard let renewal else {
+                throw Failure(
+                    "the lease of \(name) is lost: stop the work it guards, and acquire the lock again", exitCode: .refused)
+            }
+            try Terminal.show(renewal, asJSON: output.json)
+        }
+    }
+}
+
+extension LockCommand {
+    /// `interlock lock release`: gives a lock back.
+    struct Release: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Give a lock back.",
+            discussion: """
+                Exits with 1 when the token does not hold the lock: the lease lapsed, or was broken.
+
+                EXAMPLES
+                  interlock lock release orders "$token"
+                """
+        )
+
+        @Argument(help: "The lock's name.")
+        var name: String
+
+        @Argument(help: "The token that the lock was acquired with.")
+        var token: String
+
+        @OptionGroup var sidecar: SidecarOptions
+
+        func run() async throws {
+            let command = ReleaseLock(name: name, token: token)
+            guard try await SidecarConnection.open(sidecar, { try await $0.send(command) }) else {
+                throw Failure(
+                    "the lock \(name) is not held by that token: the lease lapsed, or was broken", exitCode: .refused)
+            }
+            Terminal.show("The lock \(name) is released.")
+        }
+    }
+}

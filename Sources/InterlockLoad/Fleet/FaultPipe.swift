@@ -1,0 +1,197 @@
+internal import DequeModule
+internal import InterlockJudge
+internal import NIOCore
+
+/// What is on its way in one direction of a connection, and when it may go on.
+struct FaultPipe {
+    /// What is to be done now.
+    enum Step: Equatable {
+        case forward(ByteBuffer)
+        /// The source has said its last word, and all before it has gone on.
+        case end
+        case wait(until: NIODeadline)
+        /// Until something comes, or the flow changes.
+        case idle
+    }
+
+    private struct Item {
+        /// `nil`: the end.
+        var bytes: ByteBuffer?
+        var due: NIODeadline
+    }
+
+    /// From so many bytes on nothing more is read. What the kernel had taken from a source that has closed still comes.
+    private static let capacity = 1 << 20
+
+    private var items = Deque<Item>()
+    private var size = 0
+    private var hasEnded = false
+    private var flow: FaultFlow
+    private var random: SeededRandom
+    /// When the next drop of a trickle may fall.
+    private var nextDrop = NIODeadline.uptimeNanoseconds(0)
+
+    init(flow: FaultFlow, random: SeededRandom) {
+        self.flow = flow
+        self.random = random
+    }
+
+    /// Whether the source is to be read.
+    var wantsMore: Bool { flow != .held && size < Self.capacity && !hasEnded }
+
+    mutating func take(_ bytes: ByteBuffer, at now: NIODeadline) {
+        guard !hasEnded, bytes.readableBytes > 0 else { return }
+        size += bytes.readableBytes
+        items.append(Item(bytes: bytes, due: due(at: now)))
+    }
+
+    mutating func end(at now: NIODeadline) {
+        guard !hasEnded else { return }
+        hasEnded = true
+        items.append(Item(bytes: nil, due: due(at: now)))
+    }
+
+    mutating func change(to flow: FaultFlow) {
+        self.flow = flow
+    }
+
+    mutating func step(at now: NIODeadline) -> Step {
+        guard flow != .held, let first = items.first else { return .idle }
+        switch flow {
+        case .delayed where first.due > now:
+            return .wait(until: first.due)
+        case .trickling where nextDrop > now:
+            return .wait(until: nextDrop)
+        case .trickling(let length, let pause):
+            guard var bytes = first.bytes, let drop = bytes.readSlice(length: min(max(1, length), bytes.readableBytes)) else {
+                break
+            }
+            nextDrop = now + TimeAmount(pause)
+            size -= drop.readableBytes
+            if bytes.readableBytes > 0 { items[0].bytes = bytes } else { items.removeFirst() }
+            return .forward(drop)
+        case .free, .delayed, .held:
+            break
+        }
+        items.removeFirst()
+        guard let bytes = first.bytes else { return .end }
+        size -= bytes.readableBytes
+        return .forward(bytes)
+    }
+
+    /// Never before what came earlier.
+    private mutating func due(at now: NIODeadline) -> NIODeadline {
+        guard case .delayed(let fixed, let jitter) = flow else { return now }
+        let late = now + TimeAmount(fixed + jitter * random.unit())
+        return items.last.map { max($0.due, late) } ?? late
+    }
+}
+
+/// One direction of a connection: carries out what its `FaultPipe` says. Confined to the event loop of its channels.
+final class FaultStream {
+    private let source: any Channel
+    /// `nil`: not connected yet.
+    private var sink: (any Channel)?
+    private var pipe: FaultPipe
+    private var timer: Scheduled<Void>?
+    /// The sink has been told the end, or cannot be told any more: what still comes is read and dropped.
+    private(set) var isOver = false
+    private var hasEnded = false
+    /// Called once, when `isOver` turns true.
+    var onOver: () -> Void = {}
+
+    init(from source: any Channel, pipe: FaultPipe) {
+        self.source = source
+        self.pipe = pipe
+    }
+
+    func connect(to sink: any Channel) {
+        self.sink = sink
+        run()
+    }
+
+    func received(_ bytes: ByteBuffer) {
+        guard !isOver else { return }
+        pipe.take(bytes, at: .now())
+        run()
+    }
+
+    /// The source says nothing more.
+    func sourceEnded() {
+        hasEnded = true
+        pipe.end(at: .now())
+        run()
+    }
+
+    func change(to flow: FaultFlow) {
+        pipe.change(to: flow)
+        run()
+    }
+
+    /// The sink is gone, or is told the end before all has reached it.
+    func giveUp() {
+        guard !isOver else { return }
+        isOver = true
+        timer?.cancel()
+        readIfWanted()
+        onOver()
+    }
+
+    /// Tells the sink the end, with what has reached it.
+    func cutOff() {
+        sink?.close(mode: .output, promise: nil)
+        giveUp()
+    }
+
+    func readIfWanted() {
+        guard source.isActive, !hasEnded, isOver || pipe.wantsMore else { return }
+        source.read()
+    }
+
+    func run() {
+        timer?.cancel()
+        timer = nil
+        while !isOver, let sink, sink.isActive, sink.isWritable {
+            switch pipe.step(at: .now()) {
+            case .forward(let bytes):
+                sink.writeAndFlush(bytes, promise: nil)
+            case .end:
+                cutOff()
+                return
+            case .wait(let due):
+                timer = source.eventLoop.assumeIsolated().scheduleTask(deadline: due) { [weak self] in self?.run() }
+                readIfWanted()
+                return
+            case .idle:
+                readIfWanted()
+                return
+            }
+        }
+        readIfWanted()
+    }
+}
+
+/// How a connection between a sidecar and Redis is broken.
+public enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
+    /// Both ends see a reset (RST). Answers on their way are lost.
+    case reset
+    /// The sidecar reads the end; what it still sends reaches Redis, whose answers are lost.
+    case endTowardSidecar = "half-close-toward-sidecar"
+    /// Redis reads the end, as when the sidecar has nothing more to say.
+    case endTowardRedis = "half-close-toward-redis"
+
+    public var description: String { rawValue }
+}
+
+/// How bytes pass in one direction between a sidecar and Redis. None is lost, doubled or changed as long as the connection
+/// stays.
+public enum FaultFlow: Hashable, Sendable {
+    /// As they come.
+    case free
+    /// `fixed` late, and up to `jitter` more; in order.
+    case delayed(fixed: Duration, jitter: Duration)
+    /// So many at a time, with a pause in between.
+    case trickling(bytes: Int, every: Duration)
+    /// Not at all: they are not even read.
+    case held
+}

@@ -1,0 +1,171 @@
+internal import Glibc
+internal import InterlockJudge
+internal import NIOCore
+
+/// One connection of a sidecar, and the one to Redis behind it. Confined to their event loop.
+final class FaultRelay {
+    enum End {
+        case sidecar, redis
+    }
+
+    private let sidecar: any Channel
+    private var redis: (any Channel)?
+    /// From the sidecar to Redis.
+    private let requests: FaultStream
+    /// From Redis to the sidecar; `nil`: not connected yet.
+    private var answers: FaultStream?
+    private var mode: FaultProxy.Mode
+    private var random: SeededRandom
+    private var isConnecting = false
+    private var isClosed = false
+    /// Called once, when both connections are closed.
+    private let onClose: () -> Void
+
+    init(sidecar: any Channel, mode: FaultProxy.Mode, random: SeededRandom, onClose: @escaping () -> Void) {
+        self.sidecar = sidecar
+        self.mode = mode
+        self.random = random
+        self.onClose = onClose
+        requests = FaultStream(from: sidecar, pipe: FaultPipe(flow: mode.requests, random: self.random.split()))
+        requests.onOver = { [weak self] in self?.closeIfOver() }
+    }
+
+    /// Whether the connection to Redis is to be opened now. While nothing passes, not even a handshake does.
+    var wantsRedis: Bool {
+        redis == nil && !isConnecting && !isClosed && mode.requests != .held && mode.answers != .held
+    }
+
+    func connectingToRedis() {
+        isConnecting = true
+    }
+
+    /// The connection to Redis that was wanted is there, or could not be had.
+    func connected(_ result: Result<any Channel, any Error>) {
+        isConnecting = false
+        guard case .success(let channel) = result else { return close() }
+        redis = channel
+        guard !isClosed, sidecar.isActive else {
+            channel.close(promise: nil)
+            return close()
+        }
+        let answers = FaultStream(from: channel, pipe: FaultPipe(flow: mode.answers, random: random.split()))
+        answers.onOver = { [weak self] in self?.closeIfOver() }
+        self.answers = answers
+        answers.connect(to: sidecar)
+        requests.connect(to: channel)
+    }
+
+    func change(to mode: FaultProxy.Mode) {
+        self.mode = mode
+        requests.change(to: mode.requests)
+        answers?.change(to: mode.answers)
+    }
+
+    func received(_ bytes: ByteBuffer, from end: End) {
+        stream(from: end)?.received(bytes)
+    }
+
+    func readComplete(from end: End) {
+        stream(from: end)?.readIfWanted()
+    }
+
+    /// `end` says nothing more, but may still listen.
+    func ended(_ end: End) {
+        guard redis != nil || isConnecting else { return close() }
+        stream(from: end)?.sourceEnded()
+    }
+
+    /// The connection to `end` is gone. What it had said before still goes on.
+    func inactive(_ end: End) {
+        ended(end)
+        stream(toward: end)?.giveUp()
+    }
+
+    func writabilityChanged(toward end: End) {
+        stream(toward: end)?.run()
+    }
+
+    func `break`(_ manner: ConnectionBreak) {
+        switch manner {
+        case .reset: reset()
+        case .endTowardSidecar: answers?.cutOff()
+        case .endTowardRedis: requests.cutOff()
+        }
+    }
+
+    /// Both ends see a reset.
+    func reset() {
+        for channel in [sidecar, redis].compactMap({ $0 }) {
+            // Closing with nothing to linger for sends RST: `man 7 socket`.
+            _ = (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+        }
+        close()
+    }
+
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        requests.giveUp()
+        answers?.giveUp()
+        sidecar.close(promise: nil)
+        redis?.close(promise: nil)
+        onClose()
+    }
+
+    private func closeIfOver() {
+        guard requests.isOver, answers?.isOver ?? false else { return }
+        close()
+    }
+
+    private func stream(from end: End) -> FaultStream? {
+        switch end {
+        case .sidecar: requests
+        case .redis: answers
+        }
+    }
+
+    private func stream(toward end: End) -> FaultStream? {
+        switch end {
+        case .sidecar: answers
+        case .redis: requests
+        }
+    }
+}
+
+/// Tells a `FaultRelay` what happens at one of its ends.
+final class FaultRelayHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let relay: FaultRelay
+    private let end: FaultRelay.End
+
+    init(_ relay: FaultRelay, _ end: FaultRelay.End) {
+        self.relay = relay
+        self.end = end
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        relay.received(unwrapInboundIn(data), from: end)
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        relay.readComplete(from: end)
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        relay.writabilityChanged(toward: end)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case ChannelEvent.inputClosed? = event as? ChannelEvent { relay.ended(end) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        relay.inactive(end)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+}

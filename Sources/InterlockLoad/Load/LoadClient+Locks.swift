@@ -1,0 +1,211 @@
+internal import InterlockCore
+internal import InterlockJudge
+
+extension LoadClient {
+    func acquire(_ lock: Int, mode: LeaseMode, due: Instant) {
+        let wait = engine.waitMilliseconds
+        ask(
+            .acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait),
+            .acquire(lock: engine.name(ofLock: lock), ttl: engine.ttlMilliseconds, wait: wait, mode: mode), due: due)
+        guard isAsking, wait > 0, engine.random.happens(engine.plan.conduct.vanishesWaiting) else { return }
+        let pause = Int64(engine.random.unit() * Double(wait))
+        plan(at: engine.recorder.now().advanced(byMilliseconds: pause)) { [self] in vanish() }
+    }
+
+    func granted(
+        _ lock: Int, mode: LeaseMode, lease: LeaseID, token: String, fence: Int64, validFor: Int64, invokedAt: Instant,
+        now: Instant
+    ) {
+        let plan = engine.plan
+        let length = engine.random.duration(in: plan.hold).nanosecondsRounded
+        let end = nextEnd()
+        let believedUntil = invokedAt.advanced(byMilliseconds: validFor)
+        var endsAt = Instant(nanoseconds: now.nanoseconds + length)
+        if end == .overstay {
+            // Long enough that somebody else has the lock by then, if somebody wants it.
+            let beyond = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
+            endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(beyond) + 1)
+        }
+        var held = HeldLock(
+            lock: lock, mode: mode, lease: lease, token: token, fence: fence, grantedAt: now, end: end, endsAt: endsAt,
+            believedUntil: believedUntil)
+        // Of those who share a lock several have fences that are good: a resource cannot refuse the elder of them.
+        if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + length / 2) }
+        held.planRenewal(validFor: validFor, now: now)
+        if held.renewsAt == nil, end == .release, engine.random.happens(plan.conduct.renews) {
+            held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
+        }
+        // It has waited for longer than the lease is valid: it knows nothing before it has renewed.
+        if believedUntil <= now { held.renewsAt = now }
+        self.held = held
+        proceed(now: now)
+    }
+
+    private func nextEnd() -> HeldLock.End {
+        let conduct = engine.plan.conduct
+        // One draw decides among them; a faultless client draws none.
+        guard conduct.forgets + conduct.overstays + conduct.vanishesHolding > 0 else { return .release }
+        let point = engine.random.unit()
+        if point < conduct.forgets { return .forget }
+        if point < conduct.forgets + conduct.overstays { return .overstay }
+        return point < conduct.forgets + conduct.overstays + conduct.vanishesHolding ? .vanish : .release
+    }
+
+    /// Does what is due, and plans the next.
+    private func proceed(now: Instant) {
+        var now = now
+        while let held {
+            let (step, at) = held.next
+            guard at <= now else {
+                return plan(at: at) { [self] in proceed(now: engine.recorder.now()) }
+            }
+            switch step {
+            case .write:
+                self.held?.writesAt = nil
+                if now < held.believedUntil { now = write(held) }
+            case .renew:
+                self.held?.renewsAt = nil
+                return ask(
+                    .renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds),
+                    .renew(lock: engine.name(ofLock: held.lock), token: held.token, ttl: engine.ttlMilliseconds), due: at)
+            case .end:
+                return endHold(held, due: at, now: now)
+            }
+        }
+    }
+
+    private func write(_ held: HeldLock) -> Instant {
+        let isAccepted = engine.resource.write(lock: held.lock, fence: held.fence)
+        return engine.recorder.record(
+            .wrote(client: number, lock: held.lock, lease: held.lease, fence: held.fence, isAccepted: isAccepted))
+    }
+
+    private func endHold(_ held: HeldLock, due: Instant, now: Instant) {
+        switch held.end {
+        case .release:
+            release(held, due: due, now: now)
+        case .forget:
+            over(held, at: held.believedUntil)
+            becomeFree()
+        case .overstay:
+            over(held, at: held.believedUntil)
+            if held.mode == .exclusive { _ = write(held) }
+            wakeUp(held, due: due, now: now)
+        case .vanish:
+            over(held, at: held.believedUntil)
+            vanish()
+        }
+    }
+
+    /// As a program does that has slept: it tries to go on with the lease that it had.
+    private func wakeUp(_ held: HeldLock, due: Instant, now: Instant) {
+        self.held?.end = .release
+        self.held?.endsAt = now
+        self.held?.writesAt = nil
+        ask(
+            .renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds),
+            .renew(lock: engine.name(ofLock: held.lock), token: held.token, ttl: engine.ttlMilliseconds), due: due)
+    }
+
+    private func release(_ held: HeldLock, due: Instant, now: Instant) {
+        over(held, at: min(now, held.believedUntil))
+        self.held = nil
+        ask(
+            .release(lock: held.lock, lease: held.lease),
+            .release(lock: engine.name(ofLock: held.lock), token: held.token), due: due)
+    }
+
+    func renewed(validFor: Int64, invokedAt: Instant, now: Instant) {
+        held?.believedUntil = invokedAt.advanced(byMilliseconds: validFor)
+        held?.planRenewal(validFor: validFor, now: now)
+        proceed(now: now)
+    }
+
+    /// The lease is somebody else's, or nobody's.
+    func lost(now: Instant) {
+        guard let held else { return }
+        over(held, at: min(now, held.believedUntil))
+    }
+
+    /// Whether it was renewed nobody knows. What was believed before still stands.
+    func renewalFailed(now: Instant) {
+        guard var held else { return becomeFree() }
+        guard now < held.believedUntil else { return release(held, due: now, now: now) }
+        if held.endsAt >= held.believedUntil {
+            let left = (held.believedUntil.nanoseconds - now.nanoseconds) / 3
+            held.renewsAt = Instant(nanoseconds: now.nanoseconds + max(1_000_000, left))
+        }
+        self.held = held
+        proceed(now: now)
+    }
+
+    private func over(_ held: HeldLock, at end: Instant) {
+        guard end > held.grantedAt else { return }
+        engine.measures.ownership.held(
+            lock: held.lock, client: number, sidecar: sidecar, fence: held.fence, from: held.grantedAt, to: end)
+    }
+}
+
+/// A lease as its client sees it, and what the client means to do with it.
+struct HeldLock: Sendable {
+    /// How it ends.
+    enum End: Hashable, Sendable {
+        case release
+        /// It is never released, and lapses.
+        case forget
+        /// Its client goes on after it is over, writes, and tries to renew.
+        case overstay
+        /// Its client closes the connection.
+        case vanish
+    }
+
+    /// What is to be done next, and when.
+    enum Step: Hashable, Sendable {
+        case write
+        case renew
+        case end
+    }
+
+    let lock: Int
+    let mode: LeaseMode
+    let lease: LeaseID
+    let token: String
+    let fence: Int64
+    let grantedAt: Instant
+    var end: End
+    var endsAt: Instant
+    /// The client believes that it holds the lock until then, and no longer: what it asked for then is valid for so long,
+    /// and nobody who asks can know when it was granted meanwhile.
+    var believedUntil: Instant
+    var writesAt: Instant?
+    var renewsAt: Instant?
+
+    /// What comes first.
+    var next: (step: Step, at: Instant) {
+        var next = (step: Step.end, at: endsAt)
+        if let renewsAt, renewsAt <= next.at { next = (.renew, renewsAt) }
+        if let writesAt, writesAt <= next.at { next = (.write, writesAt) }
+        return next
+    }
+
+    /// Plans to renew at a third of the validity, if the lease would not last until the end.
+    mutating func planRenewal(validFor: Int64, now: Instant) {
+        renewsAt = nil
+        guard end != .overstay, endsAt >= believedUntil else { return }
+        renewsAt = now.advanced(byMilliseconds: max(1, validFor / 3))
+    }
+}
+
+/// Resources that locks guard: each takes a write only if its fence is not below any that it has taken before.
+public struct GuardedResource: Hashable, Sendable {
+    private var highest: [Int: Int64] = [:]
+
+    public init() {}
+
+    /// A write under a lock with the writer's fence; whether it was taken.
+    public mutating func write(lock: Int, fence: Int64) -> Bool {
+        guard fence >= highest[lock] ?? .min else { return false }
+        highest[lock] = fence
+        return true
+    }
+}

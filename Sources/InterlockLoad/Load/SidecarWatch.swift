@@ -1,0 +1,144 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import Hiredis
+internal import InterlockCore
+internal import InterlockJudge
+internal import Logging
+internal import NIOCore
+
+/// Watches one sidecar: what it tells of breakers, and what it says of itself. Confined to the run's event loop.
+///
+/// A sidecar acts on a breaker's change before it tells its subscribers of it: what is seen here, it acts on.
+final class SidecarWatch {
+    /// What a sidecar says of itself.
+    struct Counts {
+        var redisCommands: Int
+        var process: Int32
+    }
+
+    /// How long an event may have been on its way, in ms: where Redis' clock is not this machine's, nothing else says when it
+    /// was sent.
+    private static let longestOnItsWay: Int64 = 300
+
+    let sidecar: Int
+    private let recorder: HistoryRecorder
+    private let services: [String: Int]
+    private let trustsWallClock: Bool
+    private let subscriber: RedisSubscriber
+    private let pipeline: RedisPipeline
+    private var isFollowing = false
+    /// Called when `isWatching` may have become true.
+    var onWatching: (() -> Void)?
+
+    init(_ endpoint: SidecarEndpoint, plan: LoadPlan, recorder: HistoryRecorder, eventLoop: any EventLoop, logger: Logger) {
+        sidecar = endpoint.number
+        self.recorder = recorder
+        trustsWallClock = plan.trustsWallClock
+        services = Dictionary(
+            plan.services.rules.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
+        subscriber = RedisSubscriber(
+            configuration: endpoint.door, channels: [plan.eventChannel],
+            environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
+        pipeline = RedisPipeline(configuration: endpoint.door, eventLoop: eventLoop, logger: logger)
+        subscriber.onSubscribed = { [unowned self] in
+            isFollowing = true
+            onWatching?()
+        }
+        subscriber.onDown = { [unowned self] _ in isFollowing = false }
+        subscriber.onMessage = { [unowned self] in heard($1) }
+        pipeline.onUp = { [unowned self] in onWatching?() }
+    }
+
+    var isWatching: Bool { isFollowing && pipeline.isUp }
+
+    func start() {
+        subscriber.start()
+        pipeline.start()
+    }
+
+    func close() -> [EventLoopFuture<Void>] {
+        [subscriber.close(), pipeline.close()]
+    }
+
+    /// Asks what the sidecar has sent to Redis so far, and which process it is; `nil`: it does not say, or not in time.
+    func count(timeout: TimeAmount, completion: @escaping (Counts?) -> Void) {
+        pipeline.send(Info(section: "all"), timeout: timeout) { result in
+            guard let fields = try? result.get(), let commands = fields["redis_commands"].flatMap({ Int($0) }),
+                let process = fields["process_id"].flatMap({ Int32($0) })
+            else { return completion(nil) }
+            completion(Counts(redisCommands: commands, process: process))
+        }
+    }
+
+    private func heard(_ payload: [UInt8]) {
+        guard let notice = BreakerNotice(json: payload), let service = services[notice.service], let state = notice.state else {
+            return
+        }
+        let now = recorder.now()
+        let until =
+            trustsWallClock
+            ? notice.until.map { Self.instant(ofEpochMilliseconds: $0, now) }
+            : notice.lasts.map { now.advanced(byMilliseconds: $0 - Self.longestOnItsWay) }
+        recorder.record(
+            .breakerSeen(sidecar: sidecar, service: service, state: state, generation: notice.generation, until: until))
+    }
+
+    private static func instant(ofEpochMilliseconds milliseconds: Int64, _ now: Instant) -> Instant {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        let wall = Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+        let (target, isOverflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
+        guard !isOverflow else { return .distantFuture }
+        let (instant, overflows) = now.nanoseconds.addingReportingOverflow(target - wall)
+        return overflows ? .distantFuture : Instant(nanoseconds: instant)
+    }
+}
+
+/// What an event says of a breaker: those of its fields that a run judges by.
+struct BreakerNotice: Decodable {
+    var type: String
+    var service: String
+    private var stands: String
+    private var untilMilliseconds: Int64?
+    var generation: Int64
+    private var atMilliseconds: Int64?
+    private var forced: String?
+    private var forcedUntilMilliseconds: Int64?
+
+    private enum CodingKeys: String, CodingKey {
+        case type, service, generation, forced
+        case stands = "state"
+        case untilMilliseconds = "until_ms"
+        case atMilliseconds = "at_ms"
+        case forcedUntilMilliseconds = "forced_until_ms"
+    }
+
+    /// `nil`: it is an event of another type, or none at all.
+    init?(json: [UInt8]) {
+        guard let notice = try? JSONDecoder().decode(BreakerNotice.self, from: Data(json)), notice.type == "breaker" else {
+            return nil
+        }
+        self = notice
+    }
+
+    /// As sidecars act by it: what an operator forces stands above what the breaker says.
+    var state: BreakerSnapshot.State? {
+        switch forced.flatMap(BreakerSnapshot.Forced.init) {
+        case .open: .open
+        case .closed, .disabled: .closed
+        case nil: BreakerSnapshot.State(rawValue: stands)
+        }
+    }
+
+    /// When what it says ends by itself, in milliseconds of the Unix epoch; `nil`: it does not.
+    var until: Int64? {
+        let until = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
+        return until == 0 ? nil : until
+    }
+
+    /// For how many milliseconds of Redis' clock it stands from the moment of the event; `nil`: it does not end by itself.
+    var lasts: Int64? {
+        guard let until, let atMilliseconds else { return nil }
+        return max(0, until &- atMilliseconds)
+    }
+}

@@ -1,0 +1,129 @@
+internal import Histogram
+internal import InterlockCore
+internal import InterlockJudge
+
+/// What happens second by second, all operations taken together.
+struct RunTimeline: Sendable {
+    private let start: Instant
+    private(set) var points: [TimelinePoint] = []
+    private var current = TimelinePoint(second: 0)
+    private var latency = LatencyRecorder()
+
+    init(start: Instant) {
+        self.start = start
+    }
+
+    mutating func offered(at now: Instant) {
+        advance(to: now)
+        current.offered += 1
+    }
+
+    mutating func ended(_ ending: OperationEnding, latency nanoseconds: Int64, at now: Instant) {
+        advance(to: now)
+        switch ending {
+        case .done: current.done += 1
+        case .refused: current.refused += 1
+        case .failed, .unknown: current.failed += 1
+        }
+        if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
+    }
+
+    /// Closes the seconds that are over by `now`.
+    mutating func advance(to now: Instant) {
+        let second = Int((now.nanoseconds - start.nanoseconds) / 1_000_000_000)
+        while current.second < second { closeSecond() }
+    }
+
+    /// Closes the second that is not over.
+    mutating func finish(at now: Instant) {
+        advance(to: now)
+        guard current.offered + current.done + current.refused + current.failed > 0 else { return }
+        closeSecond()
+    }
+
+    private mutating func closeSecond() {
+        current.p50 = latency.microseconds(atShare: 0.5)
+        current.p99 = latency.microseconds(atShare: 0.99)
+        current.max = latency.longestMicroseconds
+        points.append(current)
+        if latency.count > 0 { latency.reset() }
+        current = TimelinePoint(second: current.second + 1)
+    }
+}
+
+/// Counts latencies in an HDR histogram: in microseconds, to three significant digits, up to ten minutes. Its size does not
+/// depend on how many there are.
+struct LatencyRecorder: Sendable {
+    private static let longest: UInt64 = 600_000_000
+    /// How finely the curve of percentiles is drawn: so many points each time what is left above halves.
+    private static let pointsPerHalving = 4
+
+    private var histogram = Histogram<UInt64>(highestTrackableValue: Self.longest)
+
+    var count: Int { Int(histogram.totalCount) }
+
+    /// What takes longer than ten minutes counts as ten minutes.
+    mutating func record(nanoseconds: Int64) {
+        histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.longest))
+    }
+
+    mutating func reset() {
+        histogram.reset()
+    }
+
+    /// The latency that this share (0 ... 1) of all did not exceed, in microseconds; `nil`: there are none.
+    func microseconds(atShare share: Double) -> Double? {
+        count == 0 ? nil : Double(histogram.valueAtPercentile(share * 100))
+    }
+
+    var longestMicroseconds: Double? { count == 0 ? nil : Double(histogram.maxRecorded) }
+
+    var report: LatencyReport? {
+        guard count > 0 else { return nil }
+        func at(_ percentile: Double) -> Double { Double(histogram.valueAtPercentile(percentile)) }
+        return LatencyReport(
+            count: count, mean: histogram.mean, p50: at(50), p90: at(90), p99: at(99), p999: at(99.9),
+            max: Double(histogram.maxRecorded), percentiles: percentiles)
+    }
+
+    private var percentiles: [LatencyReport.Percentile] {
+        var points: [LatencyReport.Percentile] = []
+        for value in histogram.percentiles(ticksPerHalfDistance: Self.pointsPerHalving) {
+            let share = value.percentileLevelIteratedTo / 100
+            // A plot by "nines" has no place for all of them.
+            guard share < 1 else { break }
+            points.append(LatencyReport.Percentile(share: share, microseconds: Double(value.value)))
+        }
+        return points
+    }
+}
+
+/// What becomes of one kind of operation.
+struct OperationTally: Sendable {
+    var offered = 0
+    var done = 0
+    var refused: [String: Int] = [:]
+    var failed: [String: Int] = [:]
+    var unknown = 0
+    var unsent = 0
+    var latency = LatencyRecorder()
+
+    mutating func ended(_ ending: OperationEnding, latency nanoseconds: Int64) {
+        switch ending {
+        case .done: done += 1
+        case .refused(let refusal): refused[refusal.name, default: 0] += 1
+        case .failed(let code): failed[code, default: 0] += 1
+        case .unknown: unknown += 1
+        }
+        if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
+    }
+
+    var refusedCount: Int { refused.values.reduce(0, +) }
+    var failedCount: Int { failed.values.reduce(0, +) }
+
+    func report(of kind: OperationKind) -> OperationReport {
+        OperationReport(
+            kind: kind, offered: offered, done: done, refused: refused, failed: failed, unknown: unknown, unsent: unsent,
+            latency: latency.report)
+    }
+}

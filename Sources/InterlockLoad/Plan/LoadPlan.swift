@@ -1,0 +1,191 @@
+public import InterlockJudge
+
+/// What a run asks of which sidecars, how fast and for how long.
+public struct LoadPlan: Sendable {
+    public var workload: Workload
+    public var sidecars: [SidecarEndpoint]
+    public var services: LoadServices
+    public var pacing = Pacing.openLoop(rate: 1000)
+    /// Connections, spread round robin over the sidecars.
+    public var clients = 64
+    public var duration = Duration.seconds(30)
+    /// Of a mixed run.
+    public var shares = WorkloadShares()
+
+    /// How many locks there are, and how many subjects.
+    public var names = 1000
+    /// What the names of locks and subjects begin with.
+    public var namePrefix = "bench-"
+    public var skew = NameSkew.uniform
+    public var modes = LockModeMix()
+    /// For how long a lock is held, or a permitted call lasts: any time in this range is as likely as any other.
+    public var hold = Duration.zero...Duration.milliseconds(5)
+    public var ttl = Duration.seconds(10)
+    /// For how long an acquire waits.
+    public var wait = Duration.seconds(5)
+    /// For how long a take or a permit waits for its turn, when it does.
+    public var turnWait = Duration.milliseconds(200)
+    /// What share of takes and permits waits for its turn.
+    public var turnWaits = 0.0
+    /// What a take costs.
+    public var costs: ClosedRange<Int64> = 1...1
+    public var conduct = ClientConduct.faultless
+    /// When calls of the services fail; an entry for each service that ever does.
+    public var badPhases: [Int: BadPhases] = [:]
+
+    public var seed: UInt64 = 1
+    /// How long an answer may take beyond the wait that was asked for. Then its connection is given up, and what became of
+    /// the operation is unknown.
+    public var patience = Duration.seconds(10)
+    /// Whether `until` of a breaker's event can be told on this machine's clock: not when Redis' clock is made to jump.
+    public var trustsWallClock = true
+    /// The channel on which sidecars tell of events, as their `redis.prefix` has it.
+    public var eventChannel = "interlock:events"
+    /// The process whose processor time and memory are measured beside the sidecars'.
+    public var redisProcessID: Int32?
+
+    public init(workload: Workload, sidecars: [SidecarEndpoint], services: LoadServices = LoadServices()) {
+        self.workload = workload
+        self.sidecars = sidecars
+        self.services = services
+    }
+
+    /// More connections than one process can make to a sidecar's address.
+    public static let mostClients = 60_000
+    /// How many operations may be due and not begun: what is due beyond is counted as unsent.
+    public static let longestBacklog = 200_000
+
+    /// - Throws: what cannot be done, and what to do about it.
+    func validate() throws(LoadError) {
+        func require(_ condition: Bool, _ message: String) throws(LoadError) {
+            guard condition else { throw LoadError(message) }
+        }
+        try require(!sidecars.isEmpty, "a run needs a sidecar to drive")
+        try require(
+            (1...Self.mostClients).contains(clients), "a run has 1 to \(Self.mostClients) clients, not \(clients)")
+        try require(
+            (1...NameChoice.mostNames).contains(names), "a run has 1 to \(NameChoice.mostNames) names, not \(names)")
+        try require(duration > .zero, "a run takes some time: --duration 30s")
+        if case .openLoop(let rate) = pacing {
+            try require(rate > 0 && rate <= 1e7, "a rate is above 0 and at most 10,000,000 a second, not \(rate)")
+        }
+        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "times are not negative")
+        try require(ttl >= .milliseconds(5), "a lease lasts 5 ms or more, not \(ttl)")
+        try require(costs.lowerBound >= 1, "a take costs 1 or more")
+        let indices = services.rules.indices
+        try require(
+            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains), "a service is not described")
+        switch workload {
+        case .lock: break
+        case .mixed:
+            let all = [shares.lock, shares.limit, shares.permit, shares.proxy]
+            try require(
+                all.allSatisfy { $0 >= 0 && $0.isFinite }, "the shares of a mixed run are not negative")
+            let isPossible =
+                shares.lock > 0 || shares.limit > 0 && !services.takes.isEmpty
+                || shares.permit > 0 && !services.permits.isEmpty || shares.proxy > 0 && !services.proxied.isEmpty
+            try require(isPossible, "a mixed run needs a share above 0 of something that its services can be asked for")
+        case .limit: try require(!services.takes.isEmpty, "a run of limits needs a service that has some")
+        case .permit: try require(!services.permits.isEmpty, "a run of permits needs a service to ask for")
+        case .proxy: try require(!services.proxied.isEmpty, "a run of the proxy needs a service that has a url")
+        }
+        if usesProxy {
+            try require(
+                sidecars.allSatisfy { $0.http != nil }, "requests through the proxy need the HTTP door of each sidecar")
+        }
+    }
+
+    var usesProxy: Bool {
+        switch workload {
+        case .proxy: true
+        case .mixed: !services.proxied.isEmpty && shares.proxy > 0
+        case .lock, .limit, .permit: false
+        }
+    }
+
+    /// Requests through the proxy need no connection to the RESP door.
+    var usesDoor: Bool { workload != .proxy }
+}
+
+/// What a run asks sidecars for.
+public enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
+    /// Lock cycles: acquire, hold, release.
+    case lock
+    /// `LIMIT.TAKE`.
+    case limit
+    /// `PERMIT.ACQUIRE`, a call, `PERMIT.REPORT`.
+    case permit
+    /// Requests through the guarded proxy.
+    case proxy
+    /// All of these; see `WorkloadShares`.
+    case mixed
+}
+
+/// What a mixed run is made of: weights, of whatever sum.
+public struct WorkloadShares: Hashable, Sendable {
+    public var lock: Double
+    public var limit: Double
+    public var permit: Double
+    public var proxy: Double
+
+    public init(lock: Double = 40, limit: Double = 40, permit: Double = 15, proxy: Double = 5) {
+        self.lock = lock
+        self.limit = limit
+        self.permit = permit
+        self.proxy = proxy
+    }
+}
+
+/// When operations begin.
+public enum Pacing: Hashable, Sendable {
+    /// So many a second on average, as independent callers come (a Poisson process), whether sidecars keep up or not.
+    /// Latencies are counted from when an operation was due, so that a stall is paid by all who came during it and not
+    /// only by those who happened to be under way ("coordinated omission", Tene, "How NOT to Measure Latency", 2015).
+    case openLoop(rate: Double)
+    /// Each client begins the next as soon as it has ended one: for finding the highest throughput. Its latencies are
+    /// those of callers who wait for slow answers before they come again, and say little of others'.
+    case closedLoop
+}
+
+/// The services of a run, and what each is asked for; all by their numbers.
+public struct LoadServices: Hashable, Sendable {
+    public var rules: [ServiceRules]
+    /// Of which `LIMIT.TAKE` takes.
+    public var takes: [Int]
+    /// For which permits are asked.
+    public var permits: [Int]
+    /// Which are called through the proxy.
+    public var proxied: [Int]
+    /// Whose calls name a subject.
+    public var subjects: Set<Int>
+
+    public init(
+        rules: [ServiceRules] = [], takes: [Int] = [], permits: [Int] = [], proxied: [Int] = [], subjects: Set<Int>? = nil
+    ) {
+        self.rules = rules
+        self.takes = takes
+        self.permits = permits
+        self.proxied = proxied
+        self.subjects = subjects ?? Set(rules.indices.filter { rules[$0].limits.contains(where: \.isPerSubject) })
+    }
+
+    /// Services of somebody's own sidecars, of whose rules nothing is known here: nothing is judged by them.
+    public static func named(_ names: [String], for workload: Workload) -> LoadServices {
+        let all = Array(names.indices)
+        return LoadServices(
+            rules: names.map { ServiceRules(name: $0, limits: []) },
+            takes: workload == .limit || workload == .mixed ? all : [],
+            permits: workload == .permit || workload == .mixed ? all : [],
+            proxied: workload == .proxy ? all : [])
+    }
+}
+
+/// Why a run could not begin, or could not be ended as it should.
+public struct LoadError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What was asked, what was wrong, what to do.
+    public var description: String
+
+    public init(_ description: String) {
+        self.description = description
+    }
+}

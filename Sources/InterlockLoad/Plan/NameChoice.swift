@@ -1,0 +1,130 @@
+internal import Glibc
+public import InterlockJudge
+
+/// Chooses among names by their numbers, 0 the most frequent; in constant memory and, on average, constant time.
+///
+/// Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
+/// discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
+public struct NameChoice: Sendable {
+    /// The most names that can be chosen from.
+    public static let mostNames = 10_000_000
+    /// Beyond this exponent nothing but the first name is chosen.
+    public static let steepest = 20.0
+
+    private enum Law: Sendable {
+        case uniform
+        case zipf(Zipf)
+    }
+
+    /// From how many.
+    public let count: Int
+    private let law: Law
+
+    /// - Parameter count: 1 to `mostNames`.
+    public init(among count: Int, skew: NameSkew) {
+        precondition((1...Self.mostNames).contains(count), "a run has 1 to \(Self.mostNames) names")
+        self.count = count
+        law =
+            switch skew {
+            case .uniform: .uniform
+            case .zipf(let exponent): .zipf(Zipf(count: count, exponent: exponent))
+            }
+    }
+
+    /// A number in `0 ..< count`.
+    public func next(using random: inout SeededRandom) -> Int {
+        switch law {
+        case .uniform: Int(random.unit() * Double(count))
+        case .zipf(let zipf): zipf.next(using: &random) - 1
+        }
+    }
+}
+
+/// Numbers from 1 whose frequencies fall by a power. The names of its members are the paper's: `h` is the frequency, drawn
+/// out to real numbers, and `integral` what is below it.
+private struct Zipf: Sendable {
+    private let count: Double
+    private let exponent: Double
+    private let first: Double
+    private let last: Double
+    /// What lies so close below a whole number is taken without a closer look.
+    private let sureTail: Double
+
+    init(count: Int, exponent: Double) {
+        precondition(exponent > 0, "the exponent of Zipf's law is above 0")
+        self.count = Double(count)
+        self.exponent = exponent
+        first = Self.integral(1.5, exponent) - 1
+        last = Self.integral(Double(count) + 0.5, exponent)
+        sureTail = 2 - Self.inverse(Self.integral(2.5, exponent) - Self.h(2, exponent), exponent)
+    }
+
+    func next(using random: inout SeededRandom) -> Int {
+        while true {
+            let area = last + random.unit() * (first - last)
+            let point = Self.inverse(area, exponent)
+            let candidate = min(max((point + 0.5).rounded(.down), 1), count)
+            if candidate - point <= sureTail
+                || area >= Self.integral(candidate + 0.5, exponent) - Self.h(candidate, exponent)
+            {
+                return Int(candidate)
+            }
+        }
+    }
+
+    private static func h(_ x: Double, _ exponent: Double) -> Double { exp(-exponent * log(x)) }
+
+    private static func integral(_ x: Double, _ exponent: Double) -> Double {
+        let logarithm = log(x)
+        return relativeExponential((1 - exponent) * logarithm) * logarithm
+    }
+
+    private static func inverse(_ area: Double, _ exponent: Double) -> Double {
+        // Rounding may lead below the curve's end.
+        exp(relativeLogarithm(max(-1, area * (1 - exponent))) * area)
+    }
+
+    /// (eˣ − 1) ÷ x, also near 0, where an exponent of 1 leads.
+    private static func relativeExponential(_ x: Double) -> Double {
+        abs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2
+    }
+
+    /// ln(1 + x) ÷ x, also near 0.
+    private static func relativeLogarithm(_ x: Double) -> Double {
+        abs(x) > 1e-8 ? log1p(x) / x : 1 - x / 2
+    }
+}
+
+/// How often each of the names is chosen.
+public enum NameSkew: Hashable, Sendable, CustomStringConvertible {
+    /// Each as often as any other.
+    case uniform
+    /// The k-th as often as 1 ÷ k to this power: a few hot names, and a long tail.
+    case zipf(exponent: Double)
+
+    private static let zipfPrefix = "zipf:"
+
+    /// Reads `uniform` or `zipf:EXPONENT`.
+    public init(argument: String) throws(LoadArgumentError) {
+        if argument == "uniform" {
+            self = .uniform
+            return
+        }
+        guard argument.hasPrefix(Self.zipfPrefix), let exponent = Double(argument.dropFirst(Self.zipfPrefix.count)),
+            exponent > 0, exponent <= NameChoice.steepest
+        else {
+            throw LoadArgumentError(
+                expected:
+                    "uniform, or zipf:EXPONENT such as zipf:1.1 with an exponent above 0 and at most \(NameChoice.steepest)",
+                found: argument)
+        }
+        self = .zipf(exponent: exponent)
+    }
+
+    public var description: String {
+        switch self {
+        case .uniform: "uniform"
+        case .zipf(let exponent): "\(Self.zipfPrefix)\(exponent)"
+        }
+    }
+}

@@ -1,0 +1,82 @@
+public import Hiredis
+
+/// A sidecar that a run drives.
+public struct SidecarEndpoint: Sendable {
+    /// Its number in the fleet, from 0.
+    public var number: Int
+    /// Its RESP door. The password is the API key; it is also shown at the HTTP door.
+    public var door: RedisConfiguration
+    /// Its HTTP door; `nil`: nothing is sent through its proxy.
+    public var http: HTTPAddress?
+
+    public struct HTTPAddress: Hashable, Sendable {
+        public var host: String
+        public var port: Int
+
+        public init(host: String, port: Int) {
+            self.host = host
+            self.port = port
+        }
+    }
+
+    public init(number: Int, door: RedisConfiguration, http: HTTPAddress? = nil) {
+        self.number = number
+        self.door = door
+        self.http = http
+    }
+
+    private static let unixPrefix = "unix:"
+    private static let expectation =
+        "a sidecar's RESP door: HOST:PORT, unix:PATH, or redis://[[user]:key@]host:port (rediss:// for TLS)"
+
+    /// Reads `HOST:PORT`, `unix:PATH`, or a URL as Redis clients have it, whose password is the API key.
+    public init(argument: String, number: Int) throws(LoadArgumentError) {
+        self.init(number: number, door: try Self.door(argument))
+    }
+
+    private static func door(_ argument: String) throws(LoadArgumentError) -> RedisConfiguration {
+        if argument.hasPrefix(unixPrefix), !argument.hasPrefix("unix://") {
+            let path = String(argument.dropFirst(unixPrefix.count))
+            guard !path.isEmpty else { throw LoadArgumentError(expected: expectation, found: argument) }
+            return RedisConfiguration(address: .unixSocket(path: path))
+        }
+        let isURL = argument.contains("://")
+        let door: RedisConfiguration
+        do {
+            door = try RedisConfiguration(url: isURL ? argument : "redis://" + argument)
+        } catch {
+            // A URL may hold a key: it is not repeated.
+            throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: isURL ? nil : argument)
+        }
+        guard door.database == 0, isURL || door.password == nil else {
+            throw LoadArgumentError(expected: "\(expectation), without a database", found: nil)
+        }
+        // Redis' own port, which a URL without one would mean, is no sidecar's.
+        guard namesPort(argument, door) else {
+            throw LoadArgumentError(expected: "\(expectation), with its port", found: isURL ? nil : argument)
+        }
+        return door
+    }
+
+    private static func namesPort(_ argument: String, _ door: RedisConfiguration) -> Bool {
+        switch door.address {
+        case .unixSocket: true
+        case .host(_, let port): [":\(port)", ":\(port)/", ":\(port)/0"].contains { argument.hasSuffix($0) }
+        }
+    }
+}
+
+/// An argument of a load run that cannot be read.
+public struct LoadArgumentError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What would have been understood: `uniform, or zipf:EXPONENT such as zipf:1.1`.
+    public var expected: String
+    /// What was there instead. Never an address with a password.
+    public var found: String?
+
+    public init(expected: String, found: String?) {
+        self.expected = expected
+        self.found = found
+    }
+
+    public var description: String { "expected \(expected)" + (found.map { ", got \"\($0)\"" } ?? "") }
+}

@@ -1,0 +1,109 @@
+/// Lines over an axis: how something went with time, or with size.
+struct LinePlot: Plot {
+    let frame: PlotFrame
+    private let lines: [PlotLine]
+
+    /// The axes show all points; `xValues` are shown beside them, for an axis that is longer than its lines.
+    init(
+        title: String, summary: String, x: PlotLabel, y: PlotLabel, lines: [PlotLine], bands: [PlotBand] = [],
+        xValues: [Double] = []
+    ) {
+        self.lines = lines
+        let points = lines.lazy.flatMap(\.points)
+        frame = PlotFrame(
+            title: title, summary: summary,
+            x: PlotAxis(
+                label: x.text, unit: x.unit, scale: x.scale, showing: points.map(\.x) + xValues, isExact: true),
+            side: .axis(PlotAxis(label: y.text, unit: y.unit, scale: y.scale, showing: points.map(\.y))),
+            legend: lines.map { .init(name: $0.name, tone: $0.tone, mark: $0.isDashed ? .dashes : .line) },
+            bands: bands)
+    }
+
+    var isEmpty: Bool {
+        !lines.contains { $0.points.contains { frame.x($0.x) != nil && frame.y($0.y) != nil } }
+    }
+
+    var drawing: Markup {
+        "\(lines.map(path))\(lines.map(dots))"
+    }
+
+    private func path(_ line: PlotLine) -> Markup {
+        var path = Markup()
+        var isGap = true
+        for point in line.points {
+            guard let x = frame.x(point.x), let y = frame.y(point.y) else {
+                isGap = true
+                continue
+            }
+            // A line of no length has round ends: a point that stands alone is seen.
+            path += isGap ? "M\(x) \(y)h0" : "L\(x) \(y)"
+            isGap = false
+        }
+        return "<path class=\"line \(line.tone.styleName)\(line.isDashed ? " dashed" : "")\" d=\"\(path)\"/>"
+    }
+
+    /// Few points are measurements that one wants to point at.
+    private func dots(_ line: PlotLine) -> Markup {
+        guard line.points.count <= Self.dottedPoints, case .axis(let side) = frame.side else { return "" }
+        var dots = Markup()
+        for point in line.points {
+            guard let x = frame.x(point.x), let y = frame.y(point.y) else { continue }
+            let words = "\(line.name): \(side.unit.figure(point.y)) at \(frame.x.unit.figure(point.x))"
+            dots +=
+                "<circle class=\"area \(line.tone.styleName)\" cx=\"\(x)\" cy=\"\(y)\" r=\"2.8\"><title>\(words)</title></circle>"
+        }
+        return dots
+    }
+
+    var numbers: PlotNumbers {
+        guard case .axis(let side) = frame.side else { return PlotNumbers(columns: [], rows: [], total: 0) }
+        var figures: [Double: [Double]] = [:]
+        for (column, line) in lines.enumerated() {
+            for point in line.points where frame.x(point.x) != nil {
+                figures[point.x, default: Array(repeating: .nan, count: lines.count)][column] = point.y
+            }
+        }
+        let all = figures.sorted { $0.key < $1.key }
+        let shown = Thinning.heaviest(all, limit: PlotNumbers.limit) { weight(of: $0.value) < weight(of: $1.value) }
+        return PlotNumbers(
+            columns: [frame.x.label] + lines.map(\.name),
+            rows: shown.map { x, row in [frame.x.unit.figure(x)] + row.map { $0.isFinite ? side.unit.figure($0) : Figure.nothing }
+            },
+            total: all.count)
+    }
+
+    /// The highest figure is what a thinned-out table must not lose.
+    private func weight(of row: [Double]) -> Double { row.lazy.filter(\.isFinite).max() ?? -.infinity }
+
+    private static let dottedPoints = 60
+}
+
+/// Leaves out so much of a long series that a browser can show it, and never what stands out.
+enum Thinning {
+    /// The most points that a series of a plot has.
+    static let limit = 2000
+
+    /// Of each stretch of `points` the lowest and the highest, in their order; a stretch of gaps is one gap. O(n).
+    static func points(_ points: [PlotLine.Point], limit: Int = limit) -> [PlotLine.Point] {
+        guard points.count > limit else { return points }
+        return stretches(of: points, count: limit / 2).flatMap { stretch in
+            let shown = stretch.indices.filter { stretch[$0].y.isFinite }
+            guard let lowest = shown.min(by: { stretch[$0].y < stretch[$1].y }),
+                let highest = shown.max(by: { stretch[$0].y < stretch[$1].y })
+            else { return Array(stretch.prefix(1)) }
+            return lowest == highest ? [stretch[lowest]] : [stretch[min(lowest, highest)], stretch[max(lowest, highest)]]
+        }
+    }
+
+    /// Of each stretch of `elements` the one that weighs most. O(n).
+    static func heaviest<Element>(
+        _ elements: [Element], limit: Int = limit, by isLighter: (Element, Element) -> Bool
+    ) -> [Element] {
+        guard elements.count > limit else { return elements }
+        return stretches(of: elements, count: limit).compactMap { $0.max(by: isLighter) }
+    }
+
+    private static func stretches<Element>(of elements: [Element], count: Int) -> [ArraySlice<Element>] {
+        (0..<count).map { elements[elements.count * $0 / count..<elements.count * ($0 + 1) / count] }
+    }
+}

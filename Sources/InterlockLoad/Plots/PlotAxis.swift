@@ -1,0 +1,159 @@
+internal import Glibc
+
+/// One axis of a plot: from where to where it goes, and where on it a value stands.
+struct PlotAxis: Hashable, Sendable {
+    enum Scale: Hashable, Sendable {
+        case linear, logarithmic
+    }
+
+    let label: String
+    let unit: AxisUnit
+    let scale: Scale
+    /// Finite, and wider than nothing; above 0 when it is logarithmic.
+    let domain: ClosedRange<Double>
+
+    /// An axis on which all of `values` stand that it can show.
+    ///
+    /// - Parameter isExact: it ends where the values end, as time does; otherwise it begins at 0 and ends at a tick.
+    init(
+        label: String, unit: AxisUnit, scale: Scale = .linear, showing values: some Sequence<Double>, isExact: Bool = false
+    ) {
+        self.label = label
+        self.unit = unit
+        self.scale = scale
+        var extent: ClosedRange<Double>?
+        for value in values where scale.shows(value) {
+            extent = extent.map { min($0.lowerBound, value)...max($0.upperBound, value) } ?? value...value
+        }
+        switch scale {
+        case .linear:
+            let shown = extent ?? 0...1
+            let low = isExact ? shown.lowerBound : min(shown.lowerBound, 0)
+            let high = shown.upperBound > low ? shown.upperBound : low + max(1, abs(low))
+            let step = unit.step(atLeast: (high - low) / 6)
+            domain = isExact ? low...high : (low / step).rounded(.down) * step...(high / step).rounded(.up) * step
+        case .logarithmic:
+            let shown = extent ?? 1...10
+            let low = Self.roundNumbers(from: shown.lowerBound / 10, through: shown.lowerBound).last ?? shown.lowerBound
+            let high = Self.roundNumbers(from: shown.upperBound, through: shown.upperBound * 10).first ?? shown.upperBound
+            domain = low...(high > low ? high : low * 10)
+        }
+    }
+
+    /// Where a value stands, from 0 to 1; `nil`: it cannot be shown.
+    func position(of value: Double) -> Double? {
+        guard scale.shows(value) else { return nil }
+        let low = scale.projection(of: domain.lowerBound)
+        let high = scale.projection(of: domain.upperBound)
+        return min(max((scale.projection(of: value) - low) / (high - low), 0), 1)
+    }
+
+    /// About ten values at most.
+    var ticks: [Double] {
+        switch scale {
+        case .linear:
+            let step = unit.step(atLeast: (domain.upperBound - domain.lowerBound) / 6)
+            let first = (domain.lowerBound / step - Self.tolerance).rounded(.up)
+            let last = (domain.upperBound / step + Self.tolerance).rounded(.down)
+            guard first <= last, last - first < 20 else { return [domain.lowerBound, domain.upperBound] }
+            return (0...Int(last - first)).map { (first + Double($0)) * step }
+        case .logarithmic:
+            let round = Self.roundNumbers(from: domain.lowerBound, through: domain.upperBound)
+            guard round.count > 7 else { return round }
+            let powers = Self.powersOfTen(from: domain.lowerBound, through: domain.upperBound)
+            let stride = (powers.count + 7) / 8
+            return powers.enumerated().filter { $0.offset % stride == 0 }.map(\.element)
+        }
+    }
+
+    /// 1, 2, 5, 10, 20, 50 …, those of them that are not outside.
+    private static func roundNumbers(from low: Double, through high: Double) -> [Double] {
+        powersOfTen(from: low / 10, through: high)
+            .flatMap { power -> [Double] in [power, power * 2, power * 5] }
+            .filter { (low * (1 - tolerance)...high * (1 + tolerance)).contains($0) }
+    }
+
+    private static func powersOfTen(from low: Double, through high: Double) -> [Double] {
+        let first = Int(log10(low * (1 - tolerance)).rounded(.up))
+        let last = Int(log10(high * (1 + tolerance)).rounded(.down))
+        return first <= last ? (first...last).map { pow(10, Double($0)) } : []
+    }
+
+    /// By which a binary fraction may miss the decimal one that is meant.
+    private static let tolerance = 1e-9
+}
+
+extension PlotAxis.Scale {
+    /// Whether it has a place for `value`. Beyond these sizes arithmetic with them would be no arithmetic.
+    func shows(_ value: Double) -> Bool {
+        switch self {
+        case .linear: value.isFinite && abs(value) < 1e15
+        case .logarithmic: value.isFinite && (1e-9..<1e15).contains(value)
+        }
+    }
+
+    fileprivate func projection(of value: Double) -> Double {
+        switch self {
+        case .linear: value
+        case .logarithmic: log10(value)
+        }
+    }
+}
+
+/// What an axis measures: how its numbers are written, and at which of them it has ticks.
+enum AxisUnit: Hashable, Sendable {
+    case number
+    case microseconds
+    /// Of a run.
+    case seconds
+    /// 1 ÷ (1 − share): 10 is the 90th percentile, 100 the 99th.
+    case percentile
+
+    /// As a tick says it.
+    func tick(_ value: Double) -> String {
+        switch self {
+        case .number: Figure.short(value)
+        case .microseconds: Self.latency(value)
+        case .seconds: Self.moment(value)
+        case .percentile: Figure.trimmed(Figure.decimals(100 - 100 / value, 7)) + "%"
+        }
+    }
+
+    /// As a person reads it in a table or above a point.
+    func figure(_ value: Double) -> String {
+        switch self {
+        case .number: Figure.trimmed(Figure.decimals(value, 3))
+        case .microseconds: Figure.latency(microseconds: value)
+        case .seconds: Figure.moment(seconds: value)
+        case .percentile: tick(value)
+        }
+    }
+
+    /// Steps that people count in, for an axis that is not logarithmic.
+    func step(atLeast smallest: Double) -> Double {
+        if self == .seconds, smallest > 10, let step = Self.clockSteps.first(where: { $0 >= smallest }) { return step }
+        guard smallest > 0 else { return 1 }
+        var decade = 1.0
+        while decade > smallest { decade /= 10 }
+        while decade * 10 <= smallest { decade *= 10 }
+        return [1.0, 2, 5, 10].map { $0 * decade }.first { $0 >= smallest } ?? decade * 10
+    }
+
+    private static let clockSteps: [Double] = [15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400]
+
+    private static func latency(_ value: Double) -> String {
+        switch value {
+        case ..<1000: Figure.trimmed(Figure.decimals(value, 3)) + "µs"
+        case ..<1_000_000: Figure.trimmed(Figure.decimals(value / 1e3, 3)) + "ms"
+        default: Figure.trimmed(Figure.decimals(value / 1e6, 3)) + "s"
+        }
+    }
+
+    private static func moment(_ value: Double) -> String {
+        guard value >= 120, value < 1e9 else { return Figure.trimmed(Figure.decimals(value, 3)) + "s" }
+        let seconds = Int(value.rounded())
+        let minutes = seconds % 3600 / 60
+        return (seconds >= 3600 ? "\(seconds / 3600)h" : "") + (minutes > 0 ? "\(minutes)m" : "")
+            + (seconds % 60 > 0 ? "\(seconds % 60)s" : "")
+    }
+}

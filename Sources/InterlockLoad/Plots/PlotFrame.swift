@@ -1,0 +1,207 @@
+/// What stands around the contents of a plot: axes, ticks, legend, bands.
+struct PlotFrame: Hashable, Sendable {
+    /// How the legend shows a tone.
+    struct LegendEntry: Hashable, Sendable {
+        enum Mark: Hashable, Sendable {
+            case line, dashes, area
+        }
+
+        let name: String
+        let tone: PlotTone
+        let mark: Mark
+    }
+
+    /// The ticks of the y axis.
+    enum Side: Hashable, Sendable {
+        case axis(PlotAxis)
+        /// Rows with names, each so high, from the top.
+        case rows(label: String, [Row])
+    }
+
+    struct Row: Hashable, Sendable {
+        let name: String
+        let height: Double
+    }
+
+    static let width = 680.0
+    static let left = 62.0
+    static let areaWidth = width - left - 28
+
+    let title: String
+    /// In a sentence, what there is to be seen.
+    let summary: String
+    let x: PlotAxis
+    let side: Side
+    /// In rows that are as wide as the plot at most.
+    let legendRows: [[LegendEntry]]
+    /// Those that reach into the plot.
+    let bands: [PlotBand]
+    /// Where the area begins, in pixels of the drawing: below legend, label and names of bands.
+    let top: Double
+
+    init(title: String, summary: String, x: PlotAxis, side: Side, legend: [LegendEntry] = [], bands: [PlotBand] = []) {
+        self.title = title
+        self.summary = summary
+        self.x = x
+        self.side = side
+        self.legendRows = Self.rows(of: legend)
+        self.bands = bands.filter {
+            x.position(of: $0.began) != nil && x.position(of: $0.ended) != nil && $0.ended >= x.domain.lowerBound
+                && $0.began <= x.domain.upperBound
+        }
+        top = 28 + Double(legendRows.count) * 18 + (self.bands.isEmpty ? 0 : Double(Self.bandRows) * Self.bandRowHeight)
+    }
+
+    // MARK: Sizes, in pixels of the drawing
+
+    var areaHeight: Double {
+        switch side {
+        case .axis: 220
+        case .rows(_, let rows): max(rows.reduce(0) { $0 + $1.height }, 60)
+        }
+    }
+
+    var height: Double { top + areaHeight + 44 }
+
+    /// On which the label of the y axis stands.
+    private var labelLine: Double { 16 + Double(legendRows.count) * 18 }
+
+    // MARK: Places
+
+    /// `nil`: the axis has no place for it.
+    func x(_ value: Double) -> Double? { x.position(of: value).map { Self.left + $0 * Self.areaWidth } }
+
+    /// `nil`: the axis has no place for it, or there are rows instead.
+    func y(_ value: Double) -> Double? {
+        guard case .axis(let axis) = side else { return nil }
+        return axis.position(of: value).map { bottom - $0 * areaHeight }
+    }
+
+    var bottom: Double { top + areaHeight }
+
+    // MARK: Drawing
+
+    var emptiness: Markup {
+        "<text class=\"empty\" x=\"\(Self.left + Self.areaWidth / 2)\" y=\"\(top + areaHeight / 2)\">nothing to show</text>"
+    }
+
+    var background: Markup { "\(shading)\(sideTicks)\(xTicks)" }
+
+    private var xTicks: Markup {
+        var ticks: Markup = """
+            <path class="axis" d="M\(Self.left) \(bottom)h\(Self.areaWidth)"/>\
+            <text class="label" x="\(Self.left + Self.areaWidth)" y="\(bottom + 36)" text-anchor="end">\(x.label)</text>
+            """
+        for tick in x.ticks {
+            guard let place = x(tick) else { continue }
+            ticks += """
+                <path class="axis" d="M\(place) \(bottom)v4"/>\
+                <text x="\(place)" y="\(bottom + 18)" text-anchor="middle">\(x.unit.tick(tick))</text>
+                """
+        }
+        return ticks
+    }
+
+    private var sideTicks: Markup {
+        switch side {
+        case .axis(let axis):
+            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(axis.label)</text>"
+            for tick in axis.ticks {
+                guard let place = y(tick) else { continue }
+                ticks += """
+                    <path class="grid" d="M\(Self.left) \(place)h\(Self.areaWidth)"/>\
+                    <text x="\(Self.left - 8)" y="\(place + 4)" text-anchor="end">\(axis.unit.tick(tick))</text>
+                    """
+            }
+            return ticks
+        case .rows(let label, let rows):
+            var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(label)</text>"
+            var place = top
+            for row in rows {
+                ticks += """
+                    <path class="grid" d="M\(Self.left) \(place)h\(Self.areaWidth)"/>\
+                    <text x="\(Self.left - 8)" y="\(place + row.height / 2 + 4)" text-anchor="end">\(row.name)</text>
+                    """
+                place += row.height
+            }
+            return ticks
+        }
+    }
+}
+
+extension PlotFrame {
+    /// The names of bands stand above the area, in so many rows at most.
+    static let bandRows = 2
+    static let bandRowHeight = 12.0
+
+    /// The bands, with as many of their names as find room.
+    var shading: Markup {
+        var shading = Markup()
+        var taken = [Double](repeating: -.infinity, count: Self.bandRows)
+        for band in Thinning.heaviest(bands, by: { $0.ended - $0.began < $1.ended - $1.began }) {
+            guard let began = x(band.began), let ended = x(band.ended) else { continue }
+            shading += """
+                <rect class="band" x="\(began)" y="\(top)" width="\(max(ended - began, 1.5))" height="\(areaHeight)">\
+                <title>\(band.detail)</title></rect>
+                """
+            let end = began + TextWidth.pixels(of: band.name, size: 10)
+            guard end <= Self.width, let row = taken.firstIndex(where: { $0 < began }) else { continue }
+            taken[row] = end + 4
+            let line = top - 4 - Double(Self.bandRows - 1 - row) * Self.bandRowHeight
+            shading += "<text class=\"bandname\" x=\"\(began)\" y=\"\(line)\">\(band.name)</text>"
+        }
+        return shading
+    }
+}
+
+extension PlotFrame {
+    static func rows(of legend: [LegendEntry]) -> [[LegendEntry]] {
+        var rows: [[LegendEntry]] = []
+        var end = Double.infinity
+        for entry in legend {
+            let width = legendWidth(entry)
+            if end + width > Self.width - 12 {
+                rows.append([])
+                end = 4
+            }
+            rows[rows.count - 1].append(entry)
+            end += width
+        }
+        return rows
+    }
+
+    var legendRow: Markup {
+        var markup = Markup()
+        for (row, entries) in legendRows.enumerated() {
+            var place = 4.0
+            let middle = 10 + Double(row) * 18
+            for entry in entries {
+                let swatch: Markup =
+                    switch entry.mark {
+                    case .line, .dashes:
+                        """
+                        <path class="line \(entry.tone.styleName)\(entry.mark == .dashes ? " dashed" : "")" \
+                        d="M\(place) \(middle)h18"/>
+                        """
+                    case .area:
+                        "<rect class=\"area \(entry.tone.styleName)\" x=\"\(place)\" y=\"\(middle - 5)\" width=\"18\" height=\"10\"/>"
+                    }
+                markup += "\(swatch)<text x=\"\(place + 23)\" y=\"\(middle + 4)\">\(entry.name)</text>"
+                place += Self.legendWidth(entry)
+            }
+        }
+        return markup
+    }
+
+    private static func legendWidth(_ entry: LegendEntry) -> Double {
+        23 + TextWidth.pixels(of: entry.name, size: 12) + 16
+    }
+}
+
+/// How wide a text becomes: no more than an estimate, for nobody here knows the reader's fonts.
+enum TextWidth {
+    /// In pixels, at a font size in pixels. Generous: texts that overlap are worse than gaps.
+    static func pixels(of text: String, size: Double) -> Double {
+        text.unicodeScalars.reduce(0) { $0 + ($1.value < 0x2E80 ? 0.58 : 1) * size }
+    }
+}

@@ -1,0 +1,87 @@
+public import InterlockJudge
+
+/// The configuration file of a harness's own sidecars.
+public struct FleetConfiguration: Sendable {
+    public var services: [FleetService]
+    /// How many sidecars there will be.
+    public var sidecars: Int
+    /// The most connections of clients at one sidecar.
+    public var maximumConnections = 15_000
+
+    public init(services: [FleetService], sidecars: Int) {
+        self.services = services
+        self.sidecars = sidecars
+    }
+
+    /// As `interlock serve --config` reads it. Where Redis is and where the doors are, flags say.
+    public var yaml: String {
+        var lines = [
+            "listen: { max_connections: \(maximumConnections) }", "log: { level: warning }", "fleet_size: \(sidecars)",
+        ]
+        guard !services.isEmpty else { return lines.joined(separator: "\n") + "\n" }
+        lines.append("services:")
+        for service in services { lines += Self.lines(of: service) }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func lines(of service: FleetService) -> [String] {
+        let rules = service.rules
+        var lines = ["  \(quoted(rules.name)):"]
+        if let url = service.url {
+            // So that a call that an outage holds up does not outlast its permit.
+            lines += ["    url: \(quoted(url))", "    timeouts: { total: \(rules.permitLifetime)ms }"]
+        }
+        if !rules.limits.isEmpty {
+            lines.append("    limits:")
+            lines += rules.limits.enumerated().map { "      - \(limit($1, number: $0))" }
+        }
+        lines.append("    when_redis_is_down: \(rules.whenRedisIsDown.rawValue)")
+        lines.append("    permit_ttl: \(rules.permitLifetime)ms")
+        if let permits = rules.halfOpenPermits {
+            let breaker = service.breaker
+            lines.append(
+                "    breaker: { failure_rate: \(breaker.failurePercent)%, window: \(breaker.window)ms, minimum_calls: \(breaker.minimumCalls), open_for: \(breaker.openFor.lowerBound)ms..\(breaker.openFor.upperBound)ms, half_open_permits: \(permits) }"
+            )
+        }
+        return lines
+    }
+
+    private static func limit(_ rule: LimitRule, number: Int) -> String {
+        var fields = [
+            "name: limit-\(number)", "limit: \(rule.limit)", "per: \(rule.window)ms", "algorithm: \(rule.algorithm.rawValue)",
+        ]
+        if rule.algorithm == .gcra { fields.append("burst: \(rule.burst)") }
+        if rule.isPerSubject { fields.append("per_subject: true") }
+        return "{ \(fields.joined(separator: ", ")) }"
+    }
+
+    private static func quoted(_ text: String) -> String {
+        let escaped = text.flatMap { $0 == "\"" || $0 == "\\" ? ["\\", $0] : [$0] }
+        return "\"\(String(escaped))\""
+    }
+}
+
+/// A service as the harness's own sidecars are told of it.
+public struct FleetService: Hashable, Sendable {
+    public var rules: ServiceRules
+    /// When its breaker trips, if `rules` say that it has one.
+    public var breaker: Breaker
+    /// Where its upstream is; `nil`: it cannot be called through the proxy.
+    public var url: String?
+
+    /// Times in ms.
+    public struct Breaker: Hashable, Sendable {
+        public var failurePercent = 50
+        public var window: Int64 = 2000
+        public var minimumCalls = 20
+        public var openFor: ClosedRange<Int64> = 400...1500
+
+        public init() {}
+    }
+
+    public init(rules: ServiceRules, breaker: Breaker = Breaker(), url: String? = nil) {
+        self.rules = rules
+        self.breaker = breaker
+        self.url = url
+    }
+}
