@@ -20,7 +20,7 @@ PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
 NEWEST_REDIS := $(VENV)/apart/$(shell grep -v '^\#' requirements/newest-redis.txt)
 
 # Folders whose Python files import each other by name: mypy checks them one by one.
-PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -r folder; do [[ -e $$folder/__init__.py ]] || echo $$folder; done | grep -v '^Benchmarks'
+PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -r folder; do [[ -e $$folder/__init__.py ]] || echo $$folder; done
 SHELL_SCRIPTS = git ls-files -z | xargs -0 awk '/^\#!.*sh$$/ { print FILENAME } { nextfile }'
 
 help: ## List the targets.

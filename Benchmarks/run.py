@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Measures what Interlock costs, how fast it is, how much it holds and how its cost grows, beside Redis itself, other libraries,
-another lock server and another proxy, in one run.
+"""Measures Interlock beside Redis, other libraries, etcd and Envoy: costs, latencies, throughput, capacity and growth.
 
-Starts a redis-server and sidecars of the release build on TCP loopback and drives both sides, alternating; each figure is the
-median of the rounds. Prints a table of each part with both sides and their ratio, in the end one of them all, and writes that to
+Starts a redis-server and sidecars of the release build on TCP loopback. Both sides are measured in turn, and each
+figure is the median of the rounds. Prints a table for each part, then one of all parts, and writes that one to
 docs/internals/benchmarks.md.
 
-With --against, measures the binary of before beside the present one instead, and writes nothing. Sides alternate pair by pair on one
-Redis, from 5 pairs of a figure to 30: until the 95 % interval of its mean ratio lies wholly on one side of 0.97. Above 1 is better,
-also for latencies. Exit code 1: a figure is worse by more than 3 %, its interval wholly below 0.97; 0: none is; 64: the command line
-cannot be used; 70: something could not be measured, and nothing is worse.
+With --against, measures an older binary beside the present one, and writes nothing. The sides alternate pair by pair on
+one Redis. Each figure takes 5 to 30 pairs, until the 95 % interval of its mean ratio is wholly on one side of 0.97. A
+ratio above 1 is better, also for latencies.
+
+Exit codes: 0, no figure is worse and every bound holds. 1, a bound is missed; with --against, a figure is worse by more
+than 3 %. 64, the command line is wrong. 70, something could not be measured, and nothing is worse.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 
 from figures import abuse, accuracy, against, capacity, decisions, growth, locks, outcomes, sidecar, trip
 from figures.table import HEAD, Ledger, Table, markdown
@@ -25,28 +25,35 @@ from peers import breaker_library, etcd, limits_library, proxy
 from rig import load
 from rig.servers import BINARY, ROOT, Rig
 
-#: Limits and breakers: each part has services of its own.
+#: Limits and breakers: each part has its own services.
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
-#: Of the part `peers`; those of `locks` and `proxy` are measured there.
+#: The peers of the part `peers`. The parts `locks` and `proxy` have others.
 PEERS = (limits_library, breaker_library, etcd)
 PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse")
-#: What has to be there for a part.
+#: What each part needs beyond the sidecar's binary.
 NEEDS = {"locks": load.missing, "proxy": proxy.missing, "growth": growth.missing}
 
 
-def version(*command):
+def version(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip().splitlines()[0]
     except (OSError, IndexError):
         return "?"
 
 
-def figures(ledger):
-    """The one table of all parts, with the machine and the versions."""
+def figures(ledger: Ledger) -> str:
+    """The table of all parts, with the machine and the versions."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
-    versions = "; ".join([
-        version("redis-server", "--version"), version("swift", "--version"), version(str(BINARY), "--version"),
-        load.peer_versions(), proxy.versions(), etcd.version()])
+    versions = "; ".join(
+        [
+            version("redis-server", "--version"),
+            version("swift", "--version"),
+            version(str(BINARY), "--version"),
+            load.peer_versions(),
+            proxy.versions(),
+            etcd.version(),
+        ]
+    )
     rows = [row for _, entry in ledger.ordered(PARTS) for row in entry["rows"]]
     return f"""Written by `make bench`: {machine}. {versions}.
 
@@ -57,25 +64,27 @@ its rounds, sides alternating; a ratio is the median of the rounds' ratios. Comp
 """
 
 
-def page(ledger):
+def page(ledger: Ledger) -> str:
     measured = ledger.ordered(PARTS)
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
     explanations = "\n\n".join(part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse))
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
         ("part", "day", "commit", "rounds"),
-        [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured])
+        [(part, entry["day"], entry["commit"], str(entry["rounds"])) for part, entry in measured],
+    )
     return f"""# Benchmarks
 
 {figures(ledger)}
 {footnotes}
 
-**Hand-over**: all clients want one lock; each takes it and gives it back at once, over and over. The clients of Interlock are
-connections of one process, half of them at each of two sidecars; the others' are as many processes of Python, with the
-library's defaults. There, whoever has just given the lock back may take it again before the others notice, which makes cycles
-cheap and waits long: cycles that went to another client are counted apart. A script is one command to Redis, whatever it calls.
+**Hand-over**: all clients want one lock; each acquires it and releases it at once, in a loop. Interlock's clients are
+connections of one process, half of them at each of two sidecars. The others are as many Python processes, with the
+library's defaults. There, the client that has just released the lock may acquire it again before the others notice:
+cycles get cheap and waits long, so cycles that went to another client are also counted separately. A script counts as
+one command to Redis.
 
-**Linked leases** are measured once, not in rounds. Their memory is that of the whole process, the connections' included.
+**Linked leases** are measured once. Their memory is that of the whole process, including the connections.
 
 {explanations}
 
@@ -87,8 +96,8 @@ cheap and waits long: cycles that went to another client are counted apart. A sc
 """
 
 
-def measure(part, table, rounds, scale):
-    """Measures one part. What there is to say of it besides its figures."""
+def measure(part: str, table: Table, rounds: int, scale: int) -> str:
+    """Measures one part. Returns a footnote for the page."""
     if part == "locks":
         with Rig() as rig:
             locks.measure(rig, table, rounds, scale)
@@ -122,25 +131,35 @@ def measure(part, table, rounds, scale):
     return ""
 
 
-def parts_of(text):
-    """Parts with commas between them."""
+def parts_of(text: str) -> list[str]:
+    """Parts, separated by commas."""
     parts = text.split(",")
     if unknown := [part for part in parts if part not in PARTS]:
         raise argparse.ArgumentTypeError(f"no part {', '.join(map(repr, unknown))} (choose from {', '.join(PARTS)})")
     return parts
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rounds", type=int, help="pairs of runs per figure (default 5); with --against at most (5 to 30, default 30)")
-    options.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
-    options.add_argument("--no-write", action="store_true", help="leave docs/internals/benchmarks.md alone")
-    options.add_argument("--only", type=parts_of, action="extend", metavar="PART[,PART]",
-                         help=f"parts of the figures, again: {', '.join(PARTS)}; the others stay in the page as they were measured last")
-    options.add_argument("--against", metavar="BINARY",
-                         help="an interlock of another commit, to measure the present one beside; the library is measured too if its "
-                              f"InterlockBenchmarks lies beside it. Parts: {', '.join(against.PARTS)}")
-    options = options.parse_args()
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--rounds", type=int, help="pairs of runs per figure (default 5); with --against at most (5 to 30, default 30)"
+    )
+    parser.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/internals/benchmarks.md alone")
+    parser.add_argument(
+        "--only",
+        type=parts_of,
+        action="extend",
+        metavar="PART[,PART]",
+        help=f"parts of the figures, again: {', '.join(PARTS)}; the others stay in the page as they were measured last",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="BINARY",
+        help="an interlock of another commit, to measure the present one beside; the library is measured too if its "
+        f"InterlockBenchmarks lies beside it. Parts: {', '.join(against.PARTS)}",
+    )
+    options = parser.parse_args()
     if options.against is not None:
         return against.main(options.against, options.only, options.rounds, options.scale)
     rounds = 5 if options.rounds is None else options.rounds
@@ -161,8 +180,8 @@ def main():
         if not options.no_write:
             ledger.note(part, table, rounds, commit, footnote)
     if not options.no_write:
-        if lacking := ledger.missing(PARTS):
-            print(f"docs/internals/benchmarks.md is written once {', '.join(lacking)} was measured here too")
+        if unmeasured := ledger.missing(PARTS):
+            print(f"docs/internals/benchmarks.md is written once {', '.join(unmeasured)} was measured here too")
         else:
             docs = ROOT / "docs" / "internals"
             load.draw([plot for _, entry in ledger.ordered(PARTS) for plot in entry.get("plots", [])], docs)

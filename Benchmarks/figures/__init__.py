@@ -1,1 +1,1 @@
-"""What is measured of Interlock, and the tables and plots of it. Imports `rig`."""
+"""What is measured of Interlock, with its tables and plots. Imports `rig`."""

@@ -1,63 +1,68 @@
-"""Whether limits hold to the call, and how much of what they allow they grant: real Redis, several sidecars, calls that
-come whether or not others were answered."""
+"""Whether limits hold exactly, and how much of what they allow they grant: a real Redis, several sidecars, an open loop
+of calls."""
 
 import math
 import time
-from typing import Callable, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from figures import oracles, taken
+from figures.oracles import Grants
+from figures.table import Table
 from rig import openloop, traces
-from rig.monitor import Monitor
-from rig.servers import say
-from rig.traces import SECOND
+from rig.monitor import Commands, Monitor
+from rig.servers import Rig, Sidecar, say
+from rig.traces import SECOND, Trace
 
 SIDECARS = 4
 LIMIT = 100
 BURST = 10
 WINDOW = SECOND
-#: Times the limit.
+#: As multiples of the limit.
 LOADS = (0.5, 1, 3, 10)
 ORACLE_BOUND = 0.97
 EXPLANATION = f"""\
-**Accuracy**: {SIDECARS} sidecars, a limit of {LIMIT} a second, and a burst of {BURST} for `gcra`; calls are sent when a trace says so, whatever has been
-answered by then. *Poisson* calls know nothing of each other. The *adversary* knows when windows begin: it sends bursts shortly before and
-after their edges, and some refused calls again exactly when they were told to come. A grant has the time of Redis, by `MONITOR`.
-*Allowed* is the limit times the windows that a trace lasts, the last one counted whole, and the burst once. *Window* is the most that
-was granted in any window, ÷ limit and burst: any trailing one for `sliding`, its ends included, and for `gcra`, without its beginning; for
-`fixed` any life of the counter. *Trailing* is the most in any trailing window ÷ the limit alone. The *oracle* is the same algorithm in
-Python, asked about the same calls at the times when they were sent: nothing takes it time. Each trace is played once, and lasts the longer
-the more rounds there are."""
+**Accuracy**: {SIDECARS} sidecars, a limit of {LIMIT} a second, and a burst of {BURST} for `gcra`. An open loop sends
+the calls at the times of a trace. *Poisson* calls are independent. The *adversary* knows when windows begin: it sends
+bursts shortly before and after their edges, and repeats some refused calls exactly at their retry time. `MONITOR` gives
+each grant's time by Redis' clock. *Allowed* is the limit times the windows of the trace (the last one counts in full)
+plus the burst. *Window* is the most grants in any window ÷ limit and burst: for `sliding` any trailing window with both
+its ends, for `gcra` without its beginning, for `fixed` any life of the counter. *Trailing* is the most in any trailing
+window ÷ the limit alone. The *oracle* is the same algorithm in Python, for the same calls at the times when they were
+sent, and takes no time. Each trace is played once; more rounds make it longer."""
 
 
 class Algorithm(NamedTuple):
     name: str
-    #: What may be granted beyond the limit.
+    #: Grants allowed beyond the limit.
     burst: int
-    #: Makes one.
+    #: Makes an oracle.
     oracle: Callable
-    #: From the commands that scripts ran to the grants, and the most of them in any window.
+    #: Turns the commands that scripts ran into grants, and the most of them in any window.
     judge: Callable
 
     @property
-    def service(self):
+    def service(self) -> str:
         return f"accuracy-{self.name}"
 
     @property
-    def title(self):
+    def title(self) -> str:
         return f"{self.name}, {LIMIT} per {WINDOW // SECOND} s" + (f", burst {self.burst}" if self.burst else "")
 
 
-def judge_fixed(commands):
+def judge_fixed(commands: Commands) -> tuple[Grants, int]:
     lives = taken.fixed(commands)
-    return [grant for life in lives for grant in life], max((sum(cost for _, cost in life) for life in lives), default=0)
+    return [grant for life in lives for grant in life], max(
+        (sum(cost for _, cost in life) for life in lives), default=0
+    )
 
 
-def judge_sliding(commands):
+def judge_sliding(commands: Commands) -> tuple[Grants, int]:
     grants = taken.sliding(commands)
     return grants, oracles.most_within(grants, WINDOW, closed=True)
 
 
-def judge_smooth(commands):
+def judge_smooth(commands: Commands) -> tuple[Grants, int]:
     grants = taken.smooth(commands, LIMIT, WINDOW)
     return grants, oracles.most_within(grants, WINDOW, closed=False)
 
@@ -69,13 +74,15 @@ ALGORITHMS = (
 )
 
 
-def configuration():
-    """A service for each algorithm."""
+def configuration() -> str:
+    """The YAML with a service for each algorithm."""
     lines = ["services:"]
     for algorithm in ALGORITHMS:
         burst = f", burst: {algorithm.burst}" if algorithm.burst else ""
-        lines.append(f"  {algorithm.service}: {{ limits: [ {{ limit: {LIMIT}, per: {WINDOW // SECOND}s, "
-                     f"algorithm: {algorithm.name}{burst} }} ] }}")
+        lines.append(
+            f"  {algorithm.service}: {{ limits: [ {{ limit: {LIMIT}, per: {WINDOW // SECOND}s, "
+            f"algorithm: {algorithm.name}{burst} }} ] }}"
+        )
     return "\n".join(lines)
 
 
@@ -83,26 +90,26 @@ CONFIGURATION = configuration()
 
 
 class Case(NamedTuple):
-    """What came of one trace."""
+    """The result of one trace."""
 
     algorithm: Algorithm
     kind: str
     load: float
     offered: float
     granted: int
-    #: How many grants Redis counted beyond those that clients had.
+    #: Grants that Redis counted beyond those that clients got.
     unexplained: int
     of_allowed: float
     of_window: float
     #: The most in any trailing window ÷ the limit, whatever the algorithm promises.
     of_limit: float
     of_oracle: float
-    #: Milliseconds, of the 99th of a hundred.
+    #: The 99th percentile, in milliseconds.
     late: float
 
 
-def measure(rig, table, rounds, scale):
-    # More rounds make traces longer: one case is as good as several.
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
+    # More rounds make longer traces: one long trace is as good as several.
     windows = max(3, 2 * rounds * scale // 100)
     sidecars = rig.start_fleet(SIDECARS)
     cases = []
@@ -116,33 +123,39 @@ def measure(rig, table, rounds, scale):
     report(table, cases)
 
 
-def traces_of(load, windows):
+def traces_of(load: float, windows: int) -> Iterator[tuple[str, Trace]]:
     rate = load * LIMIT * SECOND / WINDOW
-    # The last calls are in the last window still when they come a little late.
+    # Leaves time for the last calls of the last window, which may be late.
     length = windows * WINDOW - WINDOW // 20
     yield "Poisson", traces.poisson(rate, length, SIDECARS, seed=f"{load} {windows}")
     yield "adversary", traces.adversary(rate, WINDOW, length, SIDECARS)
 
 
-def run(rig, sidecars, algorithm, kind, load, trace):
+def run(rig: Rig, sidecars: Sequence[Sidecar], algorithm: Algorithm, kind: str, load: float, trace: Trace) -> Case:
     monitor = Monitor(rig.redis_port)
     sent = openloop.play(trace, [sidecar.port for sidecar in sidecars], algorithm.service)
     commands = monitor.stop(f"rate:{{{algorithm.service}}}".encode())
-    # Until nothing of this trace counts any more.
+    # Waits until nothing of this trace counts any more.
     time.sleep(1.1 * WINDOW / SECOND)
     grants, most = algorithm.judge(commands)
-    granted = sum(call.granted for call in sent)
+    granted = sum(bool(call.granted) for call in sent)
     late = sorted(call.late for call in sent)
     return Case(
-        algorithm, kind, load, len(sent) / (trace.length / SECOND), granted,
+        algorithm,
+        kind,
+        load,
+        len(sent) / (trace.length / SECOND),
+        granted,
         sum(cost for _, cost in grants) - granted,
         granted / (LIMIT * math.ceil(trace.length / WINDOW) + algorithm.burst),
-        most / (LIMIT + algorithm.burst), oracles.most_within(grants, WINDOW, closed=False) / LIMIT,
+        most / (LIMIT + algorithm.burst),
+        oracles.most_within(grants, WINDOW, closed=False) / LIMIT,
         granted / oracles.granted(algorithm.oracle(), [call.at for call in sent]),
-        late[len(late) * 99 // 100] / 1e6)
+        late[len(late) * 99 // 100] / 1e6,
+    )
 
 
-def report(table, cases):
+def report(table: Table, cases: Sequence[Case]) -> None:
     for algorithm in ALGORITHMS:
         mine = [case for case in cases if case.algorithm is algorithm]
         what = f"accuracy, {algorithm.title}"
@@ -152,19 +165,54 @@ def report(table, cases):
         beyond = " and burst" if algorithm.burst else ""
         table.add(f"{what}: most in any window ÷ limit{beyond}", f"{most:.3f}", "–", f"{most:.3f}", "≤ 1", most <= 1)
         share = min(case.of_oracle for case in mine)
-        table.add(f"{what}: granted ÷ what the oracle grants, at least", f"{share:.3f}", "–", f"{share:.3f}",
-                  f"≥ {ORACLE_BOUND}", share >= ORACLE_BOUND)
+        table.add(
+            f"{what}: granted ÷ what the oracle grants, at least",
+            f"{share:.3f}",
+            "–",
+            f"{share:.3f}",
+            f"≥ {ORACLE_BOUND}",
+            share >= ORACLE_BOUND,
+        )
     unexplained = sum(abs(case.unexplained) for case in cases)
-    table.add("accuracy: grants that Redis and the clients count differently",
-              f"{unexplained} of {sum(case.granted for case in cases):,}", "–", str(unexplained), "0", unexplained == 0)
+    table.add(
+        "accuracy: grants that Redis and the clients count differently",
+        f"{unexplained} of {sum(case.granted for case in cases):,}",
+        "–",
+        str(unexplained),
+        "0",
+        unexplained == 0,
+    )
     table.detail(
         "Accuracy of each trace",
-        ("algorithm", "trace", "load", "offered", "granted", "÷ allowed", "window", "trailing", "÷ oracle", "sent late, p99"),
-        [(case.algorithm.name, case.kind, f"{case.load:g} ×", f"{case.offered:,.0f}/s", f"{case.granted:,}",
-          judged(case.of_allowed, case.of_allowed <= 1), judged(case.of_window, case.of_window <= 1),
-          f"{case.of_limit:.3f}", judged(case.of_oracle, case.of_oracle >= ORACLE_BOUND), f"{case.late:.2f} ms")
-         for case in cases])
+        (
+            "algorithm",
+            "trace",
+            "load",
+            "offered",
+            "granted",
+            "÷ allowed",
+            "window",
+            "trailing",
+            "÷ oracle",
+            "sent late, p99",
+        ),
+        [
+            (
+                case.algorithm.name,
+                case.kind,
+                f"{case.load:g} ×",
+                f"{case.offered:,.0f}/s",
+                f"{case.granted:,}",
+                judged(case.of_allowed, case.of_allowed <= 1),
+                judged(case.of_window, case.of_window <= 1),
+                f"{case.of_limit:.3f}",
+                judged(case.of_oracle, case.of_oracle >= ORACLE_BOUND),
+                f"{case.late:.2f} ms",
+            )
+            for case in cases
+        ],
+    )
 
 
-def judged(ratio, holds):
+def judged(ratio: float, holds: bool) -> str:
     return f"{ratio:.3f}" + ("" if holds else " **NO**")

@@ -1,45 +1,49 @@
 """How much one sidecar holds, what that costs another client, and what happens one step beyond."""
 
+import itertools
 import resource
 import socket
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from figures.table import Table
 from rig.bystander import CALLS, PACE, Bystander
 from rig.client import Client, encode
 from rig.crowd import PING, Crowd
-from rig.servers import say, wait_until
+from rig.servers import Rig, say, wait_until
 
 CONNECTIONS = 5_000
 NAMES = 100_000
 WAITERS = 10_000
-#: The most leases of linked connections that a sidecar looks after.
+#: The most leases of linked connections that a sidecar keeps alive.
 LINKED = 100_000
-#: The most commands of a connection that are under way.
+#: The most commands of one connection in flight.
 PIPELINE = 1_024
-#: Connections that a sidecar takes besides: the bystander's, and those that look on.
+#: Further connections that a sidecar accepts: the bystander's and the observers'.
 SPARE = 10
-#: Files that a sidecar may open which runs out of them, and how many connect to it.
+#: The open files that a sidecar is allowed in the last part, and the connections to it there.
 FILES, TOO_MANY = 200, 400
-#: Of a core, while it is out of files.
+#: The most of a core while the sidecar is out of files.
 FILES_BOUND = 0.1
-#: Milliseconds; longer than anything takes here.
+#: Milliseconds: longer than anything here takes.
 TTL = 600_000
 WAIT = 60_000
-#: Seconds for which the bystander is watched.
+#: For how many seconds the bystander is watched.
 WATCH = 3
 CONFIGURATION = """
 listen: {{ max_connections: {connections} }}
 services: {{}}
 """
 EXPLANATION = f"""\
-**Capacity**: measured once, not in rounds, on a sidecar each: {CONNECTIONS:,} connections; {NAMES:,} locks of as many names held at
-once; {WAITERS:,} connections that wait for one lock. Meanwhile another client, in a process of its own, sends a `PING` and takes and
-gives back a lock {1 / PACE:,.0f} times a second at most, and renews a lease that it keeps: its times stand beside those before there was
-any burden. One step beyond is the first connection that `max_connections` leaves no place for, the first linked lease too many
-({LINKED:,} are looked after), and a connection that asks for a lock {2 * PIPELINE:,} times before it reads: a sidecar takes up
-{PIPELINE:,} commands of a connection, and the others once those are answered. Waiters have no other bound, and names have none. A
-sidecar *out of files* may open {FILES} of them, and {TOO_MANY} connect. Memory is that of the sidecar's whole process, resident."""
+**Capacity**: measured once, with a fresh sidecar for each part: {CONNECTIONS:,} connections; {NAMES:,} locks with as
+many names held at once; {WAITERS:,} connections that wait for one lock. Another client, in its own process, sends
+`PING`, `LOCK.ACQUIRE` and `LOCK.RELEASE` at most {1 / PACE:,.0f} times a second and keeps one lease alive; its
+latencies are compared with those before the load. One step beyond is the first connection over `max_connections`, the
+first linked lease over {LINKED:,}, and a connection that asks for a lock {2 * PIPELINE:,} times before it reads: a
+sidecar takes {PIPELINE:,} commands of a connection at a time, and the others once those are answered. Waiters have no
+other bound, and names have none. A sidecar *out of files* may open {FILES} files and gets {TOO_MANY} connections.
+Memory is the resident memory of the sidecar's process."""
 
 
 class Span(NamedTuple):
@@ -50,15 +54,15 @@ class Span(NamedTuple):
 
 
 class Trial:
-    """A sidecar of its own, with a bystander."""
+    """A fresh sidecar with a bystander."""
 
-    def __init__(self, rig, connections):
+    def __init__(self, rig: Rig, connections: int) -> None:
         file = rig.folder / f"capacity-{connections}.yaml"
         file.write_text(CONFIGURATION.format(connections=connections))
         self.sidecar = rig.start_sidecar(file)
         self.client = Client(self.sidecar.port)
         self.client.socket.settimeout(30)
-        # What comes with the first calls is no burden.
+        # Memory that the first calls need is not counted.
         for number in range(200):
             [token, *_] = self.client.command("LOCK.ACQUIRE", f"warm-{number}", 1000)
             self.client.command("LOCK.RELEASE", f"warm-{number}", token)
@@ -66,22 +70,22 @@ class Trial:
         self.bystander = Bystander(self.sidecar.port)
         self.calm = watch("before there is any burden")
 
-    def megabytes(self):
+    def megabytes(self) -> float:
         return self.sidecar.resident_kilobytes() / 1024
 
-    def info(self, key):
+    def info(self, key: str) -> int:
         return int(self.client.info()[key])
 
-    def error(self, *words):
-        """What answers a command that is refused; None: it was not."""
+    def error(self, *words: object) -> str | None:
+        """Returns the error of a command, or None if there was none."""
         try:
             self.client.command(*words)
         except RuntimeError as error:
             return str(error)
         return None
 
-    def refusal(self):
-        """What the next connection is told; None: it was taken."""
+    def refusal(self) -> str | None:
+        """Returns the error that the next connection gets, or None if it is accepted."""
         try:
             door = Client(self.sidecar.port)
             door.command("PING")
@@ -90,36 +94,46 @@ class Trial:
             return str(error)
         return None
 
-    def report(self, table, what, burdened, spans):
-        """`burdened` is the span that the bystander's figures are of; errors count whenever they came."""
+    def report(self, table: Table, what: str, burdened: Span, spans: Mapping[str, Span]) -> None:
+        """`burdened` is the span of the bystander's latencies. Its errors count at any time."""
         self.bystander.stop()
         for call in CALLS:
             calm, under = (self.bystander.figures(call, *span) for span in (self.calm, burdened))
-            table.add(f"{what}: another client's {call}, p50 and p99", under.text, f"before that {calm.text}",
-                      f"{under.p99:,.0f} µs")
+            table.add(
+                f"{what}: another client's {call}, p50 and p99",
+                under.text,
+                f"before that {calm.text}",
+                f"{under.p99:,.0f} µs",
+            )
         for name, span in spans.items():
             longest = max(self.bystander.figures(call, *span).most for call in CALLS) / 1000
             table.add(f"{what}, {name}: another client's longest call", f"{longest:,.1f} ms", "–", f"{longest:,.1f} ms")
         wrong = len(self.bystander.errors) + self.bystander.lost
         first = f", first {self.bystander.errors[0]}" if self.bystander.errors else ""
-        table.add(f"{what}: another client's errors, and leases that it lost", f"{wrong} of {len(self.bystander.turns):,} calls{first}",
-                  "–", str(wrong), "0", wrong == 0)
+        table.add(
+            f"{what}: another client's errors, and leases that it lost",
+            f"{wrong} of {len(self.bystander.turns):,} calls{first}",
+            "–",
+            str(wrong),
+            "0",
+            wrong == 0,
+        )
 
 
-def watch(state):
+def watch(state: str) -> Span:
     say(f"capacity: another client {state}, {WATCH} s …")
     begin = time.monotonic_ns()
     time.sleep(WATCH)
     return Span(begin, time.monotonic_ns())
 
 
-def measure(rig, table):
+def measure(rig: Rig, table: Table) -> None:
     needed = WAITERS + 10 * SPARE
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
         table.missing("capacity", f"at most {most:,} open files are allowed here, and {needed:,} are needed")
         return
-    # The sidecars inherit it.
+    # The sidecars inherit the limit.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     measure_connections(rig, table)
     measure_names(rig, table)
@@ -127,7 +141,7 @@ def measure(rig, table):
     measure_files(rig, table)
 
 
-def measure_connections(rig, table):
+def measure_connections(rig: Rig, table: Table) -> None:
     say(f"capacity: opening {CONNECTIONS:,} connections …")
     trial = Trial(rig, CONNECTIONS + SPARE)
     crowd = Crowd(trial.sidecar.port, CONNECTIONS)
@@ -147,21 +161,39 @@ def measure_connections(rig, table):
     alive = sum(reply == b"PONG" for reply in crowd.ask(PING))
     what = f"capacity, {CONNECTIONS:,} connections"
     each = (held * 1024 - trial.idle) / CONNECTIONS
-    table.add(f"{what}: resident memory", f"{held:.1f} MB; {busy:.1f} MB after a call of each", f"idle {trial.idle / 1024:.1f} MB",
-              f"{each:.1f} KB each")
+    table.add(
+        f"{what}: resident memory",
+        f"{held:.1f} MB; {busy:.1f} MB after a call of each",
+        f"idle {trial.idle / 1024:.1f} MB",
+        f"{each:.1f} KB each",
+    )
     length = (taken - stormy.begin) / 1e6
-    table.add(f"{what}: LOCK.ACQUIRE of each at once, the last one answered", f"{length:,.0f} ms", "–", f"{length:,.0f} ms")
+    table.add(
+        f"{what}: LOCK.ACQUIRE of each at once, the last one answered", f"{length:,.0f} ms", "–", f"{length:,.0f} ms"
+    )
     trial.report(table, what, quiet, {"calls of all at once": stormy, "one beyond": beyond})
-    table.add(f"{what}, one beyond max_connections: it is told", told or "nothing: it was taken", "–",
-              "refused" if told else "taken", "refused", bool(told and "max number of clients" in told))
-    table.add(f"{what}, one beyond max_connections: of the others, still answered", f"{alive:,} of {len(crowd.sockets):,}", "–",
-              f"{alive:,}", "all", alive == len(crowd.sockets))
+    table.add(
+        f"{what}, one beyond max_connections: it is told",
+        told or "nothing: it was taken",
+        "–",
+        "refused" if told else "taken",
+        "refused",
+        bool(told and "max number of clients" in told),
+    )
+    table.add(
+        f"{what}, one beyond max_connections: of the others, still answered",
+        f"{alive:,} of {len(crowd.sockets):,}",
+        "–",
+        f"{alive:,}",
+        "all",
+        alive == len(crowd.sockets),
+    )
     crowd.close()
     rig.stop(trial.sidecar.process)
 
 
-def take_many(crowd, count, prefix, *options):
-    """Takes so many locks over the connections, in pipelines; how many it got."""
+def take_many(crowd: Crowd, count: int, prefix: str, *options: object) -> int:
+    """Acquires `count` locks over the connections, in pipelines. Returns how many it got."""
     connections = len(crowd.sockets)
     share, got = count // connections, 0
     for connection in range(connections):
@@ -171,7 +203,7 @@ def take_many(crowd, count, prefix, *options):
     return got
 
 
-def measure_names(rig, table):
+def measure_names(rig: Rig, table: Table) -> None:
     say(f"capacity: taking {NAMES:,} locks, and as many linked ones …")
     trial = Trial(rig, 10 * SPARE + NAMES // 1000)
     crowd = Crowd(trial.sidecar.port, NAMES // 1000)
@@ -183,28 +215,44 @@ def measure_names(rig, table):
     linked = take_many(crowd, LINKED, "linked", "LINKED")
     loaded = trial.sidecar.resident_kilobytes()
     told = trial.error("LOCK.ACQUIRE", "one-more", TTL, "LINKED")
-    # The same name: what was refused left nothing behind.
+    # The same name: a refused call must leave nothing behind.
     unlinked = trial.client.command("LOCK.ACQUIRE", "one-more", TTL)
     beyond = Span(begin, time.monotonic_ns())
     what = f"capacity, {NAMES:,} names"
     table.add(f"{what}: locks held at once", f"{got:,}", "–", f"{got:,}", f"{NAMES:,}", got == NAMES)
-    table.add(f"{what}: resident memory", f"{plain / 1024:.1f} MB; {loaded / 1024:.1f} MB with {linked:,} linked leases besides",
-              f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each", f"{(plain - before) / NAMES:.2f} KB each")
+    table.add(
+        f"{what}: resident memory",
+        f"{plain / 1024:.1f} MB; {loaded / 1024:.1f} MB with {linked:,} linked leases besides",
+        f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each",
+        f"{(plain - before) / NAMES:.2f} KB each",
+    )
     trial.report(table, what, quiet, {"linked ones taken": beyond})
-    table.add(f"capacity, {LINKED:,} linked leases, one beyond: it is told", told or "nothing: it was granted", "–",
-              "refused" if told else "granted", "refused", bool(told and told.startswith("UNAVAILABLE")))
-    table.add(f"capacity, {LINKED:,} linked leases, one beyond: the same lock without LINKED", "granted" if unlinked else "held", "–",
-              "granted" if unlinked else "held", "granted", bool(unlinked))
+    table.add(
+        f"capacity, {LINKED:,} linked leases, one beyond: it is told",
+        told or "nothing: it was granted",
+        "–",
+        "refused" if told else "granted",
+        "refused",
+        bool(told and told.startswith("UNAVAILABLE")),
+    )
+    table.add(
+        f"capacity, {LINKED:,} linked leases, one beyond: the same lock without LINKED",
+        "granted" if unlinked else "held",
+        "–",
+        "granted" if unlinked else "held",
+        "granted",
+        bool(unlinked),
+    )
     crowd.close()
     rig.stop(trial.sidecar.process)
 
 
-def redis_memory(rig):
+def redis_memory(rig: Rig) -> float:
     """Kilobytes."""
     return int(Client(rig.redis_port).info("memory")["used_memory"]) / 1024
 
 
-def measure_waiters(rig, table):
+def measure_waiters(rig: Rig, table: Table) -> None:
     say(f"capacity: {WAITERS:,} connections wait for one lock …")
     trial = Trial(rig, WAITERS + SPARE)
     [token, *_] = trial.client.command("LOCK.ACQUIRE", "crowd", TTL)
@@ -233,33 +281,61 @@ def measure_waiters(rig, table):
     fences, times = pass_on(crowd)
     drain = Span(begin, time.monotonic_ns())
     what = f"capacity, {WAITERS:,} waiters"
-    table.add(f"{what}: resident memory", f"{waiting:.1f} MB", f"idle {trial.idle / 1024:.1f} MB, connected {connected:.1f} MB",
-              f"{(waiting - connected) * 1024 / WAITERS:.2f} KB each")
+    table.add(
+        f"{what}: resident memory",
+        f"{waiting:.1f} MB",
+        f"idle {trial.idle / 1024:.1f} MB, connected {connected:.1f} MB",
+        f"{(waiting - connected) * 1024 / WAITERS:.2f} KB each",
+    )
     ordered = [fences[connection.fileno()] for connection in crowd.sockets if connection.fileno() in fences]
-    table.add(f"{what}: had the lock in the end", f"{len(ordered):,}", "–", f"{len(ordered):,}", f"{WAITERS:,}", len(ordered) == WAITERS)
-    early = sum(left > right for left, right in zip(ordered, ordered[1:]))
+    table.add(
+        f"{what}: had the lock in the end",
+        f"{len(ordered):,}",
+        "–",
+        f"{len(ordered):,}",
+        f"{WAITERS:,}",
+        len(ordered) == WAITERS,
+    )
+    early = sum(left > right for left, right in itertools.pairwise(ordered))
     table.add(f"{what}: before one that had asked earlier", f"{early:,}", "–", f"{early:,}", "0", early == 0)
     times.sort()
     middle, late = (times[len(times) * share // 100] / 1e6 for share in (50, 99))
-    table.add(f"{what}: release to next grant, p50 and p99", f"{middle:.2f} and {late:.2f} ms",
-              f"all within {(drain.end - drain.begin) / 1e9:.1f} s", f"{late:.2f} ms")
+    table.add(
+        f"{what}: release to next grant, p50 and p99",
+        f"{middle:.2f} and {late:.2f} ms",
+        f"all within {(drain.end - drain.begin) / 1e9:.1f} s",
+        f"{late:.2f} ms",
+    )
     trial.report(table, what, quiet, {"beyond": beyond, "lock going round": drain})
-    table.add(f"{what}, one connection that asks {2 * PIPELINE:,} times: taken up", f"{taken_up:,}", "–", f"{taken_up:,}",
-              f"≤ {PIPELINE:,}", 0 < taken_up <= PIPELINE)
-    table.add(f"{what}, one connection beyond max_connections: it is told", told or "nothing: it was taken", "–",
-              "refused" if told else "taken", "refused", bool(told and "max number of clients" in told))
+    table.add(
+        f"{what}, one connection that asks {2 * PIPELINE:,} times: taken up",
+        f"{taken_up:,}",
+        "–",
+        f"{taken_up:,}",
+        f"≤ {PIPELINE:,}",
+        0 < taken_up <= PIPELINE,
+    )
+    table.add(
+        f"{what}, one connection beyond max_connections: it is told",
+        told or "nothing: it was taken",
+        "–",
+        "refused" if told else "taken",
+        "refused",
+        bool(told and "max number of clients" in told),
+    )
     for client in idlers:
         client.close()
     crowd.close()
     rig.stop(trial.sidecar.process)
 
 
-def pass_on(crowd):
-    """Each waiter gives the lock back as soon as it has it: their fences, and nanoseconds from a release to the next grant."""
+def pass_on(crowd: Crowd) -> tuple[dict[int, int], list[int]]:
+    """Each waiter releases the lock at once. Returns their fences, and the nanoseconds from each release to the next
+    grant."""
     fences, times, released = {}, [], None
     for number, reply in crowd.answers(2 * WAITERS, WAIT // 1000):
         if not isinstance(reply, list):
-            # Of a release; or nil, for one that waited in vain.
+            # The reply to a release, or nil for a wait that ended without the lock.
             continue
         now = time.monotonic_ns()
         if released:
@@ -270,7 +346,7 @@ def pass_on(crowd):
     return fences, times
 
 
-def measure_files(rig, table):
+def measure_files(rig: Rig, table: Table) -> None:
     say(f"capacity: {TOO_MANY} connections to a sidecar that may open {FILES} files …")
     sidecar = rig.start_sidecar()
     client = Client(sidecar.port)
@@ -283,9 +359,19 @@ def measure_files(rig, table):
     lease = client.command("LOCK.ACQUIRE", "out-of-files", TTL)
     for caller in callers:
         caller.close()
-    wait_until(lambda: Client(sidecar.port).command("PING"), "an answer to a new connection, once there are files again")
+    wait_until(
+        lambda: Client(sidecar.port).command("PING"), "an answer to a new connection, once there are files again"
+    )
     rig.stop(sidecar.process)
     what = "capacity, out of files"
-    table.add(f"{what}: share of a core", f"{share:.0%}", "–", f"{share:.0%}", f"≤ {FILES_BOUND:.0%}", share <= FILES_BOUND)
-    table.add(f"{what}: a client that was there before", "served" if lease else "refused", "–", "served" if lease else "refused",
-              "served", bool(lease))
+    table.add(
+        f"{what}: share of a core", f"{share:.0%}", "–", f"{share:.0%}", f"≤ {FILES_BOUND:.0%}", share <= FILES_BOUND
+    )
+    table.add(
+        f"{what}: a client that was there before",
+        "served" if lease else "refused",
+        "–",
+        "served" if lease else "refused",
+        "served",
+        bool(lease),
+    )

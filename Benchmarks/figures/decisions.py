@@ -1,12 +1,13 @@
-"""How many decisions a second one sidecar gives, beside Redis that only counts, and what bounds them."""
+"""Limit decisions per second of one sidecar, beside counters in Redis, and what bounds them."""
 
 import resource
 import statistics
 import time
 
+from figures.table import Table
 from rig import load
-from rig.client import Client, scripts_run
-from rig.servers import processor_seconds, say
+from rig.client import Client, Command, scripts_run
+from rig.servers import Rig, Sidecar, processor_seconds, say
 
 SUBJECTS = 1000
 #: More than is ever taken here.
@@ -20,32 +21,34 @@ services:
 KEY = "key:__rand_int__"
 COMMANDS_BOUND = 50
 EXPLANATION = f"""\
-**Limits**: redis-benchmark with 50 connections and pipelines of 16, against one sidecar and against Redis itself. *One key* is a limit of
-the service beside `INCRBY` of one key, *{SUBJECTS:,} keys* a limit of each subject beside `INCRBY` of as many keys, *refused* a limit that has
-been reached, whose refusal the sidecar remembers. The shares of a core tell what bounds a figure: who has a whole one, or whether all
-share what there is."""
+**Limits**: redis-benchmark with 50 connections and pipelines of 16, against one sidecar and against Redis itself. *One
+key* is a limit of the service beside `INCRBY` of one key. *{SUBJECTS:,} keys* is a limit per subject beside `INCRBY` of
+as many keys. *Refused* is a limit that has been reached; the sidecar remembers the refusal. The shares of a core show
+what bounds a figure: a process that has a whole core, or all of them together."""
 
 
-#: Reaches the limit of what is refused.
+#: Uses up the limit whose refusals are measured.
 SPENDING = ("LIMIT.TAKE", "spent")
 
 
 class Kind:
-    """Decisions of one kind, beside plain counting."""
+    """One kind of decision, beside a plain counter."""
 
-    def __init__(self, what, ours, theirs, bound, names=None):
+    def __init__(self, what: str, ours: Command, theirs: Command, bound: float, names: int | None = None) -> None:
         self.ours = load.Load(f"LIMIT.TAKE, {what}, pipelines of 16", ours, 1_500_000, pipeline=16, names=names)
         self.theirs = self.ours._replace(command=theirs)
         self.bound = bound
-        #: Decisions and increments a second, of each round.
-        self.decisions, self.increments = [], []
-        #: Commands that the sidecar counted and scripts that Redis counted, for 1,000 decisions.
-        self.commands, self.scripts = [], []
-        #: Shares of a core, while decisions were asked for.
-        self.shares = {"sidecar": [], "Redis": [], "redis-benchmark": []}
+        #: Per second, for each round.
+        self.decisions: list[float] = []
+        self.increments: list[float] = []
+        #: Per 1,000 decisions: commands by the sidecar's count, and scripts by Redis' count.
+        self.commands: list[float] = []
+        self.scripts: list[float] = []
+        #: Shares of a core during the decisions.
+        self.shares: dict[str, list[float]] = {"sidecar": [], "Redis": [], "redis-benchmark": []}
 
 
-def kinds():
+def kinds() -> list[Kind]:
     return [
         Kind("one key", ("LIMIT.TAKE", "one"), ("INCRBY", "k", "1"), 0.8),
         Kind(f"{SUBJECTS:,} keys", ("LIMIT.TAKE", "each", "SUBJECT", KEY), ("INCRBY", KEY, "1"), 0.8, names=SUBJECTS),
@@ -53,7 +56,7 @@ def kinds():
     ]
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     measured = kinds()
     sidecar = rig.start_sidecar()
     Client(sidecar.port).command(*SPENDING)
@@ -68,8 +71,8 @@ def measure(rig, table, rounds, scale):
         report(table, kind)
 
 
-def decide(rig, sidecar, kind, scale):
-    """One run of decisions, with what they cost."""
+def decide(rig: Rig, sidecar: Sidecar, kind: Kind, scale: int) -> None:
+    """One run of decisions, with their cost."""
     redis = Client(rig.redis_port)
     commands, scripts = sidecar.redis_commands(), scripts_run(redis)
     busy, begin = processor(rig, sidecar), time.monotonic()
@@ -82,18 +85,27 @@ def decide(rig, sidecar, kind, scale):
     kind.scripts.append((scripts_run(redis) - scripts) * 1000 / requests)
 
 
-def processor(rig, sidecar):
-    """Seconds of it that each has had so far."""
+def processor(rig: Rig, sidecar: Sidecar) -> dict[str, float]:
+    """Processor seconds of each so far."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"sidecar": sidecar.processor_seconds(), "Redis": processor_seconds(rig.redis),
-            "redis-benchmark": children.ru_utime + children.ru_stime}
+    return {
+        "sidecar": sidecar.processor_seconds(),
+        "Redis": processor_seconds(rig.redis),
+        "redis-benchmark": children.ru_utime + children.ru_stime,
+    }
 
 
-def report(table, kind):
+def report(table: Table, kind: Kind) -> None:
     what = kind.ours.what
     table.ratio(f"{what} ÷ INCRBY", kind.decisions, kind.increments, kind.bound)
     shares = [f"{name} {statistics.median(runs):.2f}" for name, runs in kind.shares.items()]
     table.add(f"{what}: shares of a core", shares[0], "; ".join(shares[1:]), shares[0].split()[-1])
     commands, scripts = statistics.median(kind.commands), statistics.median(kind.scripts)
-    table.add(f"{what}: commands to Redis for 1,000 decisions", f"{commands:.1f}", f"scripts that Redis counted {scripts:.1f}",
-              f"{commands:.1f}", f"≤ {COMMANDS_BOUND}", max(commands, scripts) <= COMMANDS_BOUND)
+    table.add(
+        f"{what}: commands to Redis for 1,000 decisions",
+        f"{commands:.1f}",
+        f"scripts that Redis counted {scripts:.1f}",
+        f"{commands:.1f}",
+        f"≤ {COMMANDS_BOUND}",
+        max(commands, scripts) <= COMMANDS_BOUND,
+    )

@@ -1,32 +1,42 @@
-"""Draws how cost grows, as SVG files: reads a list of plots as JSON from standard input, and takes the folder as its argument.
+"""Draws plots of growth as SVG files. Reads them as JSON from standard input; the argument is the folder.
 
-Runs in the virtual environment that has matplotlib. The same figures make the same files.
+Runs in the virtual environment, which has matplotlib. The same figures make the same files.
 """
 
 import json
 import math
 import pathlib
 import sys
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams.update({
-    # Text stays text, and no name in the file is left to chance.
-    "svg.fonttype": "none", "svg.hashsalt": "interlock", "font.family": "sans-serif", "font.size": 9,
-    "axes.grid": True, "grid.color": "#dddddd", "axes.spines.top": False, "axes.spines.right": False})
+matplotlib.rcParams.update(
+    {
+        # Text stays text, and identifiers do not depend on chance.
+        "svg.fonttype": "none",
+        "svg.hashsalt": "interlock",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "axes.grid": True,
+        "grid.color": "#dddddd",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+)
 
 import matplotlib.pyplot as pyplot  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
 
-#: Told apart by those too who see no red and green.
+#: Also distinct for people with red-green colour blindness.
 COLOURS = "#0072b2", "#d55e00"
 
 
-def draw(plot, folder):
+def draw(plot: dict[str, Any], folder: pathlib.Path) -> None:
     figure, (latency, commands) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
     sizes = plot["sizes"]
-    for line, colour in zip(plot["lines"], COLOURS):
+    for line, colour in zip(plot["lines"], COLOURS, strict=False):
         latency.plot(sizes, line["p50"], "o-", color=colour, markersize=4, label=f"{line['name']}, p50")
         latency.plot(sizes, line["p99"], "s--", color=colour, markersize=4, label=f"{line['name']}, p99")
         commands.plot(sizes, line["commands"], "o-", color=colour, markersize=4, label=line["name"])

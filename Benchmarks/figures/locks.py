@@ -1,37 +1,42 @@
 """Locks: hand-over through two sidecars and through other libraries, cycles of the embedded library, linked leases."""
 
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from figures.table import Table
 from rig import load
 from rig.client import Client, scripts_run
-from rig.servers import say
+from rig.load import Figures
+from rig.servers import Rig, Sidecar, say
 
 #: Clients at each of the two sidecars.
 SIZES = (1, 16, 200)
-#: The size that the peers are measured at.
+#: The size at which the peers are measured.
 BESIDE_PEERS = 16
-#: Tasks that call the embedded library.
+#: Concurrent callers of the embedded library.
 LIBRARY_CALLERS = 64
 LEASES = 10_000
 #: Milliseconds.
 TTL = 10_000
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     measure_handover(rig, table, rounds, scale)
     measure_library(rig, table, rounds, scale)
     measure_linked(rig, table, scale)
 
 
-def measure_handover(rig, table, rounds, scale):
+def measure_handover(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     sidecars = rig.start_fleet(2)
     seconds = max(1, 5 * scale / 100)
-    ours = {size: [] for size in SIZES}
-    peers = {library: [] for library in load.PEERS}
+    ours: dict[int, list[Figures]] = {size: [] for size in SIZES}
+    peers: dict[str, list[Figures]] = {library: [] for library in load.PEERS}
     for number in range(1, rounds + 1):
         for size in SIZES:
             say(f"hand-over, {size}+{size} waiters, round {number} of {rounds}, {seconds:.0f} s …")
@@ -47,8 +52,8 @@ def measure_handover(rig, table, rounds, scale):
     report_safety(table, [figures for runs in ours.values() for figures in runs])
 
 
-def run_handover(rig, sidecars, size, lock, seconds):
-    """The figures of one run, with the requests that Redis had for each cycle."""
+def run_handover(rig: Rig, sidecars: Sequence[Sidecar], size: int, lock: str, seconds: float) -> Figures:
+    """The figures of one run, with the commands to Redis per cycle."""
     redis = Client(rig.redis_port)
     counted, seen = commands_of(sidecars), scripts_run(redis)
     addresses = [word for sidecar in sidecars for word in ("--sidecar", sidecar.address)]
@@ -59,31 +64,33 @@ def run_handover(rig, sidecars, size, lock, seconds):
     return figures
 
 
-def commands_of(sidecars):
+def commands_of(sidecars: Sequence[Sidecar]) -> int:
     return sum(sidecar.redis_commands() for sidecar in sidecars)
 
 
-def median(runs, key):
+def median(runs: Sequence[Figures], key: str) -> float:
     return statistics.median(figures[key] for figures in runs)
 
 
-def per_second(runs, key="cycles"):
+def per_second(runs: Sequence[Figures], key: str = "cycles") -> list[float]:
     return [figures[key] / figures["seconds"] for figures in runs]
 
 
-def report_speed(table, ours, peers):
+def report_speed(table: Table, ours: Sequence[Figures], peers: Mapping[str, Sequence[Figures]]) -> None:
     for key, what, bound in (("cycles", "cycles", 4), ("to_another", "cycles that went to another client", None)):
         rates = {library: per_second(runs, key) for library, runs in peers.items()}
-        best = [max(of_round) for of_round in zip(*rates.values())]
-        ratio = statistics.median(a / b for a, b in zip(per_second(ours, key), best))
+        best = [max(of_round) for of_round in zip(*rates.values(), strict=True)]
+        ratio = statistics.median(a / b for a, b in zip(per_second(ours, key), best, strict=True))
         table.add(
             f"hand-over, {BESIDE_PEERS}+{BESIDE_PEERS} waiters: {what} ÷ the better of the others",
             f"{statistics.median(per_second(ours, key)):,.0f}/s",
             "; ".join(f"{library} {statistics.median(rate):,.0f}/s" for library, rate in rates.items()),
-            f"{ratio:.2f}", *([f"≥ {bound}", ratio >= bound] if bound else []))
+            f"{ratio:.2f}",
+            *([f"≥ {bound}", ratio >= bound] if bound else []),
+        )
 
 
-def report_times(table, ours, peers):
+def report_times(table: Table, ours: Mapping[int, Sequence[Figures]], peers: Mapping[str, Sequence[Figures]]) -> None:
     for size in SIZES[1:]:
         runs, beside = ours[size], peers if size == BESIDE_PEERS else {}
         what = f"hand-over, {size}+{size} waiters"
@@ -92,76 +99,124 @@ def report_times(table, ours, peers):
             table.add(f"{what}: cycles", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
         late = median(runs, "p99_ms")
         table.add(
-            f"{what}: release to next grant, p50 and p99", f"{median(runs, 'p50_ms'):.2f} and {late:.2f} ms",
+            f"{what}: release to next grant, p50 and p99",
+            f"{median(runs, 'p50_ms'):.2f} and {late:.2f} ms",
             others(beside, lambda peer: f"{median(peer, 'p50_ms'):.2f} and {median(peer, 'p99_ms'):.2f} ms"),
-            f"{late:.2f} ms", "≤ 5 ms", late <= 5)
+            f"{late:.2f} ms",
+            "≤ 5 ms",
+            late <= 5,
+        )
         share = median(runs, "longest_wait_share")
         table.add(
-            f"{what}: longest wait ÷ (waiters × mean cycle)", f"{median(runs, 'longest_wait_ms'):,.0f} ms",
+            f"{what}: longest wait ÷ (waiters × mean cycle)",
+            f"{median(runs, 'longest_wait_ms'):,.0f} ms",
             others(beside, lambda peer: f"{median(peer, 'longest_wait_ms'):,.0f} ms"),
-            f"{share:.2f}", "≤ 2", share <= 2)
+            f"{share:.2f}",
+            "≤ 2",
+            share <= 2,
+        )
 
 
-def others(peers, text):
+def others(peers: Mapping[str, Sequence[Figures]], text: Callable[[Sequence[Figures]], str]) -> str:
     return "; ".join(f"{library} {text(runs)}" for library, runs in peers.items()) or "–"
 
 
-def report_commands(table, ours):
+def report_commands(table: Table, ours: Mapping[int, Sequence[Figures]]) -> None:
     for size in SIZES:
         commands, scripts = median(ours[size], "commands_per_cycle"), median(ours[size], "scripts_per_cycle")
         table.add(
-            f"hand-over, {size}+{size} waiters: commands to Redis for each cycle", f"{commands:.2f}",
-            f"scripts that Redis counted {scripts:.2f}", f"{commands:.2f}", "≤ 3", max(commands, scripts) <= 3)
+            f"hand-over, {size}+{size} waiters: commands to Redis for each cycle",
+            f"{commands:.2f}",
+            f"scripts that Redis counted {scripts:.2f}",
+            f"{commands:.2f}",
+            "≤ 3",
+            max(commands, scripts) <= 3,
+        )
 
 
-def report_safety(table, runs):
+def report_safety(table: Table, runs: Sequence[Figures]) -> None:
     wrong = sum(figures["violations"] + (not figures["fences_in_order"]) for figures in runs)
     cycles = sum(figures["all_cycles"] for figures in runs)
-    table.add("hand-over: two holders at once, or fences out of order", f"{wrong} in {cycles:,} cycles", "–", str(wrong),
-              "0", wrong == 0)
+    table.add(
+        "hand-over: two holders at once, or fences out of order",
+        f"{wrong} in {cycles:,} cycles",
+        "–",
+        str(wrong),
+        "0",
+        wrong == 0,
+    )
     errors = sum(figures["errors"] for figures in runs)
     first = next((figures["first_error"] for figures in runs if figures["errors"]), "")
-    table.add("hand-over: clients refused, cut off or forgotten", f"{errors} {first}".strip(), "–", str(errors),
-              "0", errors == 0)
+    table.add(
+        "hand-over: clients refused, cut off or forgotten",
+        f"{errors} {first}".strip(),
+        "–",
+        str(errors),
+        "0",
+        errors == 0,
+    )
 
 
-def measure_library(rig, table, rounds, scale):
+def measure_library(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     seconds = max(1, 5 * scale / 100)
     many, sets, one, near, other = [], [], [], [], []
     for number in range(1, rounds + 1):
         say(f"library, {LIBRARY_CALLERS} callers and SET, round {number} of {rounds}, {2 * seconds:.0f} s …")
         many.append(library_cycles(rig, LIBRARY_CALLERS, seconds))
-        sets.append(load.redis_benchmark(
-            rig.redis_port, ["SET", "key:__rand_int__", "v", "NX", "PX", "1000"], requests=400_000 * scale // 100,
-            names=100_000_000))
+        sets.append(
+            load.redis_benchmark(
+                rig.redis_port,
+                ["SET", "key:__rand_int__", "v", "NX", "PX", "1000"],
+                requests=400_000 * scale // 100,
+                names=100_000_000,
+            )
+        )
         say(f"library and redis-py, one caller each, round {number} of {rounds}, {3 * seconds:.0f} s …")
         one.append(library_cycles(rig, 1, seconds))
         near.append(library_cycles(rig, 1, seconds, "--near"))
         peer = load.peer("redis-py", rig.redis_port, 1, seconds)
         other.append(peer["cycles"] / peer["seconds"])
-    table.ratio(f"library, {LIBRARY_CALLERS} callers: locks taken and given back ÷ SET NX PX, 50 clients", many, sets, 0.4)
+    table.ratio(
+        f"library, {LIBRARY_CALLERS} callers: locks taken and given back ÷ SET NX PX, 50 clients", many, sets, 0.4
+    )
     table.ratio("library, one caller: locks taken and given back ÷ redis-py's", one, other, 1.5)
     table.ratio("library, one caller where the coordinator lives ÷ redis-py's", near, other, 1.5)
 
 
-def library_cycles(rig, callers, seconds, *options, generator=load.GENERATOR):
-    figures = load.own("library", "--redis", rig.redis_url, "--callers", callers, *options, seconds=seconds, generator=generator)
+def library_cycles(
+    rig: Rig, callers: int, seconds: float, *options: object, generator: pathlib.Path = load.GENERATOR
+) -> float:
+    figures = load.own(
+        "library", "--redis", rig.redis_url, "--callers", callers, *options, seconds=seconds, generator=generator
+    )
     return figures["cycles"] / figures["seconds"]
 
 
-def measure_linked(rig, table, scale):
-    # At least so long that every lease would have ended by itself.
+def measure_linked(rig: Rig, table: Table, scale: int) -> None:
+    # Long enough that each lease would have expired by itself.
     seconds = max(1.5 * TTL / 1000, 60 * scale / 100)
     [sidecar] = rig.start_fleet(1)
     time.sleep(1)
     before = sidecar.resident_kilobytes()
     say(f"linked leases: taking {LEASES:,} …")
     holder = rig.start(
-        "linked", load.GENERATOR, "linked", "--sidecar", sidecar.address, "--leases", LEASES, "--ttl", TTL,
-        "--seconds", seconds, stdout=subprocess.PIPE, text=True)
+        "linked",
+        load.GENERATOR,
+        "linked",
+        "--sidecar",
+        sidecar.address,
+        "--leases",
+        LEASES,
+        "--ttl",
+        TTL,
+        "--seconds",
+        seconds,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     answer(rig, holder, "held")
     begin, busy, commands = time.monotonic(), sidecar.processor_seconds(), sidecar.redis_commands()
-    # A second less, so that the look for the leases is not measured with them.
+    # One second less, so that the final check of the leases is not measured.
     watch(seconds - 1)
     length = time.monotonic() - begin
     share = (sidecar.processor_seconds() - busy) / length
@@ -177,15 +232,16 @@ def measure_linked(rig, table, scale):
     table.add(f"{what}: commands to Redis", f"{rate:,.0f}/s", "–", f"{rate:,.0f}/s")
 
 
-def answer(rig, holder, key):
-    """A value from the next line that the holder of the leases prints."""
+def answer(rig: Rig, holder: subprocess.Popen[str], key: str) -> Any:
+    """A value of the next line that the holder prints."""
+    assert holder.stdout is not None
     line = holder.stdout.readline()
     if not line:
         sys.exit(f"benchmark: linked leases: {(rig.folder / 'linked.log').read_text()[-1000:]}")
     return json.loads(line)[key]
 
 
-def watch(seconds):
+def watch(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         say(f"linked leases: held, {left:.0f} s to go …")

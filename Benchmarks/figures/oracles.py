@@ -1,19 +1,32 @@
-"""What the three algorithms grant when nothing takes time, and how much was granted within a window.
+"""What the three algorithms grant if nothing takes time, and the most grants within a window.
 
 Times are whole nanoseconds.
 """
 
 import collections
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+Grant = tuple[int, int]
+"""(time, cost)"""
+Grants = list[Grant]
+
+
+class Oracle(Protocol):
+    def grants(self, time: int) -> bool:
+        """Whether a call at this time is granted. Times must not fall."""
+        ...
 
 
 class Fixed:
-    """A counter that its first call sets up and that is gone a window later."""
+    """A counter that its first call starts and that ends a window later."""
 
-    def __init__(self, limit, window):
+    def __init__(self, limit: int, window: int) -> None:
         self.limit, self.window = limit, window
-        self.begin, self.used = None, 0
+        self.begin: int | None = None
+        self.used = 0
 
-    def grants(self, time):
+    def grants(self, time: int) -> bool:
         if self.begin is None or time >= self.begin + self.window:
             self.begin, self.used = time, 0
         if self.used >= self.limit:
@@ -23,13 +36,13 @@ class Fixed:
 
 
 class Sliding:
-    """A log of what was granted: in no window, both its ends included, more than the limit."""
+    """A log of grants: never more than the limit in a window with both its ends."""
 
-    def __init__(self, limit, window):
+    def __init__(self, limit: int, window: int) -> None:
         self.limit, self.window = limit, window
-        self.granted = collections.deque()
+        self.granted: collections.deque[int] = collections.deque()
 
-    def grants(self, time):
+    def grants(self, time: int) -> bool:
         while self.granted and self.granted[0] < time - self.window:
             self.granted.popleft()
         if len(self.granted) >= self.limit:
@@ -39,17 +52,17 @@ class Sliding:
 
 
 class Smooth:
-    """The generic cell rate algorithm, as redis-cell keeps it: evenly spaced calls, `burst` of them ahead of their time.
+    """The generic cell rate algorithm, like redis-cell: evenly spaced calls, and `burst` of them early.
 
-    It counts in nanoseconds times the limit: the spacing is a window then, and nothing is rounded.
+    Its unit is a nanosecond ÷ limit. The spacing is then one window, and nothing is rounded.
     """
 
-    def __init__(self, limit, window, burst):
+    def __init__(self, limit: int, window: int, burst: int) -> None:
         self.limit, self.spacing = limit, window
         self.tolerance = window * (burst + 1)
         self.arrival = 0
 
-    def grants(self, time):
+    def grants(self, time: int) -> bool:
         now = time * self.limit
         arrival = max(now, self.arrival) + self.spacing
         if now < arrival - self.tolerance:
@@ -58,20 +71,20 @@ class Smooth:
         return True
 
 
-def granted(oracle, times):
+def granted(oracle: Oracle, times: Iterable[int]) -> int:
     """How many calls at these times the oracle grants."""
     return sum(oracle.grants(time) for time in sorted(times))
 
 
-def most_within(grants, window, closed):
-    """The most that was granted in any window of that length, of (time, cost) pairs in order.
+def most_within(grants: Sequence[Grant], window: int, closed: bool) -> int:
+    """The most grants in any window of that length. `grants` are (time, cost) in order.
 
-    Closed: with both its ends; otherwise without its beginning.
+    A closed window includes both its ends, another one excludes its beginning.
     """
     most = held = first = 0
     for time, cost in grants:
         held += cost
-        while grants[first][0] < time - window or not closed and grants[first][0] == time - window:
+        while grants[first][0] < time - window or (not closed and grants[first][0] == time - window):
             held -= grants[first][1]
             first += 1
         most = max(most, held)

@@ -1,68 +1,71 @@
-"""What reported outcomes cost Redis: permits that are asked for and reported on, many a second."""
+"""What reported outcomes cost Redis, at many permits per second."""
 
+import functools
 import re
 import select
 import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
 
+from figures.table import Table
 from rig.client import Client, encode
-from rig.servers import say
+from rig.servers import Rig, Sidecar, say
 
 SERVICE = "outcomes"
 CONFIGURATION = f"""
 services:
   {SERVICE}: {{ breaker: {{ failure_rate: 50%, window: 10s, minimum_calls: 20 }} }}
 """
-#: Reported a second, by all clients together.
+#: Reports per second of all clients together.
 RATE = 50_000
 FLEETS = (1, 2)
 #: For each sidecar.
 CONNECTIONS = 8
-#: Calls that travel together; one of them fails.
+#: Calls in one pipeline. One of them fails.
 BATCH = 100
 BOUND = 40
 EXPLANATION = f"""\
-**Outcomes**: {RATE:,} permits a second asked for and reported on, in pipelines of {BATCH} over {CONNECTIONS} connections to each sidecar; one in
-{BATCH} is an error, which trips nothing. The service has no limits, so that whatever goes to Redis is for the breaker, or for the sidecar
-itself, as when it is idle."""
+**Outcomes**: {RATE:,} permits a second are acquired and reported on, in pipelines of {BATCH} over {CONNECTIONS}
+connections to each sidecar. One in {BATCH} is an error, which trips nothing. The service has no limits, so all commands
+to Redis are for the breaker, or for the sidecar itself, as when it is idle."""
 ACQUIRE = encode("PERMIT.ACQUIRE", SERVICE) * BATCH
 PERMIT = re.compile(rb":1\r\n\$32\r\n([0-9a-f]{32})\r\n")
-#: Of a permit, and of a report.
+#: Lines of the reply to a permit and to a report.
 LINES = 7, 2
 
 
-def report(permit, place):
-    """One of a batch is an error."""
+def report(permit: bytes, place: int) -> bytes:
+    """The first of a batch is an error."""
     return encode("PERMIT.REPORT", SERVICE, permit, "OK" if place else "ERROR")
 
 
 class Caller:
-    """One connection: it asks for a batch of permits and reports what became of them, again and again."""
+    """A connection that asks for a batch of permits and reports their outcomes, in a loop."""
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         self.socket = Client(port).socket
         self.received = b""
-        #: How many lines end what is under way; 0: nothing is.
+        #: Lines still to come; 0 if no batch is in flight.
         self.lines = 0
-        self.permits = []
+        self.permits: list[bytes] = []
         self.reported = 0
 
     @property
-    def is_idle(self):
+    def is_idle(self) -> bool:
         return not self.lines
 
-    def turn(self):
-        """Reports on the last batch, and asks for another."""
+    def turn(self) -> None:
+        """Reports on the last batch, and asks for the next one."""
         reports = b"".join(report(permit, place) for place, permit in enumerate(self.permits))
         self.lines = len(self.permits) * LINES[1] + BATCH * LINES[0]
         self.reported += len(self.permits)
         self.socket.sendall(reports + ACQUIRE)
 
-    def receive(self):
+    def receive(self) -> None:
         self.received += self.socket.recv(1 << 16)
         if b"\r\n-" in self.received or self.received.startswith(b"-"):
-            sys.exit(f"benchmark: outcomes: {self.received[-300:]}")
+            sys.exit(f"benchmark: outcomes: {self.received[-300:]!r}")
         if self.received.count(b"\r\n") < self.lines:
             return
         self.permits = PERMIT.findall(self.received)
@@ -71,7 +74,7 @@ class Caller:
         self.received, self.lines = b"", 0
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     seconds = max(2, 5 * scale / 100)
     for count in FLEETS:
         sidecars = rig.start_fleet(count)
@@ -80,7 +83,7 @@ def measure(rig, table, rounds, scale):
         for number in range(1, rounds + 1):
             say(f"outcomes, sidecars: {count}, round {number} of {rounds}, {seconds:.0f} s …")
             callers = [Caller(sidecar.port) for sidecar in sidecars for _ in range(CONNECTIONS)]
-            commands.append(commands_per_second(sidecars, lambda: run(callers, seconds)))
+            commands.append(commands_per_second(sidecars, functools.partial(run, callers, seconds)))
             rates.append(sum(caller.reported for caller in callers) / seconds)
         states = [Client(sidecar.port).command("BREAKER.STATE", SERVICE)[3] for sidecar in sidecars]
         if states != [b"closed"] * count:
@@ -90,20 +93,20 @@ def measure(rig, table, rounds, scale):
         tell(table, count, statistics.median(rates), statistics.median(commands), idle)
 
 
-def commands_per_second(sidecars, work):
-    """How many commands each sends to Redis meanwhile, at the mean."""
+def commands_per_second(sidecars: Sequence[Sidecar], work: Callable[[], object]) -> float:
+    """The mean commands per second that each sidecar sends to Redis during `work`."""
     before, begin = sum(sidecar.redis_commands() for sidecar in sidecars), time.monotonic()
     work()
     length = time.monotonic() - begin
     return (sum(sidecar.redis_commands() for sidecar in sidecars) - before) / length / len(sidecars)
 
 
-def run(callers, seconds):
-    """Each takes its turn at its own times; when it is not ready by then, as soon as it is."""
+def run(callers: Sequence[Caller], seconds: float) -> None:
+    """Each caller has its own times for its turns. A late caller takes its turn at once."""
     begin = time.monotonic()
     pace = len(callers) * BATCH / RATE
     due = {caller: begin + pace * place / len(callers) for place, caller in enumerate(callers)}
-    # What is asked for in the first turns is reported in the second ones.
+    # Permits of the first turns are reported in the second ones.
     end = begin + seconds + pace
     by_socket = {caller.socket: caller for caller in callers}
     while (now := time.monotonic()) < end:
@@ -116,8 +119,14 @@ def run(callers, seconds):
             by_socket[ready].receive()
 
 
-def tell(table, count, rate, commands, idle):
+def tell(table: Table, count: int, rate: float, commands: float, idle: float) -> None:
     what = f"outcomes, {count} {'sidecar' if count == 1 else 'sidecars'}"
     table.add(f"{what}: reported", f"{rate:,.0f}/s", f"asked for {RATE:,}/s", f"{rate:,.0f}/s")
-    table.add(f"{what}: commands to Redis of a service and sidecar", f"{commands:.1f}/s", f"idle {idle:.1f}/s", f"{commands:.1f}/s",
-              f"≤ {BOUND}/s", commands <= BOUND)
+    table.add(
+        f"{what}: commands to Redis of a service and sidecar",
+        f"{commands:.1f}/s",
+        f"idle {idle:.1f}/s",
+        f"{commands:.1f}/s",
+        f"≤ {BOUND}/s",
+        commands <= BOUND,
+    )

@@ -1,23 +1,25 @@
-"""What the sidecar costs beside Redis itself: its start, its memory, a call's time, and calls a second."""
+"""One sidecar beside Redis itself: start, memory, latency and throughput."""
 
 import os
 import statistics
 import time
+from collections.abc import Callable, Sequence
 
+from figures.table import Table
 from rig import load
-from rig.client import Client
+from rig.client import Client, Command
 from rig.monitor import words_of
-from rig.servers import say
+from rig.servers import Rig, Sidecar, say
 
-#: Opens the breaker that permits are asked of.
+#: Opens the breaker of the permits.
 OPENING = ("BREAKER.FORCE", "shut", "OPEN")
 TAKE = load.Load("LIMIT.TAKE", ("LIMIT.TAKE", "many"), 150_000)
 ACQUIRE = load.Load("LOCK.ACQUIRE", ("LOCK.ACQUIRE", "name__rand_int__", "1000"), 100_000, names=100_000_000)
 PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
 
 
-def measure(rig, table, rounds, scale):
-    """Leaves the sidecar running; its memory after the load, in megabytes."""
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
+    """Returns the memory after the load, in megabytes. The sidecar keeps running."""
     say(f"starting a sidecar {rounds} times …")
     starts = []
     for _ in range(rounds):
@@ -37,23 +39,24 @@ def measure(rig, table, rounds, scale):
     return sidecar.resident_kilobytes() / 1024
 
 
-def acquire_as_sent(rig, sidecar):
-    """A function from a lock's name to the words that a sidecar sends to Redis to acquire it: overheard, not repeated here."""
+def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
+    """Returns a function from a lock's name to the words that a sidecar sends to Redis for it. They are read from
+    MONITOR instead of being repeated here."""
     door, ear = Client(sidecar.port), Client(rig.redis_port)
-    # The first one may bring the script along.
+    # The first call may load the script.
     door.command("LOCK.ACQUIRE", "rehearsal", "1000")
     ear.command("MONITOR")
     door.command("LOCK.ACQUIRE", "overheard", "1000")
     while b'"EVALSHA"' not in (line := ear.reply()).upper() or b"{overheard}" not in line:
         pass
-    # Redis is slower for everyone while somebody listens.
+    # MONITOR slows Redis down.
     ear.close()
     words = words_of(line)
     return lambda name: [word.replace(b"overheard", name.encode()).decode("latin-1") for word in words]
 
 
-def median_latency(port, command, samples=3000):
-    """Microseconds of one command of one client, at the median. `command` makes the words from a name."""
+def median_latency(port: int, command: Callable[[str], Sequence[object]], samples: int = 3000) -> float:
+    """The median microseconds of one client's command. `command` makes the words from a name."""
     client = Client(port)
     for index in range(200):
         client.command(*command(f"warm{index}"))
@@ -66,22 +69,30 @@ def median_latency(port, command, samples=3000):
     return statistics.median(times) / 1000
 
 
-def acquire_latency(port, samples=3000):
+def acquire_latency(port: int, samples: int = 3000) -> float:
     return median_latency(port, lambda name: ("LOCK.ACQUIRE", name, "1000"), samples)
 
 
-def latency(rig, sidecar, table, rounds, acquire):
+def latency(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, acquire: Callable[[str], Command]) -> None:
     say("measuring LOCK.ACQUIRE with one client …")
     ours, theirs = [], []
     for _ in range(rounds):
         ours.append(acquire_latency(sidecar.port))
         theirs.append(median_latency(rig.redis_port, acquire))
-    added = statistics.median(a - b for a, b in zip(ours, theirs))
-    table.add("LOCK.ACQUIRE, one client, added at the median", f"{statistics.median(ours):.0f} µs",
-              f"{statistics.median(theirs):.0f} µs", f"{added:.0f} µs", "≤ 90 µs", added <= 90)
+    added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
+    table.add(
+        "LOCK.ACQUIRE, one client, added at the median",
+        f"{statistics.median(ours):.0f} µs",
+        f"{statistics.median(theirs):.0f} µs",
+        f"{added:.0f} µs",
+        "≤ 90 µs",
+        added <= 90,
+    )
 
 
-def throughput(rig, sidecar, table, rounds, scale, acquire):
+def throughput(
+    rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale: int, acquire: Callable[[str], Command]
+) -> None:
     pairs = [
         (f"{TAKE.what} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
         (f"{ACQUIRE.what} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),

@@ -1,75 +1,92 @@
-"""The one table of figures, both sides of each."""
+"""The table of figures, with both sides of each, and the ledger of what was measured."""
 
 import json
+import pathlib
 import statistics
 import time
+from collections.abc import Sequence
+from typing import Any
 
+from rig.load import Plot
 from rig.servers import ROOT, say
 
-#: What was measured last of each part, so that one part can be measured again without the others.
+#: The last figures of each part, so that one part can be measured without the others.
 LAST_MEASURED = ROOT / ".build" / "benchmarks.json"
 HEAD = ("what", "Interlock", "beside it", "figure", "bound", "holds")
 
+
+Row = tuple[str, ...]
+
+
 class Table:
-    def __init__(self):
-        self.rows = []
-        #: Tables of what lies behind a figure, as Markdown.
-        self.details = []
-        #: What `draw.py` makes files of.
-        self.plots = []
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        #: Tables with the details of a figure, as Markdown.
+        self.details: list[str] = []
+        #: Input of `figures.draw`.
+        self.plots: list[Plot] = []
 
     @property
-    def holds(self):
+    def holds(self) -> bool:
         return all(row[-1] != "NO" for row in self.rows)
 
-    def add(self, what, ours, theirs, figure, bound="–", holds=None):
-        """A figure; with a bound, and whether it holds, or without."""
+    def add(self, what: str, ours: str, theirs: str, figure: str, bound: str = "–", holds: bool | None = None) -> None:
+        """Adds a figure, with or without a bound."""
         verdict = "–" if holds is None else "yes" if holds else "NO"
         self.rows.append((what, ours, theirs, figure, bound, verdict))
         judged = "" if holds is None else f" (bound {bound}) {'ok' if holds else 'MISSED'}"
         say(f"  {what}: {ours} | {theirs} | {figure}{judged}")
 
-    def ratio(self, what, ours, theirs, bound=None):
-        """Of figures per second, round by round; with a bound, and whether it holds, or without."""
+    def ratio(self, what: str, ours: Sequence[float], theirs: Sequence[float], bound: float | None = None) -> None:
+        """Adds a ratio of figures per second, with or without a bound."""
         mine, other = statistics.median(ours), statistics.median(theirs)
-        # Pair by pair: a machine whose speed drifts moves both sides of a pair.
-        ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-        self.add(what, f"{mine:,.0f}/s", f"{other:,.0f}/s", f"{ratio:.2f}",
-                 *([] if bound is None else [f"≥ {bound}", ratio >= bound]))
+        # Pair by pair: drift of the machine's speed affects both sides of a pair.
+        ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+        sides = f"{mine:,.0f}/s", f"{other:,.0f}/s"
+        if bound is None:
+            self.add(what, *sides, f"{ratio:.2f}")
+        else:
+            self.add(what, *sides, f"{ratio:.2f}", f"≥ {bound}", ratio >= bound)
 
-    def missing(self, what, why):
-        """A figure that cannot be had here."""
+    def missing(self, what: str, why: str) -> None:
+        """Adds a figure that cannot be measured here."""
         self.add(what, "–", f"missing: {why}", "missing")
 
-    def detail(self, title, head, rows):
+    def detail(self, title: str, head: Sequence[str], rows: Sequence[Row]) -> None:
         self.details.append(f"## {title}\n\n{markdown(head, rows)}")
 
-    def markdown(self):
+    def markdown(self) -> str:
         return markdown(HEAD, self.rows)
 
 
-def markdown(head, rows):
+def markdown(head: Sequence[str], rows: Sequence[Row]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 class Ledger:
-    def __init__(self, file=LAST_MEASURED):
+    def __init__(self, file: pathlib.Path = LAST_MEASURED) -> None:
         self.file = file
         try:
             self.parts = json.loads(file.read_text())
         except (OSError, ValueError):
             self.parts = {}
 
-    def note(self, part, table, rounds, commit, footnote=""):
+    def note(self, part: str, table: Table, rounds: int, commit: str, footnote: str = "") -> None:
         self.parts[part] = {
-            "rows": table.rows, "details": table.details, "plots": table.plots, "rounds": rounds, "commit": commit, "footnote": footnote,
-            "day": time.strftime("%Y-%m-%d")}
+            "rows": table.rows,
+            "details": table.details,
+            "plots": table.plots,
+            "rounds": rounds,
+            "commit": commit,
+            "footnote": footnote,
+            "day": time.strftime("%Y-%m-%d"),
+        }
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(json.dumps(self.parts, indent=1))
 
-    def missing(self, parts):
+    def missing(self, parts: Sequence[str]) -> list[str]:
         return [part for part in parts if part not in self.parts]
 
-    def ordered(self, parts):
+    def ordered(self, parts: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         return [(part, self.parts[part]) for part in parts if part in self.parts]

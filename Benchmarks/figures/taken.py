@@ -1,17 +1,20 @@
-"""What was taken from a limit and when, of the commands that the take script ran on the limit's key.
+"""What was taken from a limit, and when, by the commands that the take script ran on the limit's key.
 
-Commands are (nanoseconds of the epoch, words), as `monitor` has them; grants are (nanoseconds, cost), both in order.
+Commands are those of `rig.monitor`, grants are (nanoseconds, cost), both in order.
 """
 
 import re
+
+from figures.oracles import Grants
+from rig.monitor import Commands
 
 #: An entry of a log: microseconds of the epoch, and the cost.
 ENTRY = re.compile(rb"(\d{16}):(\d+)")
 
 
-def fixed(commands):
-    """The grants in each life of a counter: a SET begins it, each INCRBY goes on."""
-    lives = []
+def fixed(commands: Commands) -> list[Grants]:
+    """The grants of each life of a counter. SET starts a life, INCRBY adds to it."""
+    lives: list[Grants] = []
     for at, words in commands:
         if words[0] == b"SET":
             lives.append([(at, int(words[2]))])
@@ -20,11 +23,13 @@ def fixed(commands):
     return lives
 
 
-def counted(commands, limit):
-    """The same of a counter that counts refused calls too, as the library `limits` does: an INCRBY whose next is an EXPIRE begins
-    a life, and its first `limit` calls were granted."""
-    lives = []
-    for (at, words), (_, next_words) in zip(commands, [*commands[1:], (0, [b""])]):
+def counted(commands: Commands, limit: int) -> list[Grants]:
+    """The same for a counter that includes refused calls, as in the library `limits`.
+
+    An INCRBY that is followed by EXPIRE starts a life. The first `limit` calls of a life were granted.
+    """
+    lives: list[Grants] = []
+    for (at, words), (_, next_words) in zip(commands, [*commands[1:], (0, [b""])], strict=True):
         if words[0].upper() != b"INCRBY":
             continue
         if next_words[0].upper() == b"EXPIRE" or not lives:
@@ -33,23 +38,25 @@ def counted(commands, limit):
     return [life[:limit] for life in lives]
 
 
-def pushed(commands):
-    """The entries that were pushed to a list, a call each."""
+def pushed(commands: Commands) -> Grants:
+    """The entries that were pushed to a list. Each push is one call."""
     return [(at, len(words) - 2) for at, words in commands if words[0].upper() == b"LPUSH"]
 
 
-def sliding(commands):
-    """The entries that were written to a log, with the times that they carry."""
+def sliding(commands: Commands) -> Grants:
+    """The entries that were written to a log. They contain their times."""
     entries = [ENTRY.fullmatch(word) for _, words in commands if words[0] == b"HSET" for word in words[3::2]]
     return [(int(entry[1]) * 1000, int(entry[2])) for entry in entries if entry]
 
 
-def smooth(commands, limit, window):
-    """The steps of a theoretical arrival time, each a SET: a grant moves it on by `window` ÷ `limit`, from now at the least."""
-    grants, arrival = [], 0
+def smooth(commands: Commands, limit: int, window: int) -> Grants:
+    """The steps of a theoretical arrival time, which SET stores. A grant adds `window` ÷ `limit` to it, or to the
+    present."""
+    grants: Grants = []
+    arrival = 0
     for at, words in commands:
         if words[0] == b"SET":
-            # Fractions of a microsecond stand behind a colon.
+            # Fractions of a microsecond follow a colon.
             reached = int(words[2].partition(b":")[0]) * 1000
             grants.append((at, round((reached - max(at, arrival)) * limit / window)))
             arrival = reached

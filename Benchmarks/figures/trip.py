@@ -7,10 +7,12 @@ import select
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 
+from figures.table import Table
 from rig.client import Client, Replies, encode
 from rig.monitor import Monitor
-from rig.servers import say, wait_until
+from rig.servers import Rig, say, wait_until
 
 SIDECARS = 8
 SERVICE = "trip"
@@ -19,26 +21,26 @@ CONFIGURATION = f"""
 services:
   {SERVICE}: {{ permit_ttl: 1s, breaker: {{ minimum_calls: 1, failure_rate: 1%, open_for: 1m }} }}
 """
-#: Nanoseconds between two calls at one sidecar; they go on while a trip is measured.
+#: Nanoseconds between two calls at one sidecar, which go on during a trip.
 PACE = 2_000_000
 #: Nanoseconds of calls before and after each trip.
 MARGIN = 5_000_000
-#: Nanoseconds after which a trip should have reached everybody.
+#: The most nanoseconds until a trip has reached every sidecar.
 PATIENCE = 5_000_000_000
 BOUND_MS = 10
 EXPLANATION = f"""\
-**Trip**: {SIDECARS} sidecars, at each of which a permit is asked for every {PACE / 1e6:.0f} ms. An error that is reported at one of them trips the
-breaker: from when the report is sent until the last of all sidecars has refused a permit because the breaker is open. Whoever hears
-the event is asked at once. Let through are the permits whose answers came after Redis had published the event, by the clock that
-Redis and the clients share."""
+**Trip**: {SIDECARS} sidecars, each asked for a permit every {PACE / 1e6:.0f} ms. An error that is reported at one of
+them trips the breaker. The time counts from the report until the last sidecar has refused a permit because the breaker
+is open; a sidecar that delivers the event is asked at once. Let through are the permits that arrived after Redis
+published the event, by the clock that Redis and the clients share."""
 
 
 class Member:
-    """One sidecar of the fleet: a connection for single commands, one for calls at its own pace, one for events."""
+    """A sidecar of the fleet, with connections for single commands, for steady calls and for events."""
 
     CALL = encode("PERMIT.ACQUIRE", SERVICE)
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         self.client = Client(port)
         self.calls = Client(port).socket
         self.events = Client(port).socket
@@ -48,18 +50,21 @@ class Member:
         self.pending = 0
         self.forget()
 
-    def forget(self):
-        """The next trip begins."""
-        #: When the first refusal came, and when each permit did, in nanoseconds of the epoch.
-        self.refused_at = None
-        self.granted_at = []
+    def forget(self) -> None:
+        """Prepares for the next trip."""
+        #: Nanoseconds of the epoch: the first refusal, and each permit.
+        self.refused_at: int | None = None
+        self.granted_at: list[int] = []
         self.has_heard = False
 
-    def call(self):
+    def gives_permits(self) -> bool:
+        return bool(self.client.command("PERMIT.ACQUIRE", SERVICE)[0] == b"1")
+
+    def call(self) -> None:
         self.calls.sendall(self.CALL)
         self.pending += 1
 
-    def take_answers(self, now):
+    def take_answers(self, now: int) -> None:
         answers = self.answers.feed(self.calls.recv(1 << 16))
         self.pending -= len(answers)
         for granted, reason, *_ in answers:
@@ -70,19 +75,19 @@ class Member:
         if self.has_heard and self.refused_at is None and not self.pending:
             self.call()
 
-    def take_messages(self):
+    def take_messages(self) -> None:
         for kind, _, message in self.messages.feed(self.events.recv(1 << 16)):
             if kind == b"message" and opens(message) and not self.has_heard:
                 self.has_heard = True
                 self.call()
 
 
-def opens(message):
+def opens(message: bytes) -> bool:
     event = json.loads(message)
     return event.get("service") == SERVICE and event.get("state") == "open"
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     count = max(20, 100 * rounds * scale // 100)
     sidecars = rig.start_fleet(SIDECARS)
     members = [Member(sidecar.port) for sidecar in sidecars]
@@ -102,19 +107,22 @@ def measure(rig, table, rounds, scale):
     if len(published) < count:
         sys.exit(f"benchmark: {count} trips, of which Redis published {len(published)}")
     events = [published[bisect.bisect(published, sent_at)] for sent_at in sent]
-    report(table, times, [sum(at > event for at in ats) for event, ats in zip(events, granted)])
+    report(table, times, [sum(at > event for at in ats) for event, ats in zip(events, granted, strict=True)])
 
 
-def trip(members, offset):
-    """When the report was sent, and when the last sidecar's first refusal came. Afterwards each member knows what it granted."""
+def trip(members: Sequence[Member], offset: int) -> tuple[int, int]:
+    """Returns when the report was sent, and when the last sidecar refused for the first time. `granted_at` of each
+    member then has its permits."""
     close(members)
     permit = members[0].client.command("PERMIT.ACQUIRE", SERVICE)[1]
     report = encode("PERMIT.REPORT", SERVICE, permit, "ERROR")
     by_socket = {member.calls: member for member in members} | {member.events: member for member in members}
     begin = time.time_ns()
-    # Not all at once.
+    # Spread over the pace.
     due = [begin + place * PACE // len(members) for place in range(len(members))]
-    planned, sent_at, end = begin + MARGIN + offset, None, None
+    planned = begin + MARGIN + offset
+    sent_at: int | None = None
+    end: int | None = None
     while end is None or time.time_ns() < end or any(member.pending for member in members):
         now = time.time_ns()
         if now > begin + PATIENCE:
@@ -136,14 +144,15 @@ def trip(members, offset):
             else:
                 member.take_answers(time.time_ns())
     members[0].client.reply()
-    return sent_at, max(member.refused_at for member in members)
+    assert sent_at is not None
+    return sent_at, max(member.refused_at or 0 for member in members)
 
 
-def close(members):
-    """Every sidecar gives permits again, and has told what it heard of earlier trips."""
+def close(members: Sequence[Member]) -> None:
+    """Waits until each sidecar gives permits and has sent the events of earlier trips."""
     members[0].client.command("BREAKER.FORCE", SERVICE, "AUTO")
     for member in members:
-        wait_until(lambda: member.client.command("PERMIT.ACQUIRE", SERVICE)[0] == b"1", "the end of a trip")
+        wait_until(member.gives_permits, "the end of a trip")
     while heard := select.select([member.events for member in members], [], [], 0)[0]:
         for member in members:
             if member.events in heard:
@@ -152,13 +161,23 @@ def close(members):
         member.forget()
 
 
-def report(table, times, let_through):
+def report(table: Table, times: list[float], let_through: Sequence[int]) -> None:
     times.sort()
     middle, late = times[len(times) // 2], times[len(times) * 99 // 100]
     what = f"trip, {SIDECARS} sidecars"
-    table.add(f"{what}: report to the last one's refusal, p50 and p99 of {len(times)}", f"{middle:.2f} and {late:.2f} ms", "–",
-              f"{late:.2f} ms", f"≤ {BOUND_MS} ms", late <= BOUND_MS)
+    table.add(
+        f"{what}: report to the last one's refusal, p50 and p99 of {len(times)}",
+        f"{middle:.2f} and {late:.2f} ms",
+        "–",
+        f"{late:.2f} ms",
+        f"≤ {BOUND_MS} ms",
+        late <= BOUND_MS,
+    )
     mean = statistics.mean(let_through)
     rate = SIDECARS * 1_000_000_000 // PACE
-    table.add(f"{what}: calls let through after the trip was published, of {rate:,} calls/s", f"{mean:.2f}, at most {max(let_through)}",
-              "–", f"{mean:.2f}")
+    table.add(
+        f"{what}: calls let through after the trip was published, of {rate:,} calls/s",
+        f"{mean:.2f}, at most {max(let_through)}",
+        "–",
+        f"{mean:.2f}",
+    )

@@ -1,41 +1,66 @@
-"""Calls to a sidecar by redis-py beside calls of another library, sides alternating, with what they cost Redis."""
+"""Compares a sidecar, called by redis-py, with another library. The sides alternate."""
 
 import statistics
-from typing import Callable, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from figures.table import Table
 from rig import load
+from rig.load import Figures
 from rig.servers import say
 
 
 class Side(NamedTuple):
-    #: As `callers.py` has it.
+    #: A kind of `peers.decision_callers`.
     kind: str
     port: int
-    #: How many commands Redis has had of it so far; a script is one.
+    #: Commands that Redis has received from this side so far. A script counts as one.
     commands: Callable
 
 
-def compare(table, what, beside, sides, callers, rounds, seconds, options=()):
-    """Rows of calls a second, and of commands to Redis. `sides` are ours and theirs."""
-    runs = [], []
+def compare(
+    table: Table,
+    what: str,
+    beside: str,
+    sides: tuple[Side, Side],
+    callers: int,
+    rounds: int,
+    seconds: float,
+    options: Sequence[object] = (),
+) -> None:
+    """Adds rows for calls per second and for commands to Redis. `sides` are Interlock and the peer."""
+    ours: list[Figures] = []
+    theirs: list[Figures] = []
     for number in range(1, rounds + 1):
         say(f"{what} and {beside}, {number_of(callers)}, round {number} of {rounds}, {2 * seconds:.0f} s …")
-        for side, mine in zip(sides, runs):
+        for side, mine in zip(sides, (ours, theirs), strict=True):
             mine.append(run(side, callers, seconds, options))
-    ours, theirs = runs
     what = f"{what} by redis-py, {number_of(callers)}"
-    table.ratio(f"{what} ÷ {beside}", *([run["calls"] / run["seconds"] for run in mine] for mine in runs))
-    commands = [statistics.median(run["commands_per_call"] for run in mine) for mine in runs]
-    shares = [sum(run["granted"] for run in mine) / sum(run["calls"] for run in mine) for mine in runs]
-    table.add(f"{what}: commands to Redis for each, and share let through", *(
-        f"{count:.2f}, {share:.1%}" for count, share in zip(commands, shares)), f"{commands[0]:.2f}")
+    table.ratio(f"{what} ÷ {beside}", per_second(ours), per_second(theirs))
+    commands = statistics.median(run["commands_per_call"] for run in ours)
+    table.add(
+        f"{what}: commands to Redis for each, and share let through",
+        cost_and_share(ours),
+        cost_and_share(theirs),
+        f"{commands:.2f}",
+    )
 
 
-def number_of(callers):
+def per_second(runs: Sequence[Figures]) -> list[float]:
+    return [run["calls"] / run["seconds"] for run in runs]
+
+
+def cost_and_share(runs: Sequence[Figures]) -> str:
+    commands = statistics.median(run["commands_per_call"] for run in runs)
+    share = sum(run["granted"] for run in runs) / sum(run["calls"] for run in runs)
+    return f"{commands:.2f}, {share:.1%}"
+
+
+def number_of(callers: int) -> str:
     return "one caller" if callers == 1 else f"{callers} callers"
 
 
-def run(side, callers, seconds, options):
+def run(side: Side, callers: int, seconds: float, options: Sequence[object]) -> Figures:
     before = side.commands()
     figures = load.callers(side.kind, side.port, callers, seconds, *options)
     figures["commands_per_call"] = (side.commands() - before) / figures["all_calls"]

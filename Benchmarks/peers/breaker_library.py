@@ -1,9 +1,11 @@
-"""A breaker of pybreaker, with its state in Redis, beside permits of a sidecar that are asked for and reported on by redis-py."""
+"""pybreaker with its state in Redis, beside permits of a sidecar by redis-py."""
 
+from figures.table import Table
 from peers import beside
 from peers.beside import Side
 from rig import load
 from rig.client import Client
+from rig.servers import Rig
 
 CALLERS = (1, 8)
 CONFIGURATION = """
@@ -11,24 +13,33 @@ services:
   peers: { breaker: { failure_rate: 50%, window: 10s, minimum_calls: 20 } }
 """
 EXPLANATION = """\
-**pybreaker**: Python processes make one guarded call after the other, each of which does nothing and succeeds. pybreaker looks into
-Redis for each; Interlock is asked for a permit before it and told of the outcome after it, by redis-py, at one sidecar."""
+**pybreaker**: Python processes make guarded calls in a loop; each call does nothing and succeeds. pybreaker reads its
+state from Redis for each call. Interlock is asked for a permit before the call and gets the outcome after it, by
+redis-py, at one sidecar."""
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     if why := load.lacks("pybreaker"):
-        return table.missing("guarded calls of pybreaker", why)
+        table.missing("guarded calls of pybreaker", why)
+        return
     seconds = max(1, 3 * scale / 100)
     redis, sidecar = Client(rig.redis_port), rig.start_sidecar()
     for callers in CALLERS:
         beside.compare(
-            table, "PERMIT.ACQUIRE and PERMIT.REPORT", "pybreaker",
-            (Side("interlock-permit", sidecar.port, sidecar.redis_commands),
-             Side("pybreaker", rig.redis_port, lambda: commands_run(redis))),
-            callers, rounds, seconds)
+            table,
+            "PERMIT.ACQUIRE and PERMIT.REPORT",
+            "pybreaker",
+            (
+                Side("interlock-permit", sidecar.port, sidecar.redis_commands),
+                Side("pybreaker", rig.redis_port, lambda: commands_run(redis)),
+            ),
+            callers,
+            rounds,
+            seconds,
+        )
     rig.stop(sidecar.process)
 
 
-def commands_run(redis):
-    """Of everybody. What scripts call counts as well, but pybreaker runs none, and an idle sidecar hardly any."""
+def commands_run(redis: Client) -> int:
+    """Commands of all clients. Those of scripts count too, but pybreaker runs none and an idle sidecar hardly any."""
     return int(redis.info("stats")["total_commands_processed"])

@@ -1,12 +1,13 @@
-"""Load of decisions: processes that ask another library, or a sidecar by redis-py, for one after the other.
+"""Load of decisions: processes that call a library, or a sidecar by redis-py, in a loop.
 
-Runs in the virtual environment that has the libraries; prints one line of JSON.
+Runs in the virtual environment, which has the libraries. Prints one line of JSON.
 """
 
 import argparse
 import json
 import multiprocessing
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
@@ -14,61 +15,70 @@ import redis
 
 from rig import traces
 
+Decide = Callable[[], bool]
+"""Makes one call. Returns whether it was let through."""
+
 WARM_UP = 0.5
 SERVICE = "peers"
 
 
-def connected(port):
+def connected(port: int) -> redis.Redis:
     client = redis.Redis(port=port)
     client.ping()
     return client
 
 
-def limits_of(strategy):
-    """Makes decisions of the library `limits`, with its storage in Redis."""
-    def decisions(port, limit):
+def limits_of(strategy: str) -> Callable[[int, int], Decide]:
+    """Decisions of the library `limits`, which counts in Redis."""
+
+    def decisions(port: int, limit: int) -> Decide:
         import limits
+
         item = limits.RateLimitItemPerSecond(limit)
         storage = limits.storage.RedisStorage(f"redis://127.0.0.1:{port}")
         storage.check()
         limiter = getattr(limits.strategies, strategy)(storage)
         return lambda: limiter.hit(item, SERVICE)
+
     return decisions
 
 
-def take(service):
-    def decisions(port, _):
+def take(service: str) -> Callable[[int, int], Decide]:
+    def decisions(port: int, _: object) -> Decide:
         client = connected(port)
         return lambda: not client.execute_command("LIMIT.TAKE", service)[0]
+
     return decisions
 
 
-def pybreaker_calls(port, _):
+def pybreaker_calls(port: int, _: object) -> Decide:
     import pybreaker
+
     storage = pybreaker.CircuitRedisStorage(pybreaker.STATE_CLOSED, redis.Redis(port=port), namespace=SERVICE)
     breaker = pybreaker.CircuitBreaker(state_storage=storage)
     return lambda: breaker.call(succeed)
 
 
-def succeed():
-    """The call that is guarded."""
+def succeed() -> bool:
+    """The guarded call."""
     return True
 
 
-def permit(port, _):
+def permit(port: int, _: object) -> Decide:
     client = connected(port)
 
-    def call():
+    def call() -> bool:
         granted, permit, *_ = client.execute_command("PERMIT.ACQUIRE", SERVICE)
         if not granted:
             return False
         succeed()
         client.execute_command("PERMIT.REPORT", SERVICE, permit, "OK")
         return True
+
     return call
 
 
-#: Each makes, of a port and a limit per second, a function that makes one call and tells whether it was let through.
+#: Each takes a port and a limit per second. It returns a function that makes one call.
 KINDS = {
     "limits-fixed": limits_of("FixedWindowRateLimiter"),
     "limits-moving": limits_of("MovingWindowRateLimiter"),
@@ -80,20 +90,20 @@ KINDS = {
 
 
 class Run(NamedTuple):
-    """Of one caller."""
+    """The counts of one caller."""
 
-    #: Within the time that is measured, or in all for a trace.
+    #: Within the measured time; for a trace, all of them.
     calls: int
-    #: How many of them were let through.
+    #: How many of `calls` were let through.
     granted: int
-    #: Those before that time too.
+    #: Including those before the measured time.
     all_calls: int
-    #: Nanoseconds that the latest call of a trace came late.
+    #: By how many nanoseconds the latest call of a trace was sent too late.
     late: int = 0
 
 
-def ask_on(call, begin, end):
-    """One call after the other, of which those between the two times are measured."""
+def ask_on(call: Decide, begin: int, end: int) -> Run:
+    """Makes one call after the other, and measures those between `begin` and `end`."""
     calls = granted = all_calls = 0
     while (now := time.monotonic_ns()) < end:
         let_through = call()
@@ -104,8 +114,8 @@ def ask_on(call, begin, end):
     return Run(calls, granted, all_calls)
 
 
-def ask_when_due(call, begin, times):
-    """Calls at such times after the beginning, or as soon as the one before is answered."""
+def ask_when_due(call: Decide, begin: int, times: Sequence[int]) -> Run:
+    """Makes calls at these times after `begin`, or as soon as the previous one is answered."""
     granted = late = 0
     for due in times:
         while (left := begin + due - time.monotonic_ns()) > 0:
@@ -115,7 +125,7 @@ def ask_when_due(call, begin, times):
     return Run(len(times), granted, len(times), late)
 
 
-def run(options, number, begin):
+def run(options: argparse.Namespace, number: int, begin: int) -> Run:
     call = KINDS[options.kind](options.port, options.limit)
     if not options.trace:
         return ask_on(call, begin, begin + int(options.seconds * 1e9))
@@ -123,30 +133,37 @@ def run(options, number, begin):
     return ask_when_due(call, begin, trace.times(number))
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("kind", choices=KINDS)
-    options.add_argument("--port", type=int, required=True)
-    options.add_argument("--callers", type=int, default=1)
-    options.add_argument("--seconds", type=float, default=5)
-    options.add_argument("--limit", type=int, default=10_000, help="per second, for those that are told one")
-    options.add_argument("--trace", choices=traces.KINDS, help="calls at its times, instead of one after the other")
-    options.add_argument("--rate", type=float, help="of the trace, per second")
-    options.add_argument("--window", type=int, help="of the trace, in nanoseconds")
-    options.add_argument("--length", type=int, help="of the trace, in nanoseconds")
-    options = options.parse_args()
-    # What it imports is there before the fork then.
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--callers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--limit", type=int, default=10_000, help="per second, for those that are told one")
+    parser.add_argument("--trace", choices=traces.KINDS, help="calls at its times, instead of one after the other")
+    parser.add_argument("--rate", type=float, help="of the trace, per second")
+    parser.add_argument("--window", type=int, help="of the trace, in nanoseconds")
+    parser.add_argument("--length", type=int, help="of the trace, in nanoseconds")
+    options = parser.parse_args()
+    # Imports the library before the processes fork.
     KINDS[options.kind](options.port, options.limit)
     # The callers need a moment to start.
     begin = time.monotonic_ns() + int((WARM_UP + options.callers * 0.05) * 1e9)
-    # Nobody is done before all have begun: each has a process of its own.
+    # Each caller has its own process, and none ends before all have begun.
     with ProcessPoolExecutor(options.callers, mp_context=multiprocessing.get_context("fork")) as pool:
-        runs = [pool.submit(run, options, number, begin) for number in range(options.callers)]
-        runs = [run.result() for run in runs]
-    print(json.dumps({
-        "calls": sum(run.calls for run in runs), "granted": sum(run.granted for run in runs),
-        "all_calls": sum(run.all_calls for run in runs), "seconds": options.seconds,
-        "late_ms": max(run.late for run in runs) / 1e6}))
+        futures = [pool.submit(run, options, number, begin) for number in range(options.callers)]
+        runs = [future.result() for future in futures]
+    print(
+        json.dumps(
+            {
+                "calls": sum(run.calls for run in runs),
+                "granted": sum(run.granted for run in runs),
+                "all_calls": sum(run.all_calls for run in runs),
+                "seconds": options.seconds,
+                "late_ms": max(run.late for run in runs) / 1e6,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
-"""Locks that are taken over HTTP with JSON: etcd's through its gateway, and Interlock's through its HTTP door."""
+"""Locks over HTTP with JSON: etcd's gateway, and Interlock's HTTP door."""
 
 import base64
 import http.client
 import json
+from collections.abc import Mapping
+from typing import Any
 
 
 class JSONClient:
-    """One connection that is kept."""
+    """A client with one persistent connection."""
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
-    def ask(self, method, path, body=None, headers=None):
-        """The answer; None: it has no body."""
+    def ask(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Returns the response's body, or None if it is empty."""
         text = None if body is None else json.dumps(body)
         self.connection.request(method, path, text, {"Content-Type": "application/json", **(headers or {})})
         response = self.connection.getresponse()
@@ -23,29 +25,29 @@ class JSONClient:
 
 
 class EtcdLock:
-    """As etcd's own clients do it: a session's lease once, and a key below the lock's name for each turn."""
+    """Like etcd's own clients: one lease for the session, and a key below the lock's name for each turn."""
 
-    def __init__(self, port, name, lease):
+    def __init__(self, port: int, name: str, lease: int) -> None:
         self.client = JSONClient(port)
         self.name = base64.b64encode(name.encode()).decode()
         self.session = self.client.ask("POST", "/v3/lease/grant", {"TTL": lease})["ID"]
 
-    def acquire(self):
+    def acquire(self) -> None:
         self.key = self.client.ask("POST", "/v3/lock/lock", {"name": self.name, "lease": self.session})["key"]
 
-    def release(self):
+    def release(self) -> None:
         self.client.ask("POST", "/v3/lock/unlock", {"key": self.key})
 
 
 class InterlockLock:
-    def __init__(self, port, name, lease):
+    def __init__(self, port: int, name: str, lease: int) -> None:
         self.client = JSONClient(port)
         self.path = f"/v1/locks/{name}"
         self.wish = {"ttl_ms": lease * 1000, "wait_ms": 60_000}
         self.client.ask("GET", "/healthz")
 
-    def acquire(self):
+    def acquire(self) -> None:
         self.token = self.client.ask("POST", self.path, self.wish)["token"]
 
-    def release(self):
+    def release(self) -> None:
         self.client.ask("DELETE", self.path, headers={"Lease-Token": self.token})

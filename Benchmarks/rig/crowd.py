@@ -1,32 +1,35 @@
-"""Very many connections to one sidecar."""
+"""Thousands of connections to one sidecar."""
 
 import select
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rig.client import Replies, encode
 
-#: How many connect before the next ones do: fewer than a listener's backlog.
+#: Connections that are opened before each waits for a reply: fewer than a listener's backlog.
 AT_ONCE = 500
 PING = encode("PING")
 
 
 class Crowd:
-    def __init__(self, port, count):
+    def __init__(self, port: int, count: int) -> None:
         self.port = port
-        self.members = {}
+        #: By file descriptor.
+        self.members: dict[int, tuple[socket.socket, Replies]] = {}
         self.ready = select.epoll()
         while len(self.members) < count:
             self.join(min(AT_ONCE, count - len(self.members)))
 
     @property
-    def sockets(self):
-        """In the order in which they connected."""
+    def sockets(self) -> list[socket.socket]:
+        """In the order of their connecting."""
         return [member[0] for member in self.members.values()]
 
-    def join(self, count):
-        """So many more connections, each of which has been answered."""
+    def join(self, count: int) -> None:
+        """Opens more connections, and waits for a reply over each."""
         new = []
         for _ in range(count):
             connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
@@ -36,8 +39,14 @@ class Crowd:
             new.append(connection)
         self.ask(PING, new)
 
-    def ask(self, command, sockets=None, seconds=30):
-        """Sends a command over each connection, or a function's of its place; the replies, in the order of the connections."""
+    def ask(
+        self,
+        command: bytes | Callable[[int], bytes],
+        sockets: Sequence[socket.socket] | None = None,
+        seconds: float = 30,
+    ) -> list[Any]:
+        """Sends a command, or a function of the connection's place, over each connection. Returns the replies in their
+        order."""
         sockets = self.sockets if sockets is None else sockets
         for place, connection in enumerate(sockets):
             connection.sendall(command(place) if callable(command) else command)
@@ -47,8 +56,8 @@ class Crowd:
             replies[places[number]] = reply
         return [replies[place] for place in range(len(sockets))]
 
-    def answers(self, count, seconds):
-        """So many replies as they come: (file number, reply)."""
+    def answers(self, count: int, seconds: float) -> Iterator[tuple[int, Any]]:
+        """Yields this many replies as they arrive: (file descriptor, reply)."""
         deadline = time.monotonic() + seconds
         while count > 0:
             ready = self.ready.poll(max(0, deadline - time.monotonic()))
@@ -63,7 +72,7 @@ class Crowd:
                     count -= 1
                     yield number, reply
 
-    def close(self):
+    def close(self) -> None:
         self.ready.close()
         for connection in self.sockets:
             connection.close()

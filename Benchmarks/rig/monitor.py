@@ -1,29 +1,33 @@
-"""What Redis runs and when, by MONITOR."""
+"""What Redis runs, and when, by MONITOR."""
 
 import ast
 import re
 import socket
 import threading
 import time
+from collections.abc import Iterable
 
 from rig.client import Client, encode
 from rig.servers import wait_until
+
+Commands = list[tuple[int, list[bytes]]]
+"""Commands that scripts ran: (nanoseconds of the epoch, words)."""
 
 LINE = re.compile(rb"\+?(\d+)\.(\d+) \[\d+ (\S+)\] (.*)")
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-def words_of(line):
+def words_of(line: bytes) -> list[bytes]:
     """The quoted words of a line of MONITOR, as bytes."""
     return [ast.literal_eval(f'b"{word}"') for word in WORD.findall(line.decode("latin-1"))]
 
 
 class Monitor:
-    """Keeps everything that Redis runs until it is stopped. Redis is slower for everyone meanwhile."""
+    """Records everything that Redis runs until it is stopped. This slows Redis down."""
 
-    def __init__(self, port):
+    def __init__(self, port: int) -> None:
         self.port = port
-        self.chunks = []
+        self.chunks: list[bytes] = []
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
         self.socket.sendall(encode("MONITOR"))
         wait_until(lambda: self.socket.recv(5) == b"+OK\r\n", "MONITOR")
@@ -31,12 +35,12 @@ class Monitor:
         self.thread = threading.Thread(target=self.listen, daemon=True)
         self.thread.start()
 
-    def listen(self):
+    def listen(self) -> None:
         while chunk := self.socket.recv(1 << 16):
             self.chunks.append(chunk)
 
-    def stop(self, part):
-        """The commands that scripts ran whose lines contain `part`: (nanoseconds of the epoch, words)."""
+    def stop(self, part: bytes) -> Commands:
+        """Returns the commands of scripts whose line contains `part`."""
         mark = b"heard-%d" % time.monotonic_ns()
         Client(self.port).command("ECHO", mark)
         wait_until(lambda: mark in b"".join(self.chunks[-2:]), "the end of what MONITOR tells")
@@ -46,14 +50,15 @@ class Monitor:
         return commands(b"".join(self.chunks).split(b"\r\n"), part)
 
 
-def commands(lines, part):
-    """What scripts ran, of MONITOR's lines. A script that has asked for the time acts at that time."""
-    found, clock = [], None
+def commands(lines: Iterable[bytes], part: bytes) -> Commands:
+    """The commands of scripts in these lines of MONITOR. A script that asked for TIME acts at that time."""
+    found: Commands = []
+    clock = None
     for match in filter(None, map(LINE.match, lines)):
         seconds, fraction, source, rest = match.groups()
         at = int(seconds) * 1_000_000_000 + int(fraction) * 1000
         if source != b"lua":
-            # Between any two scripts stands the call of one.
+            # The call of a script comes before its commands.
             clock = None
         elif rest == b'"TIME"':
             clock = at

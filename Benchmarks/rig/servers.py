@@ -1,4 +1,4 @@
-"""The servers that are measured: a private Redis and sidecars on it, on TCP loopback, stopped at the end."""
+"""The measured servers: a private Redis and sidecars on it, on TCP loopback."""
 
 import os
 import pathlib
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any, Self
 
 from rig.client import Client
 
@@ -23,13 +25,13 @@ services:
 """
 
 
-def say(text):
-    """What is going on, at once: a run takes minutes."""
+def say(text: str) -> None:
+    """Prints at once, because a run takes minutes."""
     print(text, flush=True)
 
 
-def free_port():
-    """Below what the kernel gives to outgoing connections: those take such a port before a server that starts does."""
+def free_port() -> int:
+    """A port below those of outgoing connections, which could take it before the server starts."""
     while True:
         with socket.socket() as probe:
             try:
@@ -39,7 +41,7 @@ def free_port():
                 continue
 
 
-def wait_until(condition, what, seconds=10):
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
@@ -51,61 +53,72 @@ def wait_until(condition, what, seconds=10):
     sys.exit(f"benchmark: {what} did not happen within {seconds} s")
 
 
-def processor_seconds(process):
-    """What the processor has done for it so far, the kernel's part included."""
-    # Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
+def processor_seconds(process: subprocess.Popen[Any]) -> float:
+    """Processor time of the process so far, user and system."""
+    # After the command's name in parentheses, utime and stime are fields 12 and 13.
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Sidecar:
-    """One running sidecar."""
+    """A running sidecar."""
 
-    def __init__(self, process, port, http_port, ready):
+    def __init__(self, process: subprocess.Popen[Any], port: int, http_port: int, ready: float) -> None:
         self.process = process
         self.port = port
         self.http_port = http_port
-        #: After how many seconds it was.
+        #: Seconds from its start until it was ready.
         self.ready = ready
 
     @property
-    def address(self):
+    def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def redis_commands(self):
-        """How many commands it has sent to Redis; a script is one, whatever it calls."""
+    def redis_commands(self) -> int:
+        """Commands that it has sent to Redis. A script counts as one."""
         return int(Client(self.port).info()["redis_commands"])
 
-    def resident_kilobytes(self):
+    def resident_kilobytes(self) -> int:
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
         sys.exit("benchmark: /proc does not say how much memory the sidecar has")
 
-    def processor_seconds(self):
+    def processor_seconds(self) -> float:
         return processor_seconds(self.process)
 
 
 class Rig:
-    """A Redis and sidecars in a fresh folder; all are stopped at the end, whatever happens."""
+    """A Redis and sidecars in a fresh folder. All of them stop when the context ends."""
 
-    def __init__(self, configuration=CONFIGURATION):
-        """`configuration` is what the sidecars are told of services."""
+    def __init__(self, configuration: str = CONFIGURATION) -> None:
+        """`configuration` is the YAML of the sidecars."""
         self.configuration = configuration
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="interlock-bench-"))
-        self.processes = []
+        self.processes: list[subprocess.Popen[Any]] = []
         self.started = 0
         self.redis_port = free_port()
 
     @property
-    def redis_url(self):
+    def redis_url(self) -> str:
         return f"redis://127.0.0.1:{self.redis_port}"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             self.redis = self.start(
-                "redis", "redis-server", "--port", self.redis_port, "--bind", "127.0.0.1", "--save", "",
-                "--appendonly", "no", "--dir", self.folder)
+                "redis",
+                "redis-server",
+                "--port",
+                self.redis_port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                self.folder,
+            )
             wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
         except BaseException:
             self.__exit__()
@@ -113,35 +126,46 @@ class Rig:
         (self.folder / "services.yaml").write_text(self.configuration)
         return self
 
-    def start(self, name, *command, **options):
-        """A process whose output goes to a log, unless `options` of Popen say otherwise."""
-        with open(self.folder / f"{name}.log", "wb") as log:
-            process = subprocess.Popen(
-                [str(word) for word in command], **{"stdout": log, "stderr": log, **options})
+    def start(self, name: str, *command: object, **options: Any) -> subprocess.Popen[Any]:
+        """Starts a process. Its output goes to a log, unless `options` for Popen say otherwise."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen([str(word) for word in command], **{"stdout": log, "stderr": log, **options})
         self.processes.append(process)
         return process
 
-    def start_sidecar(self, configuration=None, binary=BINARY):
-        """`configuration` is a file; without it, that of the rig."""
+    def start_sidecar(self, configuration: pathlib.Path | None = None, binary: pathlib.Path = BINARY) -> Sidecar:
+        """`configuration` is a file; by default that of the rig."""
         self.started += 1
         name, port, http_port = f"sidecar-{self.started}", free_port(), free_port()
         begin = time.monotonic()
         process = self.start(
-            name, binary, "serve", "--config", configuration or self.folder / "services.yaml", "--redis", self.redis_url,
-            "--resp", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http_port}")
+            name,
+            binary,
+            "serve",
+            "--config",
+            configuration or self.folder / "services.yaml",
+            "--redis",
+            self.redis_url,
+            "--resp",
+            f"127.0.0.1:{port}",
+            "--http",
+            f"127.0.0.1:{http_port}",
+        )
         log = self.folder / f"{name}.log"
         wait_until(lambda: b"is ready" in log.read_bytes(), "the start of the sidecar")
         return Sidecar(process, port, http_port, time.monotonic() - begin)
 
-    def start_fleet(self, count, binary=BINARY):
-        """Sidecars that all hear each other: what is said to one that has not subscribed yet is lost."""
+    def start_fleet(self, count: int, binary: pathlib.Path = BINARY) -> list[Sidecar]:
+        """Starts sidecars and waits until each has subscribed to the events, because earlier events are lost."""
         sidecars = [self.start_sidecar(binary=binary) for _ in range(count)]
         redis = Client(self.redis_port)
-        wait_until(lambda: int(redis.command("PUBSUB", "NUMSUB", "interlock:events")[1]) == count,
-                   "the subscription of every sidecar")
+        wait_until(
+            lambda: int(redis.command("PUBSUB", "NUMSUB", "interlock:events")[1]) == count,
+            "the subscription of every sidecar",
+        )
         return sidecars
 
-    def stop(self, process):
+    def stop(self, process: subprocess.Popen[Any]) -> None:
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(15)
@@ -150,7 +174,7 @@ class Rig:
             process.wait()
         self.processes.remove(process)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
         for process in reversed(list(self.processes)):

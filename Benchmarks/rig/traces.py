@@ -1,19 +1,19 @@
-"""When calls are sent, and to which sidecar. Times are nanoseconds from the beginning of a trace."""
+"""Traces: when calls are sent, and to which sidecar. Times are nanoseconds from the start of the trace."""
 
 import random
 from typing import NamedTuple
 
 SECOND = 1_000_000_000
 
-#: How far from a window's edge the adversary's bursts are: further than answers take to come, and so that what a smooth limit
-#: frees between two of them is not a whole number of calls.
+#: Distance of the adversary's bursts from the edge of a window. It is longer than a reply takes, and a smooth limit
+#: does not free a whole number of calls between two bursts.
 MARGIN = 17_500_000
 
 
 class Call(NamedTuple):
     time: int
     sidecar: int
-    #: If it is refused, it is sent again when it was told to, as long as that is before this time; 0: it is not.
+    #: A refused call is sent again at its retry time, if that is before this time; 0: never.
     returns_until: int = 0
 
 
@@ -21,13 +21,13 @@ class Trace(NamedTuple):
     calls: list
     length: int
 
-    def times(self, sidecar):
-        """Of the calls to one sidecar, in order."""
+    def times(self, sidecar: int) -> list[int]:
+        """The sorted times of the calls to one sidecar."""
         return sorted(call.time for call in self.calls if call.sidecar == sidecar)
 
 
-def poisson(rate, length, sidecars, seed):
-    """Calls that know nothing of each other, so many a second."""
+def poisson(rate: float, length: int, sidecars: int, seed: str) -> Trace:
+    """Independent calls at this rate per second."""
     chance = random.Random(seed)
     calls, time = [], 0.0
     while (time := time + chance.expovariate(rate) * SECOND) < length:
@@ -35,32 +35,33 @@ def poisson(rate, length, sidecars, seed):
     return Trace(calls, length)
 
 
-def adversary(rate, window, least, sidecars):
+def adversary(rate: float, window: int, least: int, sidecars: int) -> Trace:
     """Bursts just before and just after the edges of windows, until the trace lasts at least `least`.
 
-    In each turn a call sets up a window, a burst comes at its end and another at the beginning of the next, and all is quiet
-    until that is over too. In every other turn, one refused call of each sidecar and burst comes back exactly when it was told to.
+    In each turn one call starts a window. A burst comes at its end and another at the start of the next window, and
+    then nothing until that window is over. In every other turn, one refused call of each sidecar and burst is repeated
+    exactly at its retry time.
     """
     turns = 2 * window + 3 * MARGIN, 3 * window + 3 * MARGIN
     size = max(sidecars, round((rate * sum(turns) / SECOND - 2) / 4))
     calls, begin = [], 0
     while begin < least:
-        for length, returns in zip(turns, (False, True)):
+        for length, returns in zip(turns, (False, True), strict=True):
             edge = begin + window
             calls.append(Call(begin, 0))
-            # What comes back after the second burst may set up a window once more.
+            # A repeated call of the second burst may start another window.
             for time, until in ((edge - MARGIN, edge + MARGIN), (edge + MARGIN, begin + length - window - MARGIN)):
                 calls += burst(time, size, sidecars, until if returns else 0)
             begin += length
     return Trace(calls, begin)
 
 
-def burst(time, size, sidecars, returns_until):
-    """So many calls at once, spread over the sidecars; the last one at each comes back."""
+def burst(time: int, size: int, sidecars: int, returns_until: int) -> list[Call]:
+    """Calls at one moment, spread over the sidecars. The last one to each sidecar is repeated if it is refused."""
     return [Call(time, place % sidecars, returns_until if place >= size - sidecars else 0) for place in range(size)]
 
 
-#: By the names that tables have for them: each makes a trace of a rate, a window, the least length and the number of sidecars.
+#: By their names in the tables. Each makes a trace from a rate, a window, a least length and a number of sidecars.
 KINDS = {
     "Poisson": lambda rate, window, length, sidecars: poisson(rate, length, sidecars, seed=f"{rate} {length}"),
     "adversary": adversary,

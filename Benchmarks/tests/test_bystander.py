@@ -4,13 +4,13 @@ from rig.bystander import Figures, figures
 
 
 class FiguresTest(unittest.TestCase):
-    def test_a_hundredth_is_later_than_the_99th(self):
+    def test_a_hundredth_is_later_than_the_99th(self) -> None:
         self.assertEqual(figures(range(100, 0, -1)), Figures(100, 50.5, 100, 100))
 
-    def test_nobody_answered_is_told(self):
+    def test_nobody_answered_is_told(self) -> None:
         self.assertEqual(figures([]).text, "no answer")
 
-    def test_times_are_microseconds(self):
+    def test_times_are_microseconds(self) -> None:
         self.assertEqual(figures([1500.4]).text, "1,500 and 1,500 µs")
 
 

@@ -1,3 +1,4 @@
+import itertools
 import unittest
 
 from figures.oracles import Fixed, Sliding, most_within
@@ -5,32 +6,32 @@ from rig.traces import MARGIN, SECOND, adversary, poisson
 
 
 class TracesTest(unittest.TestCase):
-    def test_calls_that_know_nothing_of_each_other_come_at_the_rate(self):
+    def test_calls_that_know_nothing_of_each_other_come_at_the_rate(self) -> None:
         trace = poisson(1000, 10 * SECOND, 4, seed="a")
         self.assertAlmostEqual(len(trace.calls), 10_000, delta=400)
         self.assertEqual({call.sidecar for call in trace.calls}, {0, 1, 2, 3})
 
-    def test_a_seed_names_one_trace(self):
+    def test_a_seed_names_one_trace(self) -> None:
         self.assertEqual(poisson(100, SECOND, 4, seed="a"), poisson(100, SECOND, 4, seed="a"))
 
-    def test_each_call_is_at_one_sidecar(self):
+    def test_each_call_is_at_one_sidecar(self) -> None:
         trace = adversary(100, SECOND, SECOND, 4)
         times = [trace.times(sidecar) for sidecar in range(4)]
-        self.assertEqual(sorted(sum(times, [])), sorted(call.time for call in trace.calls))
+        self.assertEqual(sorted(itertools.chain(*times)), sorted(call.time for call in trace.calls))
 
-    def test_the_adversary_gets_twice_the_limit_of_fixed_windows_and_once_of_a_sliding_one(self):
+    def test_the_adversary_gets_twice_the_limit_of_fixed_windows_and_once_of_a_sliding_one(self) -> None:
         trace = adversary(300, SECOND, SECOND, 4)
         times = sorted(call.time for call in trace.calls)
         for oracle, most in ((Fixed(100, SECOND), 199), (Sliding(100, SECOND), 100)):
             grants = [(at, 1) for at in times if oracle.grants(at)]
             self.assertEqual(most_within(grants, SECOND, closed=False), most)
 
-    def test_the_adversary_keeps_to_the_rate(self):
+    def test_the_adversary_keeps_to_the_rate(self) -> None:
         for rate in (50, 100, 1000):
             trace = adversary(rate, SECOND, 10 * SECOND, 4)
             self.assertAlmostEqual(len(trace.calls) / (trace.length / SECOND), rate, delta=rate * 0.02)
 
-    def test_what_comes_back_is_over_a_window_before_the_next_turn(self):
+    def test_what_comes_back_is_over_a_window_before_the_next_turn(self) -> None:
         trace = adversary(100, SECOND, SECOND, 4)
         self.assertLessEqual(max(call.returns_until for call in trace.calls) + SECOND + MARGIN, trace.length)
         returning = [call for call in trace.calls if call.returns_until]
