@@ -142,7 +142,9 @@ def parts_of(text: str) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--rounds", type=int, help="pairs of runs per figure (default 5); with --against at most (5 to 30, default 30)"
+        "--rounds",
+        type=int,
+        help="pairs of runs per figure (default 5); with --against the most pairs (5 to 30, default 30)",
     )
     parser.add_argument("--scale", type=int, default=100, help="length of each run in percent (default 100)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/internals/benchmarks.md alone")
@@ -151,13 +153,13 @@ def main() -> int:
         type=parts_of,
         action="extend",
         metavar="PART[,PART]",
-        help=f"parts of the figures, again: {', '.join(PARTS)}; the others stay in the page as they were measured last",
+        help=f"measure only these parts: {', '.join(PARTS)}; the page keeps the last figures of the others",
     )
     parser.add_argument(
         "--against",
         metavar="BINARY",
-        help="an interlock of another commit, to measure the present one beside; the library is measured too if its "
-        f"InterlockBenchmarks lies beside it. Parts: {', '.join(against.PARTS)}",
+        help="the interlock of another commit to compare with. The library is compared too if InterlockBenchmarks is "
+        f"in the same folder. Parts: {', '.join(against.PARTS)}",
     )
     options = parser.parse_args()
     if options.against is not None:

@@ -254,11 +254,11 @@ def compare(figure: Figure, rig: Rig, sides: Sides, scale: int, most: int = MOST
             except (SystemExit, Exception) as error:
                 raise RuntimeError(f"the {side.name} side of pair {number}: {error}") from error
         samples.pairs.append(tuple(statistics.median(runs[side.name]) for side in sides))
-        say(f"{figure.what}, pair {number}: {told(figure, runs)}; {summary(samples)}")
+        say(f"{figure.what}, pair {number}: {both_sides(figure, runs)}; {summary(samples)}")
     return samples
 
 
-def told(figure: Figure, runs: Mapping[str, Runs]) -> str:
+def both_sides(figure: Figure, runs: Mapping[str, Runs]) -> str:
     """Both sides of a pair, in the order of their measurement."""
     return ", ".join(
         f"{name} {figure.text(statistics.median(each))} of {' '.join(f'{run:,.0f}' for run in each)}"

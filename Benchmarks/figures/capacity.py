@@ -156,7 +156,7 @@ def measure_connections(rig: Rig, table: Table) -> None:
     say("capacity: one connection beyond …")
     begin = time.monotonic_ns()
     crowd.join(CONNECTIONS + SPARE - trial.info("connected_clients"))
-    told = trial.refusal()
+    reply = trial.refusal()
     beyond = Span(begin, time.monotonic_ns())
     alive = sum(reply == b"PONG" for reply in crowd.ask(PING))
     what = f"capacity, {CONNECTIONS:,} connections"
@@ -173,12 +173,12 @@ def measure_connections(rig: Rig, table: Table) -> None:
     )
     trial.report(table, what, quiet, {"calls of all at once": stormy, "one beyond": beyond})
     table.add(
-        f"{what}, one beyond max_connections: it is told",
-        told or "nothing: it was taken",
+        f"{what}, one beyond max_connections: the reply",
+        reply or "nothing: it was taken",
         "–",
-        "refused" if told else "taken",
+        "refused" if reply else "taken",
         "refused",
-        bool(told and "max number of clients" in told),
+        bool(reply and "max number of clients" in reply),
     )
     table.add(
         f"{what}, one beyond max_connections: of the others, still answered",
@@ -214,7 +214,7 @@ def measure_names(rig: Rig, table: Table) -> None:
     begin = time.monotonic_ns()
     linked = take_many(crowd, LINKED, "linked", "LINKED")
     loaded = trial.sidecar.resident_kilobytes()
-    told = trial.error("LOCK.ACQUIRE", "one-more", TTL, "LINKED")
+    reply = trial.error("LOCK.ACQUIRE", "one-more", TTL, "LINKED")
     # The same name: a refused call must leave nothing behind.
     unlinked = trial.client.command("LOCK.ACQUIRE", "one-more", TTL)
     beyond = Span(begin, time.monotonic_ns())
@@ -222,18 +222,18 @@ def measure_names(rig: Rig, table: Table) -> None:
     table.add(f"{what}: locks held at once", f"{got:,}", "–", f"{got:,}", f"{NAMES:,}", got == NAMES)
     table.add(
         f"{what}: resident memory",
-        f"{plain / 1024:.1f} MB; {loaded / 1024:.1f} MB with {linked:,} linked leases besides",
+        f"{plain / 1024:.1f} MB; {loaded / 1024:.1f} MB with {linked:,} more linked leases",
         f"idle {before / 1024:.1f} MB; Redis {(in_redis - redis) / NAMES:.2f} KB each",
         f"{(plain - before) / NAMES:.2f} KB each",
     )
     trial.report(table, what, quiet, {"linked ones taken": beyond})
     table.add(
-        f"capacity, {LINKED:,} linked leases, one beyond: it is told",
-        told or "nothing: it was granted",
+        f"capacity, {LINKED:,} linked leases, one beyond: the reply",
+        reply or "nothing: it was granted",
         "–",
-        "refused" if told else "granted",
+        "refused" if reply else "granted",
         "refused",
-        bool(told and told.startswith("UNAVAILABLE")),
+        bool(reply and reply.startswith("UNAVAILABLE")),
     )
     table.add(
         f"capacity, {LINKED:,} linked leases, one beyond: the same lock without LINKED",
@@ -258,22 +258,22 @@ def measure_waiters(rig: Rig, table: Table) -> None:
     [token, *_] = trial.client.command("LOCK.ACQUIRE", "crowd", TTL)
     crowd = Crowd(trial.sidecar.port, WAITERS)
     connected = trial.megabytes()
-    wish = encode("LOCK.ACQUIRE", "crowd", TTL, "WAIT", WAIT)
+    request = encode("LOCK.ACQUIRE", "crowd", TTL, "WAIT", WAIT)
     for connection in crowd.sockets:
-        connection.sendall(wish)
+        connection.sendall(request)
     wait_until(lambda: trial.info("locks_waiting") == WAITERS, f"the waiting of {WAITERS:,}")
     waiting = trial.megabytes()
     quiet = watch(f"while {WAITERS:,} wait")
     say(f"capacity: one that asks {2 * PIPELINE:,} times beyond them …")
     begin = time.monotonic_ns()
     greedy = Client(trial.sidecar.port)
-    greedy.socket.sendall(wish * (2 * PIPELINE))
+    greedy.socket.sendall(request * (2 * PIPELINE))
     time.sleep(0.5)
     taken_up = trial.info("locks_waiting") - WAITERS
     greedy.close()
     wait_until(lambda: trial.info("locks_waiting") == WAITERS, "the end of those whose client left")
     idlers = [Client(trial.sidecar.port) for _ in range(WAITERS + SPARE - trial.info("connected_clients"))]
-    told = trial.refusal()
+    reply = trial.refusal()
     beyond = Span(begin, time.monotonic_ns())
     say(f"capacity: the lock goes through {WAITERS:,} hands …")
     begin = time.monotonic_ns()
@@ -316,12 +316,12 @@ def measure_waiters(rig: Rig, table: Table) -> None:
         0 < taken_up <= PIPELINE,
     )
     table.add(
-        f"{what}, one connection beyond max_connections: it is told",
-        told or "nothing: it was taken",
+        f"{what}, one connection beyond max_connections: the reply",
+        reply or "nothing: it was taken",
         "–",
-        "refused" if told else "taken",
+        "refused" if reply else "taken",
         "refused",
-        bool(told and "max number of clients" in told),
+        bool(reply and "max number of clients" in reply),
     )
     for client in idlers:
         client.close()

@@ -102,7 +102,7 @@ def missing() -> str | None:
     """What must be built or installed to measure growth, or None."""
     # An old binary has no such option.
     if b"--closed-loop" not in subprocess.run([BINARY, "bench", "lock", "--help"], capture_output=True).stdout:
-        return f"{BINARY.name} has no bench: build it anew"
+        return f"{BINARY.name} has no `bench lock --closed-loop`: build it again"
     return load.lacks("matplotlib")
 
 

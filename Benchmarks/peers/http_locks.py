@@ -43,11 +43,11 @@ class InterlockLock:
     def __init__(self, port: int, name: str, lease: int) -> None:
         self.client = JSONClient(port)
         self.path = f"/v1/locks/{name}"
-        self.wish = {"ttl_ms": lease * 1000, "wait_ms": 60_000}
+        self.request = {"ttl_ms": lease * 1000, "wait_ms": 60_000}
         self.client.ask("GET", "/healthz")
 
     def acquire(self) -> None:
-        self.token = self.client.ask("POST", self.path, self.wish)["token"]
+        self.token = self.client.ask("POST", self.path, self.request)["token"]
 
     def release(self) -> None:
         self.client.ask("DELETE", self.path, headers={"Lease-Token": self.token})
