@@ -23,7 +23,9 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     init(configuration: RedisConfiguration, eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
-        exchange = RedisExchange(configuration: configuration, now: eventLoop.now)
+        exchange = RedisExchange(
+            maximumPending: configuration.maximumPending, commandTimeout: configuration.commandTimeout,
+            replyLimits: configuration.replyLimits, now: eventLoop.now)
     }
 
     var isOpen: Bool { context != nil && exchange.closeReason == nil }

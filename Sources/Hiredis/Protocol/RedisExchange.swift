@@ -40,10 +40,10 @@ final class RedisExchange {
     /// Called once per read with the time that the oldest answered command took.
     var onRoundTrip: ((TimeAmount) -> Void)?
 
-    init(configuration: RedisConfiguration, now: NIODeadline) {
-        maximumPending = configuration.maximumPending
-        commandTimeout = TimeAmount(configuration.commandTimeout)
-        parser = ReplyParser(limits: configuration.replyLimits)
+    init(maximumPending: Int, commandTimeout: Duration, replyLimits: ReplyLimits, now: NIODeadline) {
+        self.maximumPending = maximumPending
+        self.commandTimeout = TimeAmount(commandTimeout)
+        parser = ReplyParser(limits: replyLimits)
         lastRead = now
     }
 

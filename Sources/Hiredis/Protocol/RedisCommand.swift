@@ -1,5 +1,17 @@
 internal import Crypto
 
+/// A command of Redis: how its arguments are written, and what its reply means.
+public protocol RedisCommand {
+    associatedtype Reply
+
+    /// Appends the command's name and its arguments.
+    func encode(into encoder: inout CommandEncoder)
+
+    /// Reads the reply, which is never an error reply.
+    /// - Throws: `unexpectedReply` when it does not have the command's shape.
+    func decode(_ reply: RedisReply) throws(RedisError) -> Reply
+}
+
 /// A Lua script and the digest that Redis knows it by.
 public struct RedisScript: Sendable {
     /// For messages: the file's name.
@@ -44,4 +56,20 @@ extension ScriptCommand {
         encoder.append(keyCount)
         encodeArguments(into: &encoder)
     }
+}
+
+/// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.
+public struct AnyCommand: RedisCommand, Sendable {
+    public var arguments: [String]
+
+    public init(_ arguments: [String]) {
+        precondition(!arguments.isEmpty, "a command has a name")
+        self.arguments = arguments
+    }
+
+    public func encode(into encoder: inout CommandEncoder) {
+        for argument in arguments { encoder.append(argument) }
+    }
+
+    public func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
 }
