@@ -42,3 +42,26 @@ package struct SubjectBook: Sendable {
         return current.contains(digest) || former.contains(digest)
     }
 }
+
+/// How many of those who wait each subject has: a quarter of the places at most, for others wait there too.
+struct SubjectTally: Sendable {
+    /// One subject's calls take this part of the places.
+    static let share = 4
+
+    private var counts: [ExactText: Int] = [:]
+
+    /// Whether one more of this subject may wait where there are so many places. `nil`: it has none, and no bound of its own.
+    func hasRoom(for subject: String?, of capacity: Int) -> Bool {
+        guard let subject, let own = counts[ExactText(subject)] else { return true }
+        return own < max(1, capacity / Self.share)
+    }
+
+    mutating func add(_ subject: String?) {
+        if let subject { counts[ExactText(subject), default: 0] += 1 }
+    }
+
+    mutating func remove(_ subject: String?) {
+        guard let subject = subject.map(ExactText.init), let own = counts[subject] else { return }
+        counts[subject] = own > 1 ? own - 1 : nil
+    }
+}

@@ -68,3 +68,43 @@ extension Unicode.Scalar {
         return "U+" + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }
 }
+
+/// Text that is the same only when its bytes are: to Redis names that look alike are two, while Swift holds texts for equal
+/// that are canonically equivalent.
+public struct ExactText: Hashable, Sendable {
+    public var text: String
+
+    public init(_ text: String) {
+        self.text = text
+    }
+
+    public static func == (left: Self, right: Self) -> Bool {
+        left.text.utf8.elementsEqual(right.text.utf8)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        var text = text
+        text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+    }
+}
+
+/// What somebody sent, as a message shows it: its beginning, without control characters.
+///
+/// Cut by Unicode scalars and not by characters, of which a single one may be made of thousands.
+public struct Excerpt: CustomStringConvertible, Hashable, Sendable {
+    /// How many scalars are shown when nothing else is said.
+    public static let length = 64
+
+    /// Ends in `…` when something is left out. At most four bytes for each scalar, and three more.
+    public let description: String
+
+    /// - Parameter length: in Unicode scalars.
+    public init(_ text: some StringProtocol, length: Int = Self.length) {
+        var shown = ""
+        for scalar in text.unicodeScalars.prefix(length) {
+            shown.unicodeScalars.append(scalar.properties.generalCategory == .control ? "\u{FFFD}" : scalar)
+        }
+        let isCut = text.unicodeScalars.dropFirst(length).first != nil
+        description = isCut ? shown + "…" : shown
+    }
+}
