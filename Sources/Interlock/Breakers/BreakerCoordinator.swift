@@ -1,6 +1,6 @@
 internal import CoreMetrics
 internal import Hiredis
-internal import InterlockCore
+public import InterlockCore
 internal import Logging
 
 /// Breakers: keeps each service's copy up to date, asks Redis for changes, and counts outcomes. Confined to the
@@ -178,4 +178,15 @@ final class BreakerCoordinator {
             "This sidecar's configuration of a service is not the fleet's last one: compare the files, then reload",
             metadata: ["service": "\(service.name)"])
     }
+}
+
+/// What a breaker is doing, as this sidecar sees it.
+public struct BreakerStatus: Hashable, Sendable {
+    public var service: String
+    /// As this sidecar acts.
+    public var state: BreakerSnapshot.State
+    /// The fleet's.
+    public var fleet: BreakerSnapshot
+    /// Why this sidecar is open for itself alone; `nil`: it is not.
+    public var ownCause: BreakerCause?
 }

@@ -1,5 +1,5 @@
 internal import Hiredis
-internal import InterlockCore
+package import InterlockCore
 
 /// See `breaker.lua`.
 struct BreakerScript: ScriptCommand {
@@ -124,5 +124,140 @@ struct BreakerScript: ScriptCommand {
             call.add("for", milliseconds)
         }
         return call.json
+    }
+}
+
+/// What is asked of `breaker.lua`, with its own arguments.
+package enum BreakerOperation: Sendable {
+    /// Reads; restores what Redis has lost from `known`.
+    case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
+    case report(OutcomeSums, expect: Int64, retryAfter: Int64?)
+    /// This sidecar finds the service bad; `pause` is what the upstream asked for.
+    case vote(BreakerCause, expect: Int64, pause: Int64?)
+    case trip(BreakerCause, expect: Int64, openFor: ClosedRange<Duration>, pause: Int64?)
+    case halfOpen(expect: Int64)
+    case trial(id: String, lifetime: Int64, known: Int64)
+    case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
+    case close(BreakerCause, expect: Int64)
+    /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it. Nothing is changed in a
+    /// state older than the generation `known`. One that only seconds says nothing by itself.
+    case down(reason: String, lapse: Int64, quorum: Int?, isSeconding: Bool, known: Int64)
+    case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
+    /// Its generation is later than `known` in any case.
+    case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
+}
+
+/// What `breaker.lua` replies.
+package struct BreakerReply: Hashable, Sendable {
+    /// The call did what it asked for.
+    package var isDone: Bool
+    /// In milliseconds of the Unix epoch.
+    package var redisTime: Int64
+    package var snapshot: BreakerSnapshot
+    /// The digest of the service's definition that the fleet had last; `nil`: not known.
+    package var configuration: String?
+
+    package init(isDone: Bool, redisTime: Int64, snapshot: BreakerSnapshot, configuration: String?) {
+        self.isDone = isDone
+        self.redisTime = redisTime
+        self.snapshot = snapshot
+        self.configuration = configuration
+    }
+}
+
+extension BreakerSnapshot {
+    /// From the fields of the hash; what is missing has its default.
+    package init(hash: [String: String]) {
+        func number(_ name: String) -> Int64 { hash[name].flatMap(Int64.init) ?? 0 }
+        func share(_ name: String) -> Double { hash[name].flatMap(Double.init) ?? 0 }
+        self.init(
+            state: hash["state"].flatMap(State.init) ?? .closed,
+            cause: hash["cause"] ?? "",
+            sinceMilliseconds: number("since"),
+            untilMilliseconds: number("until"),
+            generation: number("generation"),
+            trips: number("trips"),
+            failureRate: share("failure_rate"),
+            slowRate: share("slow_rate"),
+            calls: number("calls"),
+            by: hash["by"] ?? "",
+            forced: hash["forced"].flatMap(Forced.init),
+            forcedUntilMilliseconds: number("forced_until"),
+            reason: hash["reason"] ?? "",
+            streak: number("streak"),
+            consecutive: number("consecutive"))
+    }
+
+    /// The fields as they stand in the hash, to restore it.
+    package var hash: [(String, String)] {
+        [
+            ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
+            ("generation", "\(generation)"), ("trips", "\(trips)"), ("failure_rate", "\(failureRate)"),
+            ("slow_rate", "\(slowRate)"), ("calls", "\(calls)"), ("by", by), ("forced", forced?.rawValue ?? ""),
+            ("forced_until", "\(forcedUntilMilliseconds)"), ("reason", reason), ("streak", "\(streak)"),
+            ("consecutive", "\(consecutive)"), ("successes", "0"),
+        ]
+    }
+}
+
+/// The JSON object that `breaker.lua` is called with.
+struct BreakerCall {
+    private var members = ""
+
+    var json: String { "{" + members + "}" }
+
+    mutating func add(_ name: String, text: String) {
+        add(name, raw: JSONText.quoted(text))
+    }
+
+    /// Numbers and flags are spelled as JSON has them; `nil` is left out.
+    mutating func add(_ name: String, _ value: (some LosslessStringConvertible)?) {
+        if let value { add(name, raw: "\(value)") }
+    }
+
+    mutating func add(_ name: String, object: [(String, String)]) {
+        var nested = BreakerCall()
+        for (name, value) in object { nested.add(name, text: value) }
+        add(name, raw: nested.json)
+    }
+
+    /// As a string: a JSON number of Lua's keeps 14 digits.
+    mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
+
+    mutating func add(openFor range: ClosedRange<Duration>) {
+        add("open_min", range.lowerBound.wholeMilliseconds)
+        add("open_max", range.upperBound.wholeMilliseconds)
+    }
+
+    /// For how long the upstream asked to be left alone, in milliseconds.
+    mutating func add(pause milliseconds: Int64?, atMost longest: Int64) {
+        guard let milliseconds else { return }
+        add("pause", milliseconds)
+        add("longest", longest)
+    }
+
+    mutating func add(_ sums: OutcomeSums) {
+        add("calls", sums.calls)
+        add("failures", sums.failures)
+        add("slow", sums.slow)
+        add("trailing", sums.trailingFailures)
+    }
+
+    /// The window, and when it trips.
+    mutating func add(rulesOf settings: BreakerSettings) {
+        switch settings.window {
+        case .time(let length): add("window", length.wholeMilliseconds)
+        case .calls(let count): add("window_calls", count)
+        }
+        add("minimum", settings.minimumCalls)
+        add("failure_rate", settings.failureRate)
+        if settings.slowCall != nil { add("slow_rate", settings.slowRate) }
+        add("consecutive", settings.consecutiveFailures)
+        if !settings.isMetricsOnly, !settings.isByReporters { add("judge", true) }
+    }
+
+    private mutating func add(_ name: String, raw value: String) {
+        if !members.isEmpty { members += "," }
+        members += "\"\(name)\":\(value)"
     }
 }

@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+public import InterlockCore
 
 /// Something that happened in the fleet. The payload's members can be had of the event itself: `event.service`.
 @dynamicMemberLookup
@@ -39,5 +40,102 @@ extension InterlockEvent<EventPayload> {
     public init?(json: [UInt8]) {
         guard let event = ReceivedEvent(json)?.event else { return nil }
         self = event
+    }
+}
+
+/// Something happened to a lock that its holder did not do. Grants and releases are not told.
+public struct LockEvent: Hashable, Sendable {
+    public enum Kind: String, CaseIterable, Sendable {
+        /// An operator took it from its holder.
+        case broken = "lock.broken"
+    }
+
+    public var kind: Kind
+    /// The lock's name.
+    public var lock: String
+    /// Who did it: an API key's name; empty: nobody said.
+    public var by: String
+
+    public init(kind: Kind, lock: String, by: String) {
+        self.kind = kind
+        self.lock = lock
+        self.by = by
+    }
+}
+
+/// Something about a limit that people want to know of. Each is told at most once per window of the limit and sidecar,
+/// whatever the number of calls and subjects.
+public struct LimitEvent: Hashable, Sendable {
+    public enum Kind: String, CaseIterable, Sendable {
+        /// Four fifths of the window were granted.
+        case near = "limit.near"
+        /// A call was refused.
+        case reached = "limit.reached"
+        /// A shadow limit would have refused a call.
+        case shadow = "limit.shadow"
+    }
+
+    public var kind: Kind
+    public var service: String
+    /// The limit's name.
+    public var limit: String
+    /// Whose count it is, of a limit per subject.
+    public var subject: String?
+    /// What was counted when it happened.
+    public var used: Int64
+    /// The limit's capacity.
+    public var capacity: Int64
+
+    public init(kind: Kind, service: String, limit: String, subject: String?, used: Int64, capacity: Int64) {
+        self.kind = kind
+        self.service = service
+        self.limit = limit
+        self.subject = subject
+        self.used = used
+        self.capacity = capacity
+    }
+}
+
+extension LimitEvent {
+    /// The event's JSON up to the value of `at_ms`, which is its last field.
+    func json(origin: String, database: Int) -> String {
+        var fields = [
+            #""v":1"#, #""type":"\#(kind.rawValue)""#, #""origin":"# + JSONText.quoted(origin), #""db":\#(database)"#,
+            #""service":"# + JSONText.quoted(service), #""limit":"# + JSONText.quoted(limit),
+        ]
+        if let subject { fields.append(#""subject":"# + JSONText.quoted(subject)) }
+        fields += [#""used":\#(used)"#, #""capacity":\#(capacity)"#, #""at_ms":"#]
+        return "{" + fields.joined(separator: ",")
+    }
+}
+
+/// A breaker changed.
+public struct BreakerEvent: Hashable, Sendable {
+    public static let type = "breaker"
+
+    public var service: String
+    /// What it changed to.
+    public var breaker: BreakerSnapshot
+
+    public init(service: String, breaker: BreakerSnapshot) {
+        self.service = service
+        self.breaker = breaker
+    }
+}
+
+/// A sidecar came or went. One that dies is not told of: it is off the list when its time is up.
+public struct FleetEvent: Hashable, Sendable {
+    public enum Kind: String, CaseIterable, Sendable {
+        case joined = "fleet.joined"
+        case left = "fleet.left"
+    }
+
+    public var kind: Kind
+    /// The sidecar's ID.
+    public var sidecar: String
+
+    public init(kind: Kind, sidecar: String) {
+        self.kind = kind
+        self.sidecar = sidecar
     }
 }

@@ -1,5 +1,5 @@
 internal import Hiredis
-internal import InterlockCore
+package import InterlockCore
 
 /// See `give-back.lua`.
 struct GiveBackScript: ScriptCommand {
@@ -25,5 +25,35 @@ struct GiveBackScript: ScriptCommand {
     func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
         guard let number = reply.integer else { throw reply.unexpected(for: Self.source.name) }
         return number
+    }
+}
+
+extension LimitBatch {
+    /// What so many calls of the request at `place` took, to be given back; empty when Redis was not asked.
+    package func shares(
+        ofRequestAt place: Int, calls: Int, by verdict: LimitVerdict, service: String, keys: KeySpace
+    ) -> [TakenShare] {
+        guard verdict.timeMicroseconds > 0 else { return [] }
+        return counterIndices(ofRequestAt: place).compactMap { index in
+            let counter = counters[index]
+            let judged = verdict.counters[index]
+            // Which of the calls a shadow had no room for is not known.
+            guard judged.excess == 0 else { return nil }
+            let limit = definitions[counter.definition]
+            return TakenShare(
+                key: keys.rate(service: service, of: limit, subject: counter.subject), limit: limit,
+                definition: counter.definition, subject: counter.subject, cost: requests[place].cost * Int64(calls),
+                since: Self.since(limit.algorithm, judged, verdict))
+        }
+    }
+
+    /// See `TakenShare.since`.
+    private static func since(_ algorithm: LimitAlgorithm, _ judged: LimitVerdict.Counter, _ verdict: LimitVerdict) -> Int64 {
+        switch algorithm {
+        case .fixed: verdict.timeMicroseconds / 1000 + judged.resetAfter
+        case .sliding: verdict.timeMicroseconds
+        // The milliseconds were rounded up.
+        case .gcra: verdict.timeMicroseconds + max(0, judged.resetAfter - 1) * 1000
+        }
     }
 }

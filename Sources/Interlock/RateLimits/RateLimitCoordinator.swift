@@ -401,3 +401,17 @@ extension LimitAnswer {
             resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitIndex: index)
     }
 }
+
+extension LimitEvent {
+    init(_ notice: LimitNotices.Notice, of service: GuardedService) {
+        let kind: Kind =
+            switch notice.kind {
+            case .near: .near
+            case .reached: .reached
+            case .shadow: .shadow
+            }
+        self.init(
+            kind: kind, service: service.name, limit: service.definition.limits[notice.definition].name,
+            subject: notice.subject, used: notice.used, capacity: notice.capacity)
+    }
+}

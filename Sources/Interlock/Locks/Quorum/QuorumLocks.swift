@@ -6,7 +6,7 @@ internal import NIOCore
 /// Locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
 ///
 /// The calls are those of `LockCoordinator`. A waiter is not woken by other sidecars: it tries again after random pauses.
-final class QuorumLocks {
+final class QuorumLocks: LockProvider {
     typealias WaiterID = QuorumLine.WaiterID
 
     private struct Waiter {

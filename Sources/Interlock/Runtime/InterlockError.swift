@@ -1,3 +1,5 @@
+internal import Hiredis
+
 /// Why a call to the coordinator has no answer. Held by another, lost and unreachable are never the same error.
 public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What a program switches on.
@@ -26,4 +28,28 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     }
 
     public var description: String { message }
+}
+
+extension InterlockError {
+    /// What a failed command means to the caller: Redis' own conditions are named, everything else keeps its words.
+    init(_ error: RedisError) {
+        switch error.code {
+        case .server(let condition) where condition.isUnavailability:
+            self.init(.unavailable, "Redis cannot serve: \(error.message)")
+        case _ where error.isUnavailability:
+            self.init(.unavailable, "Redis cannot be reached: \(error.message)")
+        default:
+            self.init(.other, "Redis: \(error.message)")
+        }
+    }
+}
+
+extension RedisError {
+    /// A script may have granted a lock all the same: nobody knows its answer, or it ended half way.
+    var mayHaveGranted: Bool {
+        switch code {
+        case .server, .unexpectedReply: true
+        default: isOutcomeUnknown
+        }
+    }
 }

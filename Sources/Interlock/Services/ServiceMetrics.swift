@@ -1,0 +1,104 @@
+internal import CoreMetrics
+internal import InterlockCore
+
+/// What is counted for one service.
+final class ServiceMetrics {
+    let taken: Counter
+    let limited: Counter
+    let failed: Counter
+    let remembered: Counter
+    let permitsGranted: Counter
+    let permitsRefused: Counter
+    /// Among those for want of a place.
+    let refusedForUnreported: Counter
+    let placesInUse: Gauge
+    let permitsWaiting: Gauge
+    let waiting: Gauge
+    let subjects: Gauge
+    /// Calls of a subject that there was no counter left for.
+    let crowded: Counter
+    let trips: Counter
+    private let service: String
+    /// The shadow limits that something was counted of.
+    private var shadows: Set<String> = []
+    private let refusals: [PermitAnswer.Reason: Counter]
+    private let states: [BreakerSnapshot.State: Gauge]
+    private let outcomes: [Outcome: Counter]
+
+    init(service: String) {
+        self.service = service
+        func counter(_ label: String, _ decision: String) -> Counter {
+            Counter(label: label, dimensions: [("service", service), ("decision", decision)])
+        }
+        taken = counter("interlock_limit_decisions_total", "taken")
+        limited = counter("interlock_limit_decisions_total", "limited")
+        failed = counter("interlock_limit_decisions_total", "failed")
+        remembered = Counter(label: "interlock_limit_remembered_refusals_total", dimensions: [("service", service)])
+        permitsGranted = counter("interlock_permit_decisions_total", "granted")
+        permitsRefused = counter("interlock_permit_decisions_total", "refused")
+        refusedForUnreported = Counter(label: "interlock_permits_unreported_total", dimensions: [("service", service)])
+        placesInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
+        permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
+        refusals = Dictionary(
+            uniqueKeysWithValues: PermitAnswer.Reason.allCases.map { reason in
+                (
+                    reason,
+                    Counter(
+                        label: "interlock_permit_refusals_total",
+                        dimensions: [("service", service), ("reason", reason.rawValue)])
+                )
+            })
+        waiting = Gauge(label: "interlock_limit_waiting", dimensions: [("service", service)])
+        subjects = Gauge(label: "interlock_limit_subjects", dimensions: [("service", service)])
+        crowded = Counter(label: "interlock_limit_crowded_total", dimensions: [("service", service)])
+        trips = Counter(label: "interlock_breaker_trips_total", dimensions: [("service", service)])
+        states = Dictionary(
+            uniqueKeysWithValues: BreakerSnapshot.State.allCases.map { state in
+                (state, Gauge(label: "interlock_breaker_state", dimensions: [("service", service), ("state", state.rawValue)]))
+            })
+        outcomes = Dictionary(
+            uniqueKeysWithValues: Outcome.allCases.map { outcome in
+                (
+                    outcome,
+                    Counter(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)])
+                )
+            })
+    }
+
+    /// 1 for the state it is in, 0 for the others.
+    func record(state: BreakerSnapshot.State) {
+        for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
+    }
+
+    func refused(_ reason: PermitAnswer.Reason) {
+        permitsRefused.increment()
+        refusals[reason]?.increment()
+    }
+
+    /// Counts the calls that shadow limits had no room for.
+    func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
+        for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
+            let limit = batch.definitions[counter.definition].name
+            shadows.insert(limit)
+            shadowRefusals(of: limit).increment(by: judged.excess)
+        }
+    }
+
+    /// Not kept: limits come and go with the configuration, and the metrics' backend knows its own by their labels.
+    private func shadowRefusals(of limit: String) -> Counter {
+        Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
+    }
+
+    func record(_ outcome: Outcome) {
+        outcomes[outcome]?.increment()
+    }
+
+    /// The service is there no more: what was last said of it would be said for ever.
+    func destroy() {
+        for counter in [
+            taken, limited, failed, remembered, permitsGranted, permitsRefused, refusedForUnreported, crowded, trips,
+        ] + Array(refusals.values) + Array(outcomes.values) { counter.destroy() }
+        for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) { gauge.destroy() }
+        for limit in shadows { shadowRefusals(of: limit).destroy() }
+    }
+}
