@@ -1,3 +1,5 @@
+import InterlockCore
+
 extension ListenSettings {
     static let respPath = "listen.resp"
     static let httpPath = "listen.http"
@@ -63,5 +65,92 @@ extension ConfigurationValue {
     fileprivate func endpoint() -> SocketEndpoint? {
         findings.places[path] = place
         return parsed(by: SocketEndpoint.init(parsing:))
+    }
+}
+
+extension APIKey {
+    /// Reads `auth.keys`; those that were refused are left out.
+    static func list(_ value: ConfigurationValue, environment: [String: String]) -> [APIKey] {
+        var keys: [APIKey] = []
+        for item in value.list() {
+            guard let key = APIKey(reading: item, environment: environment) else { continue }
+            if keys.contains(where: { $0.name == key.name }) {
+                item.refuse("the name \"\(key.name)\" is given to more than one key; names must be unique")
+            } else if let other = keys.first(where: { $0.secret == key.secret }) {
+                item.refuse("the keys \"\(other.name)\" and \"\(key.name)\" have the same secret; give each its own")
+            } else {
+                keys.append(key)
+            }
+        }
+        return keys
+    }
+
+    private init?(reading value: ConfigurationValue, environment: [String: String]) {
+        var name: String?
+        var role: Role?
+        var secret: String?
+        value.section { section in
+            name = section.required("name", "a name") { $0.parsed(by: ConfigurationText.checkedName) }
+            role = section.required("role", "use or admin") { $0.parsed(by: Role.init(parsing:)) }
+            secret = Self.secret(in: section, environment: environment)
+        }
+        guard let name, let role, let secret else { return nil }
+        self.init(name: name, secret: secret, role: role)
+    }
+
+    private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
+        let variable = section.value("key_env")
+        let literal = section.value("key")?.concealed()
+        switch (variable, literal) {
+        case (let variable?, nil): return secret(fromVariableNamedBy: variable, environment: environment)
+        case (nil, let literal?): return literal.parsed(by: checkedSecret)
+        case (nil, nil):
+            section.whole.refuse("expected key_env, the name of the environment variable that holds the key")
+        case (_?, let literal?):
+            literal.refuse("expected either key_env or key, got both")
+        }
+        return nil
+    }
+
+    private static func secret(
+        fromVariableNamedBy value: ConfigurationValue,
+        environment: [String: String]
+    ) -> String? {
+        // Concealed until it is seen to be a variable's name: it may be the key itself, written in the wrong place.
+        guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
+        value.findings.variables.insert(name)
+        guard let secret = environment[name], !secret.isEmpty else {
+            value.refuse("the environment variable \(name) is \(environment[name] == nil ? "not set" : "empty")")
+            return nil
+        }
+        do {
+            return try checkedSecret(secret)
+        } catch {
+            value.refuse(error.message(got: "another value in the environment variable \(name)"))
+            return nil
+        }
+    }
+
+    private static func checkedSecret(_ text: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable = !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        guard isAcceptable else {
+            throw ConfigurationExpectation("a key of printable ASCII without spaces or line ends")
+        }
+        return text
+    }
+
+    private static func checkedVariableName(_ text: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable =
+            text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+            && text.unicodeScalars.allSatisfy { scalar in
+                switch scalar {
+                case "A"..."Z", "a"..."z", "0"..."9", "_": true
+                default: false
+                }
+            }
+        guard isAcceptable else {
+            throw ConfigurationExpectation("the name of an environment variable such as INTERLOCK_OPS_KEY")
+        }
+        return text
     }
 }

@@ -1,4 +1,6 @@
+import Hiredis
 import InterlockCore
+import Yams
 
 extension LockSettings {
     private static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
@@ -26,5 +28,87 @@ extension LockSettings {
                 return value.wholeNumber(in: Self.replicas)
             }
         }
+    }
+}
+
+extension RedisSettings {
+    static let urlsPath = "redis.urls"
+    private static let quorumSizes = 3...15
+
+    /// Reads `redis.urls`; empty when something was refused.
+    static func quorum(_ value: ConfigurationValue) -> [String] {
+        guard !value.isNull else { return [] }
+        value.findings.places[urlsPath] = value.place
+        guard case .sequence = value.node else {
+            value.refuse(expected: ConfigurationExpectation("a list of \(quorumSizes.lowerBound) or more URLs"))
+            return []
+        }
+        let items = value.list()
+        guard quorumSizes.contains(items.count) else {
+            value.refuse(
+                """
+                expected \(quorumSizes.lowerBound)-\(quorumSizes.upperBound) servers, best an odd number, \
+                got \(items.count); with fewer no majority is left when one is down
+                """)
+            return []
+        }
+        var urls: [String] = []
+        var servers: [RedisConfiguration.Address: Int] = [:]
+        for (index, item) in items.enumerated() {
+            guard let url = item.parsed(by: checkedURL) else { continue }
+            do throws(RedisURLError) {
+                let address = try RedisConfiguration(url: url).address
+                if let first = servers[address] {
+                    item.refuse("the same server as \(urlsPath)[\(first)]; a majority counts servers that fail independently")
+                    continue
+                }
+                servers[address] = index
+                urls.append(url)
+            } catch {
+                item.refuse("\(error)")
+            }
+        }
+        return urls.count == items.count ? urls : []
+    }
+}
+
+extension SidecarConfiguration {
+    /// Refuses what does not go together with `redis.urls`.
+    ///
+    /// Runs when the overrides are in place: a flag may name the Redis that the file did not.
+    func refuseUnsupportedQuorum(_ findings: ConfigurationFindings) {
+        guard !redis.urls.isEmpty else { return }
+        if redis.url == nil, !findings.hasProblem(under: "redis.url") {
+            let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
+            findings.refuse(
+                at: findings.places[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
+                "expected redis.url beside it: the quorum is for locks alone; \(users) live in the one Redis of redis.url")
+        }
+        if locks.waitReplicas > 0 {
+            let path = LockSettings.waitReplicasPath
+            findings.refuse(
+                at: findings.places[path] ?? findings.wholeFile, path: path,
+                """
+                expected 0 with \(RedisSettings.urlsPath), whose majority takes the place of replicas, \
+                got \(locks.waitReplicas)
+                """)
+        }
+    }
+
+    /// The servers of `redis.urls`, for the coordinator; none: locks are in `redis.url`.
+    /// - Throws: `SidecarError` when a URL cannot be used.
+    func quorumServers() throws(SidecarError) -> [RedisConfiguration] {
+        var servers: [RedisConfiguration] = []
+        for (index, url) in redis.urls.enumerated() {
+            do throws(RedisURLError) {
+                var server = try RedisConfiguration(url: url)
+                server.commandTimeout = redis.timeout
+                server.connectTimeout = redis.timeout
+                servers.append(server)
+            } catch {
+                throw SidecarError("\(RedisSettings.urlsPath)[\(index)]: \(error)")
+            }
+        }
+        return servers
     }
 }

@@ -31,3 +31,109 @@ public struct SidecarConfiguration: Sendable, Equatable {
         Dictionary(services.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 }
+
+/// `log`: what is written to standard error, and how.
+public struct LogSettings: Sendable, Equatable {
+    /// The least severe message that is written.
+    public enum Level: String, CaseIterable, Sendable {
+        case trace, debug, info, notice, warning, error, critical
+    }
+
+    /// How a message is written.
+    public enum Format: String, CaseIterable, Sendable {
+        /// One line for people.
+        case text
+        /// One JSON object a line.
+        case json
+    }
+
+    /// `log.level`: `info` by default.
+    public var level = Level.info
+    /// `log.format`: `text` by default.
+    public var format = Format.text
+
+    public init() {}
+}
+
+extension LogSettings {
+    mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("level", into: &level) { $0.parsed(by: Level.init(parsing:)) }
+            section.read("format", into: &format) { $0.parsed(by: Format.init(parsing:)) }
+        }
+    }
+}
+
+extension SidecarConfiguration {
+    /// Refuses listeners that other hosts reach and that would let anybody in, or let keys be read on the way.
+    ///
+    /// Runs when the overrides are in place: a flag may open a listener that the file did not.
+    func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
+        let doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
+        for (endpoint, path) in doors where !endpoint.isLoopback {
+            refuseUnlessGuarded(endpoint, path, findings)
+        }
+        if listen.resp == listen.http, listen.resp.port != 0 {
+            findings.refuse(
+                at: findings.places[ListenSettings.httpPath] ?? findings.places[ListenSettings.respPath] ?? findings.wholeFile,
+                path: ListenSettings.httpPath,
+                "expected another address than \(ListenSettings.respPath), got \(listen.http) for both"
+            )
+        }
+    }
+
+    private func refuseUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
+        let place = findings.places[path] ?? findings.wholeFile
+        let keysWereRefused = findings.hasProblem(under: "auth")
+        if keys.isEmpty {
+            guard !keysWereRefused else { return }
+            findings.refuse(
+                at: place,
+                path: path,
+                "\(endpoint) can be reached from other hosts and needs auth.keys; add a key, or listen on 127.0.0.1"
+            )
+        } else if listen.tls == nil, !listen.allowsPlaintext, !findings.hasProblem(under: "listen.tls") {
+            findings.refuse(
+                at: place,
+                path: path,
+                """
+                \(endpoint) can be reached from other hosts and would carry keys unencrypted; give listen.tls, \
+                or say listen.allow_plaintext: true where the network is private to a pod or a compose project
+                """
+            )
+        }
+    }
+}
+
+extension SidecarConfiguration {
+    /// What starts with this is ours.
+    private static let variablePrefix = "INTERLOCK_"
+    /// Those that other parts of this program read or set.
+    private static let otherVariables: Set<String> = [
+        "INTERLOCK_ALLOW_PLAINTEXT", "INTERLOCK_API_KEY", "INTERLOCK_CA", "INTERLOCK_FENCE", "INTERLOCK_LOCK",
+        "INTERLOCK_SIDECAR", "INTERLOCK_TOKEN",
+    ]
+
+    /// What is no mistake for certain and most likely one: it is said, and nothing else happens.
+    /// - Parameter named: the variables that the file names.
+    func warnOfMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
+        let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
+        for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
+            let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
+            findings.warn("\(variable) means nothing to interlock serve; it reads \(all)")
+        }
+        if !redis.isEmbedded, redis.isEmbeddedOnPurpose {
+            findings.refuse(
+                at: findings.wholeFile, path: "redis.embedded", "true, and a Redis is named besides: expected one of the two")
+        }
+    }
+
+    /// What to say of a file that names no Redis; `nil`: it names one, or says that there is to be none. Without a file a sidecar is
+    /// being tried out.
+    public var warningOfOwnRedis: String? {
+        guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
+        return
+            "no Redis is named: this sidecar locks and counts for this host alone. Name the one that the fleet shares as redis.url, or "
+            + "say redis.embedded: true, without which the next version refuses to start"
+    }
+}

@@ -1,7 +1,9 @@
+internal import FoundationEssentials
 internal import HTTPTypes
 internal import HummingbirdCore
 internal import Interlock
 internal import NIOCore
+internal import ServiceLifecycle
 
 /// The fleet's events as they happen.
 struct EventRoutes {
@@ -24,5 +26,99 @@ struct EventRoutes {
             try await writer.finish(nil)
         }
         return answer
+    }
+}
+
+/// An answer that goes on for as long as its client stays: server-sent events (WHATWG HTML, section 9.2).
+struct ServerSentEvents: Sendable {
+    /// What there is to write.
+    enum Signal<News: Sendable>: Sendable {
+        case news(News)
+        case heartbeat
+    }
+
+    private struct Loss: Encodable {
+        /// How many events were dropped since the stream began.
+        var dropped: Int64
+    }
+
+    let call: HTTPCall
+    let peer: PeerPresence
+
+    /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
+    private static let heartbeat: Duration = .seconds(15)
+    /// How long a client that does not read may hold up the shutdown.
+    private static let patienceAtShutdown: TimeAmount = .seconds(1)
+    /// A client that is slower than the news loses the oldest: so many are kept for it.
+    private static let capacity = 256
+
+    /// Where the news of one stream go, to be written by `forward`.
+    static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
+        NewestBuffer(capacity: capacity)
+    }
+
+    /// The head of such an answer.
+    static func answer(_ status: HTTPResponse.Status) -> HTTPAnswer {
+        var answer = HTTPAnswer(status)
+        answer.headers[.contentType] = "text/event-stream"
+        return answer
+    }
+
+    /// One event as it is written.
+    /// - Parameter json: on one line.
+    static func event(_ type: String, json: String) -> String {
+        "event: \(type)\ndata: \(json)\n\n"
+    }
+
+    static func event(_ type: String, _ value: some Encodable) throws -> String {
+        event(type, json: String(decoding: try value.json(), as: UTF8.self))
+    }
+
+    /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
+    @concurrent
+    func forward<News: Sendable>(
+        _ signals: NewestBuffer<Signal<News>>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
+    ) async throws {
+        let channel = call.channel
+        let sources = Task {
+            await withDiscardingTaskGroup { group in
+                group.addTask {
+                    // Whoever has something to read needs no heartbeat.
+                    while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
+                }
+                group.addTask {
+                    guard (try? await gracefulShutdown()) != nil else { return }
+                    signals.finish()
+                    channel.eventLoop.scheduleTask(in: Self.patienceAtShutdown) { channel.close(promise: nil) }
+                }
+            }
+        }
+        let observer = peer.observe { signals.finish() }
+        // Whoever came in with a key that is there no more hears no more.
+        let endIfRevoked: @Sendable () -> Void = { [call] in
+            if call.access.current(call.caller) == nil { signals.finish() }
+        }
+        let revocation = call.access.observe(endIfRevoked)
+        endIfRevoked()
+        defer {
+            revocation.end()
+            peer.forget(observer)
+            sources.cancel()
+            signals.cancel()
+        }
+        var told: Int64 = 0
+        while let signal = await signals.next() {
+            let dropped = signals.dropped
+            if dropped > told {
+                told = dropped
+                try await writer.write(ByteBuffer(string: try Self.event("dropped", Loss(dropped: dropped))))
+            }
+            switch signal {
+            case .news(let piece):
+                if let text = try event(piece) { try await writer.write(ByteBuffer(string: text)) }
+            case .heartbeat:
+                try await writer.write(ByteBuffer(string: ":\n\n"))
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ struct ServiceRoutes {
         let wish: Override = try fields.requiredWord("state")
         let status = try await coordinator.forceBreaker(
             service: service, to: BreakerSnapshot.Forced(rawValue: wish.rawValue),
-            forMilliseconds: try fields.integer("for_ms", in: 1...RESPOptions.longestMilliseconds),
+            forMilliseconds: try fields.integer("for_ms", in: 1...DoorBounds.longestMilliseconds),
             reason: try fields.text("reason") ?? "", by: call.caller.name)
         return try .json(ServiceReply(status))
     }

@@ -44,3 +44,40 @@ final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
         PrometheusText.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()), to: &text)
     }
 }
+
+/// The last value: of a meter, and of a recorder that does not aggregate.
+final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
+    private let value = AtomicReal()
+
+    func record(_ value: Int64) { self.value.store(Double(value)) }
+    func record(_ value: Double) { self.value.store(value) }
+    func set(_ value: Int64) { self.value.store(Double(value)) }
+    func set(_ value: Double) { self.value.store(value) }
+    func increment(by amount: Double) { value.add(amount) }
+    func decrement(by amount: Double) { value.add(-amount) }
+
+    var sampleCount: Int { 1 }
+
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
+        PrometheusText.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()), to: &text)
+    }
+}
+
+/// A `Double` that any thread may change.
+struct AtomicReal: ~Copyable, Sendable {
+    private let bits = Atomic<UInt64>(0)
+
+    func load() -> Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
+
+    func store(_ value: Double) { bits.store(value.bitPattern, ordering: .relaxed) }
+
+    func add(_ amount: Double) {
+        var current = bits.load(ordering: .relaxed)
+        while true {
+            let sum = (Double(bitPattern: current) + amount).bitPattern
+            let (exchanged, original) = bits.weakCompareExchange(expected: current, desired: sum, ordering: .relaxed)
+            guard !exchanged else { return }
+            current = original
+        }
+    }
+}

@@ -1,6 +1,7 @@
 internal import Interlock
 internal import InterlockCore
 internal import NIOCore
+internal import Synchronization
 
 /// Asks the coordinator for leave to call a service: one hop to its event loop and one back.
 struct ProxyPermits: Sendable {
@@ -134,5 +135,32 @@ private final class PermitWish: @unchecked Sendable {
     private func cause(_ calls: CoordinatorCalls) -> String {
         guard case .success(let status) = calls.breaker(service: service) else { return "" }
         return status.fleet.state == .closed && status.fleet.forced == nil ? "local" : status.fleet.cause
+    }
+}
+
+/// Leave to make one call, whose outcome is reported once. One that is dropped unreported says nothing of the service.
+final class ProxyPermit: Sendable {
+    private let coordinator: Coordinator
+    private let service: String
+    private let id: PermitID
+    private let isReported = Atomic(false)
+
+    init(_ id: PermitID, service: String, coordinator: Coordinator) {
+        self.id = id
+        self.service = service
+        self.coordinator = coordinator
+    }
+
+    deinit {
+        report(OutcomeReport(outcome: .ignore))
+    }
+
+    /// Says what became of the call; does not wait until it is taken note of. Only the first report counts.
+    func report(_ report: OutcomeReport) {
+        guard !isReported.exchange(true, ordering: .relaxed) else { return }
+        coordinator.eventLoop.execute { [coordinator, service, id] in
+            coordinator.callsOnEventLoop().reportPermit(
+                service: service, permit: id, report, completion: Completion { _, _ in true })
+        }
     }
 }

@@ -133,7 +133,7 @@ final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
+        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
             connection.note(calls.acquireLock(lock, completion: completions.lock(tag)), for: tag)
@@ -179,7 +179,7 @@ final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...RESPOptions.longestMilliseconds)
+        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
         calls.renewLock(name, token: request.text(2), ttl: ttl, completion: completions.renew(tag))
     }
 
@@ -348,7 +348,7 @@ final class RESPCommands {
                 .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(Excerpt(request.text(2)))\"")
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
-        let milliseconds = try options.integer(.duration, in: 1...RESPOptions.longestMilliseconds)
+        let milliseconds = try options.integer(.duration, in: 1...DoorBounds.longestMilliseconds)
         let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {

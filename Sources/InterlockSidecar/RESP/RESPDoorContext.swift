@@ -95,3 +95,40 @@ package final class RESPDoorContext {
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }
     }
 }
+
+/// What a client of the RESP door has told of itself, and what it may do.
+struct RESPSession {
+    let id: Int64
+    /// `nil`: it has not shown a key yet.
+    var caller: AccessControl.Caller?
+    /// `CLIENT SETNAME`.
+    var name = ""
+    /// After a `MULTI`, which is refused: nothing is run before its `EXEC`.
+    var isInRefusedTransaction = false
+    /// The connection is as secret as it is to be.
+    var isSecured: Bool
+    /// `CLIENT LOSSES ON`: it is told of every lease that it loses, and not only of linked ones.
+    var isToldOfLosses = false
+    /// It follows the events.
+    var follower: UInt64?
+}
+
+/// The connections that have something to write: all are flushed at the end of the tick, by one task of the loop.
+final class RESPFlushes {
+    private let eventLoop: any EventLoop
+    private var planned: [RESPConnection] = []
+
+    init(eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    func plan(_ connection: RESPConnection) {
+        planned.append(connection)
+        guard planned.count == 1 else { return }
+        eventLoop.assumeIsolated().execute { [self] in
+            let connections = planned
+            planned.removeAll(keepingCapacity: true)
+            for connection in connections { connection.flushNow() }
+        }
+    }
+}

@@ -30,9 +30,6 @@ package struct RESPOptions {
         var values: Range<Int>
     }
 
-    /// The longest time a client can name, in milliseconds: about 31 years.
-    package static let longestMilliseconds: Int64 = 1_000_000_000_000
-
     private let request: RESPRequest
     private var places: [Place] = []
 
@@ -103,7 +100,7 @@ package struct RESPOptions {
     }
 
     package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
-        try integer(option, in: 0...Self.longestMilliseconds)
+        try integer(option, in: 0...DoorBounds.longestMilliseconds)
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {

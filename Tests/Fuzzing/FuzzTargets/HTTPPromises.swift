@@ -95,7 +95,7 @@ enum HTTPPromises {
         let call = try reading { try CallWish(JSONFields(reading: buffer, known: CallWish.fields)) }
         if let call {
             try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
-            try expect((0...RESPOptions.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
+            try expect((0...DoorBounds.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
         }
         guard let document = try? JSONDecoder().decode(JSONValue.self, from: Data(body)) else { return }
         let written = (try? document.json()) ?? Data()

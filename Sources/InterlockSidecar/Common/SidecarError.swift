@@ -13,3 +13,9 @@ public struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
         self.init("\(place): cannot listen there: \(NetworkReason(error))")
     }
 }
+
+/// Which Interlock this is.
+public enum SidecarVersion {
+    /// Semantic version of the sidecar, its messages and its scripts.
+    public static let current = "0.2.0"
+}

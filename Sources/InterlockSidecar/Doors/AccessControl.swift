@@ -1,5 +1,8 @@
+internal import CoreMetrics
 internal import Crypto
+internal import Logging
 internal import NIOConcurrencyHelpers
+internal import NIOCore
 
 /// Who may do what: API keys and their roles. Without keys, whoever reaches a listener is admin.
 ///
@@ -83,5 +86,74 @@ public final class AccessControl: Sendable {
     func current(_ caller: Caller) -> Caller? {
         guard let digest = caller.digest else { return anonymous }
         return state.withLockedValue { $0.keys.first { $0.digest == digest && $0.name == caller.name } }
+    }
+}
+
+/// One entry of `auth.keys`: a credential, who it stands for, and what it may do.
+public struct APIKey: Sendable, Equatable {
+    /// What a key may do.
+    public enum Role: String, CaseIterable, Sendable {
+        /// Locks, limits, permits, and reading.
+        case use
+        /// Also breaking locks, forcing breakers, and reloading.
+        case admin
+    }
+
+    /// `name`: unique; keeps the rule of `ResourceName`.
+    public var name: String
+    /// The credential itself, from the variable that `key_env` names, or from `key`. Never logged.
+    public var secret: String
+    /// `role`: `use` or `admin`.
+    public var role: Role
+
+    public init(name: String, secret: String, role: Role) {
+        self.name = name
+        self.secret = secret
+        self.role = role
+    }
+}
+
+/// The secret is never shown.
+extension APIKey: CustomStringConvertible, CustomReflectable {
+    public var description: String { "APIKey(name: \(name), role: \(role))" }
+
+    public var customMirror: Mirror { Mirror(self, children: ["name": name, "role": role]) }
+}
+
+/// Counts those who show an API key that is none, and says so, once a minute at most.
+final class RefusedLogins: Sendable {
+    private struct State {
+        var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+        var untold = 0
+    }
+
+    private static let pause = TimeAmount.minutes(1)
+
+    private let counter: Counter
+    private let door: String
+    private let logger: Logger
+    private let state = NIOLockedValueBox(State())
+
+    init(door: String, logger: Logger) {
+        self.door = door
+        self.logger = logger
+        counter = Counter(label: "interlock_refused_logins_total", dimensions: [("door", door)])
+    }
+
+    func refused(from address: SocketAddress?, now: NIODeadline = .now()) {
+        counter.increment()
+        let count = state.withLockedValue { state -> Int? in
+            state.untold += 1
+            guard now >= state.nextComplaint else { return nil }
+            state.nextComplaint = now + Self.pause
+            defer { state.untold = 0 }
+            return state.untold
+        }
+        guard let count else { return }
+        logger.warning(
+            "An API key was shown that is none",
+            metadata: [
+                "door": "\(door)", "from": "\(address?.ipAddress ?? "this host")", "times": "\(count)",
+            ])
     }
 }

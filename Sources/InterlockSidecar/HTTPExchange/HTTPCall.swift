@@ -46,3 +46,38 @@ struct HTTPCall: Sendable {
 
     static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
 }
+
+/// What a request may ask for, at most.
+enum HTTPBounds {
+    /// The largest body, in bytes.
+    static let body = 64 * 1024
+    /// Times in milliseconds.
+    static let milliseconds: ClosedRange<Int64> = 0...DoorBounds.longestMilliseconds
+    /// Leases in milliseconds; the coordinator's own bounds are closer.
+    static let ttl: ClosedRange<Int64> = 1...DoorBounds.longestMilliseconds
+    /// The places of a semaphore.
+    static let permits: ClosedRange<Int64> = Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound)
+    /// HTTP statuses that an outcome may report.
+    static let statuses: ClosedRange<Int64> = 100...599
+}
+
+/// Header fields that swift-http-types does not name.
+extension HTTPField.Name {
+    static let xAPIKey = known("X-Api-Key")
+    static let secFetchSite = known("Sec-Fetch-Site")
+    static let leaseToken = known("Lease-Token")
+    static let rateLimit = known("RateLimit")
+    static let rateLimitPolicy = known("RateLimit-Policy")
+
+    static let forwarded = known("Forwarded")
+    static let interlockSubject = known("Interlock-Subject")
+    static let interlockService = known("Interlock-Service")
+    static let interlockState = known("Interlock-State")
+    static let interlockWaited = known("Interlock-Waited")
+    static let interlockFallback = known("Interlock-Fallback")
+
+    private static func known(_ name: String) -> HTTPField.Name {
+        guard let known = HTTPField.Name(name) else { preconditionFailure("\(name) is not a token") }
+        return known
+    }
+}

@@ -1,4 +1,4 @@
-internal import FoundationEssentials
+package import FoundationEssentials
 
 /// A value of a JSON document.
 package enum JSONValue: Codable, Hashable, Sendable {
@@ -77,5 +77,14 @@ package enum JSONValue: Codable, Hashable, Sendable {
         case .list: "an array"
         case .object: "an object"
         }
+    }
+}
+
+extension Encodable {
+    /// As JSON on one line, in the form in which all of this door's answers and events have it.
+    package func json() throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return try encoder.encode(self)
     }
 }
