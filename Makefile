@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract clean
+.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract static install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -90,6 +90,18 @@ docs: $(VENV)/docs.installed ## Check the HTTP contract against OpenAPI 3.1, and
 contract: setup $(VENV)/contract.installed ## Send valid and invalid HTTP requests; each response must match the contract. ARGS='--examples 200'.
 	swift build --product interlock
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+
+static: setup ## Build the binary that is installed: .build-static/release/interlock runs without a Swift toolchain.
+	swift build -c release --product interlock --static-swift-stdlib --scratch-path .build-static
+
+install: ## Install it, its manual pages, completions and systemd unit, after `make static`. DESTDIR= PREFIX=/usr/local
+	packaging/install.sh install
+
+uninstall: ## Remove what `make install` installed. DESTDIR= PREFIX=/usr/local
+	packaging/install.sh uninstall
+
+deb: ## Make a Debian package of it in .build-deb, after `make static`.
+	packaging/deb.sh
 
 clean: ## Remove everything that was built or installed in this folder.
 	rm -rf .build .build-* .redis-server $(VENV)

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs the sidecar, or removes what was installed:
+#
+#   packaging/install.sh install|uninstall
+#
+# Variables, with their defaults:
+#   DESTDIR=                       the folder that stands for the root of the file system, for packages
+#   PREFIX=/usr/local  SYSCONFDIR=/etc
+#   UNITDIR=$PREFIX/lib/systemd/system
+#   ZSHDIR=$PREFIX/share/zsh/site-functions
+#   FISHDIR=$PREFIX/share/fish/vendor_completions.d
+#   BINARY=.build-static/release/interlock
+#   CHECKOUTS=.build-static/checkouts        the sources of the libraries that are linked in
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+: "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${BINARY:=.build-static/release/interlock}"
+: "${UNITDIR:=$PREFIX/lib/systemd/system}" "${ZSHDIR:=$PREFIX/share/zsh/site-functions}"
+: "${FISHDIR:=$PREFIX/share/fish/vendor_completions.d}" "${CHECKOUTS:=.build-static/checkouts}"
+share=$DESTDIR$PREFIX/share
+binary=$DESTDIR$PREFIX/bin/interlock
+unit=$DESTDIR$UNITDIR/interlock.service
+users=$DESTDIR$PREFIX/lib/sysusers.d/interlock.conf
+configuration=$DESTDIR$SYSCONFDIR/interlock/interlock.yaml
+bash=$share/bash-completion/completions/interlock
+zsh=$DESTDIR$ZSHDIR/_interlock
+fish=$DESTDIR$FISHDIR/interlock.fish
+manuals=$share/man/man1
+documents=$share/doc/interlock
+
+# The licences of the libraries that are linked in: whoever passes the binary on has to pass these on, too.
+third_party() {
+    echo "Interlock is linked with these libraries, each under its own licence."
+    local file
+    for file in "$CHECKOUTS"/*/{LICENSE,NOTICE}*; do
+        [[ -f $file ]] || continue
+        printf '\n======== %s\n\n' "${file#"$CHECKOUTS"/}"
+        cat "$file"
+    done
+}
+
+install_all() {
+    local generated path shell
+    for path in "$BINARY" "$CHECKOUTS"; do
+        [[ -e $path ]] || { echo "install: $path is not there; run \`make static\` first" >&2; exit 1; }
+    done
+    generated=$(mktemp -d)
+    trap 'rm -rf "$generated"' RETURN
+    python3 packaging/manual.py "$BINARY" "$generated/man"
+    for shell in bash zsh fish; do "$BINARY" --generate-completion-script "$shell" | sed '1{/^#!/d}' >"$generated/$shell"; done
+    sed -e "s,@bindir@,$PREFIX/bin,g" -e "s,@sysconfdir@,$SYSCONFDIR,g" packaging/interlock.service >"$generated/unit"
+    third_party >"$generated/third-party"
+
+    install -D -m 0755 --strip "$BINARY" "$binary"
+    install -D -m 0644 "$generated/bash" "$bash"
+    install -D -m 0644 "$generated/zsh" "$zsh"
+    install -D -m 0644 "$generated/fish" "$fish"
+    install -d -m 0755 "$manuals"
+    install -m 0644 "$generated"/man/*.1 "$manuals"
+    install -D -m 0644 "$generated/unit" "$unit"
+    install -D -m 0644 packaging/interlock.sysusers "$users"
+    install -D -m 0644 packaging/copyright "$documents/copyright"
+    install -D -m 0644 "$generated/third-party" "$documents/third-party-licences"
+    # One that somebody has changed stays.
+    [[ -e $configuration ]] || install -D -m 0644 packaging/interlock.yaml "$configuration"
+    [[ -n $DESTDIR ]] || cat <<END
+Installed in $PREFIX. To start the sidecar with this host:
+
+    systemd-sysusers $users
+    systemctl daemon-reload
+    systemctl enable --now interlock
+END
+}
+
+uninstall_all() {
+    local name
+    rm -f "$binary" "$bash" "$zsh" "$fish" "$unit" "$users" "$manuals"/interlock.1 "$manuals"/interlock-*.1
+    rm -f "$documents"/{copyright,third-party-licences}
+    cmp -s packaging/interlock.yaml "$configuration" && rm -f "$configuration"
+    for name in "$documents" "$(dirname "$configuration")"; do
+        [[ ! -d $name ]] || rmdir --ignore-fail-on-non-empty "$name"
+    done
+    [[ ! -e $configuration ]] || echo "uninstall: $configuration was changed, and stays"
+}
+
+case ${1:-} in
+    install) install_all ;;
+    uninstall) uninstall_all ;;
+    *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 64 ;;
+esac

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Writes the manual pages of `interlock` and of each of its commands, from what the program says of itself.
+
+Usage: manual.py BINARY FOLDER
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Node = dict[str, Any]
+HEADING = re.compile(r"[A-Z][A-Z ]+")
+# An indented line of a table: a word or a number, a gap, and what it means.
+ROW = re.compile(r"(\S+)\s{2,}(.+)")
+ROOT_FILES = """\
+.SH ENVIRONMENT
+.TP
+.B INTERLOCK_SIDECAR
+Where commands find the sidecar: HOST:PORT, rediss://HOST:PORT or unix:PATH. 127.0.0.1:7379 by default.
+.TP
+.B INTERLOCK_API_KEY
+The API key that commands show.
+.TP
+.B INTERLOCK_CA
+The authority that vouches for the sidecar's certificate, in PEM.
+.SH FILES
+.TP
+.I /etc/interlock/interlock.yaml
+The configuration of the system's sidecar, interlock.service.
+"""
+
+
+def escaped(text: str) -> str:
+    """Text as roff takes it: hyphens stay hyphens, and no line is a request by accident."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
+    return "\n".join("\\&" + line if line.startswith(".") else line for line in text.split("\n"))
+
+
+def prose(text: str) -> str:
+    """As `escaped`, with what stands in backquotes in bold."""
+    parts = re.split(r"`([^`]*)`", text)
+    return "".join(f"\\fB{escaped(part)}\\fR" if place % 2 else escaped(part) for place, part in enumerate(parts))
+
+
+def spelled(name: Node) -> str:
+    return ("--" if name["kind"] == "long" else "-") + name["name"]
+
+
+def shown(argument: Node) -> bool:
+    return bool(argument.get("shouldDisplay", True))
+
+
+def synopsis(words: list[str], command: Node) -> str:
+    """The command and its arguments, as man pages show them."""
+    parts = [f"\\fB{escaped(' '.join(words))}\\fR"]
+    if displayed(command):
+        return f"{parts[0]} \\fIcommand\\fR"
+    # What stands behind `--` comes last.
+    terminated = ("postTerminator", "allUnrecognized")
+    for argument in sorted(
+        filter(shown, command.get("arguments", [])), key=lambda one: one.get("parsingStrategy") in terminated
+    ):
+        value = f"\\fI{escaped(argument['valueName'])}\\fR" + (" ..." if argument["isRepeating"] else "")
+        if argument["kind"] == "positional":
+            text = ("\\fB\\-\\-\\fR " if argument.get("parsingStrategy") in terminated else "") + value
+        else:
+            text = f"\\fB{escaped(spelled(argument['preferredName']))}\\fR"
+            text += f" {value}" if argument["kind"] == "option" else ""
+        parts.append(f"[{text}]" if argument["isOptional"] else text)
+    return "\n".join(parts)
+
+
+def arguments(command: Node) -> str:
+    """One entry for each argument and option."""
+    lines: list[str] = []
+    for argument in filter(shown, command.get("arguments", [])):
+        value = f"\\fI{escaped(argument['valueName'])}\\fR"
+        if argument["kind"] == "positional":
+            title = value
+        else:
+            names = sorted(argument["names"], key=lambda name: len(name["name"]))
+            title = ", ".join(f"\\fB{escaped(spelled(name))}\\fR" for name in names)
+            title += f" {value}" if argument["kind"] == "option" else ""
+        text = " ".join(filter(None, [argument.get("abstract"), argument.get("discussion")]))
+        if argument.get("defaultValue"):
+            text += f" Default: {argument['defaultValue']}."
+        lines += [".TP", title, prose(text)]
+    return ".SH OPTIONS\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def sections(discussion: str) -> Iterator[tuple[str, list[str]]]:
+    """The discussion's headings, each with the lines under it; first those without one."""
+    heading = ""
+    lines: list[str] = []
+    for line in discussion.split("\n"):
+        if HEADING.fullmatch(line):
+            yield heading, lines
+            heading, lines = line, []
+        else:
+            lines.append(line)
+    yield heading, lines
+
+
+def body(lines: list[str], literal: bool = False) -> str:
+    """Paragraphs are filled; indented lines are a table of meanings, or examples, which stay as they are."""
+    if literal:
+        return ".EX\n" + "\n".join(escaped(line.removeprefix("  ")) for line in lines).rstrip() + "\n.EE\n"
+    out: list[str] = []
+    for line in lines:
+        row = ROW.fullmatch(line.strip()) if line.startswith("  ") else None
+        if row is not None:
+            out += [".TP", f".B {escaped(row[1])}", prose(row[2])]
+        elif line.startswith("  "):
+            out += [".PP", prose(line.strip())]
+        else:
+            out.append(prose(line) if line else ".PP")
+    text = "\n".join(out).removeprefix(".PP\n")
+    while text.endswith("\n.PP"):
+        text = text.removesuffix("\n.PP")
+    return text + "\n" if text else ""
+
+
+def displayed(command: Node) -> list[Node]:
+    return [child for child in command.get("subcommands", []) if shown(child) and child["commandName"] != "help"]
+
+
+def page(words: list[str], command: Node, version: str, date: str) -> str:
+    """One manual page."""
+    name = "-".join(words)
+    abstract = command.get("abstract", "").rstrip(".")
+    out = [
+        f'.TH "{name.upper()}" 1 "{date}" "Interlock {version}" "Interlock"\n.nh\n.ad l\n',
+        f".SH NAME\n{escaped(name)} \\- {escaped(abstract[:1].lower() + abstract[1:])}\n",
+        f".SH SYNOPSIS\n{synopsis(words, command)}\n",
+    ]
+    parts = list(sections(command.get("discussion", "")))
+    out.append(".SH DESCRIPTION\n" + (body(parts[0][1]) or prose(command.get("abstract", "")) + "\n"))
+    children = displayed(command)
+    if children:
+        out.append(".SH COMMANDS\n")
+        for child in children:
+            reference = escaped("-".join([*words, child["commandName"]]))
+            out.append(f".TP\n.BR {reference} (1)\n{prose(child.get('abstract', ''))}\n")
+    out.append(arguments(command))
+    for heading, lines in parts[1:]:
+        title = {"EXIT CODES": "EXIT STATUS"}.get(heading, heading)
+        out.append(f".SH {title}\n{body(lines, literal=heading == 'EXAMPLES')}")
+    if len(words) == 1:
+        out.append(ROOT_FILES)
+    related = ["-".join(words[:-1])] if len(words) > 1 else []
+    related += ["-".join([*words, child["commandName"]]) for child in children]
+    if related:
+        out.append(".SH SEE ALSO\n" + ",\n".join(f"\\fB{escaped(other)}\\fR(1)" for other in related) + "\n")
+    return "".join(out)
+
+
+def pages(words: list[str], command: Node) -> Iterator[tuple[list[str], Node]]:
+    yield words, command
+    for child in displayed(command):
+        yield from pages([*words, child["commandName"]], child)
+
+
+def main() -> None:
+    binary, folder = sys.argv[1], Path(sys.argv[2])
+    described = json.loads(subprocess.check_output([binary, "--experimental-dump-help"]))
+    version = subprocess.check_output([binary, "--version"], text=True).strip()
+    date = time.strftime("%Y-%m-%d", time.gmtime(float(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
+    folder.mkdir(parents=True, exist_ok=True)
+    for words, command in pages(["interlock"], described["command"]):
+        (folder / ("-".join(words) + ".1")).write_text(page(words, command, version, date))
+
+
+if __name__ == "__main__":
+    main()
