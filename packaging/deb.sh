@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a Debian package of the binary that `make static` built, and prints its path.
+# Builds a Debian package of the binary that `make static` built, checks it, and prints its path.
 #
 # Variables: BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, who makes the package: else the last commit's author.
 set -euo pipefail
@@ -54,4 +54,5 @@ echo /etc/interlock/interlock.yaml >"$root/DEBIAN/conffiles"
 
 package=$folder/interlock_${version}_${architecture}.deb
 dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >/dev/null
+packaging/check.sh "$package" >&2
 echo "$package"
