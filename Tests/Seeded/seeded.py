@@ -32,12 +32,12 @@ BUGS = [
     # Redis' clock may run faster than the holder's.
     Bug(
         "drift-not-taken-off",
-        "LeaseValidity.swift",
+        "HeldLease.swift",
         "        ttl / 100 + 2\n",
         "        0\n",
         TWO_HOLDERS,
     ),
-    Bug("quorum-of-half", "QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
+    Bug("quorum-of-half", "QuorumRound.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
     Bug(
         "quorum-waiter-tries-once",
         "QuorumLine.swift",
