@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract static install uninstall deb clean
+.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract documents static install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -47,6 +47,7 @@ test: setup ## Run all tests. They start their own Redis; REDIS_SERVER=/path/to/
 	python3 -m unittest discover -q -s Benchmarks
 	python3 -m unittest discover -q -s Tests/Seeded
 	python3 -m unittest discover -q -s Tests/Layout
+	python3 -m unittest discover -q -s Tests/Documents
 ifdef REDIS_SERVER
 	mkdir -p .redis-server && ln -sfn "$$(realpath -e "$(REDIS_SERVER)")" .redis-server/redis-server
 	PATH="$(CURDIR)/.redis-server:$$PATH" $(SWIFT_TEST)
@@ -90,6 +91,10 @@ docs: $(VENV)/docs.installed ## Check the HTTP contract against OpenAPI 3.1, and
 contract: setup $(VENV)/contract.installed ## Send valid and invalid HTTP requests; each response must match the contract. ARGS='--examples 200'.
 	swift build --product interlock
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+
+documents: setup ## Run the examples of docs/clients and docs/recipes; they must print what the pages show. ARGS='docs/clients/go.md'.
+	swift build --product interlock
+	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 static: setup ## Build the binary that is installed: .build-static/release/interlock runs without a Swift toolchain.
 	swift build -c release --product interlock --static-swift-stdlib --scratch-path .build-static

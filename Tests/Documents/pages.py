@@ -1,0 +1,170 @@
+"""What a page tells a reader to do: its fenced blocks, and the HTML comments before them, in their order.
+
+A comment on a line of its own says what becomes of the block below it:
+
+    <!-- file: NAME -->         written to NAME in the page's folder. `interlock.yaml` starts a sidecar with it
+    <!-- run -->                run by the program of its language, and must exit with 0
+    <!-- run: exits 75 -->      … with 75
+    <!-- run: needs redis -->   … where there is that program, or package for Node; otherwise it is skipped, and told so
+    <!-- prints -->             what the block that ran last must have printed
+    <!-- not run: REASON -->    only shown
+
+`console` blocks are sessions of a shell: lines that begin with `$ ` are commands, `> ` continues one, and what is below
+them is what they print. They are always run. A comment with no block below it changes the world:
+
+    <!-- redis: away -->  <!-- redis: back -->  <!-- upstream: down -->  <!-- upstream: up -->
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMMENT = re.compile(r"<!-- (file|run|prints|not run|redis|upstream)(?:: (.+?))? -->")
+FENCE = re.compile(r"(```+)(\w*)")
+#: Languages of which no block may stand there without a word on what becomes of it.
+CODE = {"python", "js", "go", "sh", "yaml", "toml"}
+EVENTS = {"redis": {"away", "back"}, "upstream": {"down", "up"}}
+
+
+class PageError(Exception):
+    """A page that breaks the rules above."""
+
+
+@dataclass
+class File:
+    """Text that is written to a file."""
+
+    line: int
+    name: str
+    text: str
+
+
+@dataclass
+class Event:
+    """Something that happens to a server."""
+
+    line: int
+    server: str
+    what: str
+
+
+@dataclass
+class Program:
+    """A block that is run, and what it must print: None where the page does not show it."""
+
+    line: int
+    language: str
+    text: str
+    status: int = 0
+    needs: str | None = None
+    prints: str | None = None
+
+
+@dataclass
+class Session:
+    """Commands for a shell, each with what it prints."""
+
+    line: int
+    commands: list[tuple[str, str]] = field(default_factory=list)
+
+
+Step = File | Event | Program | Session
+
+
+@dataclass
+class Page:
+    path: Path
+    steps: list[Step]
+
+    @property
+    def languages(self) -> set[str]:
+        """The languages of all that is run."""
+        return {step.language for step in self.steps if isinstance(step, Program)}
+
+
+def read(path: Path) -> Page:
+    return Page(path, list(steps(path.read_text())))
+
+
+def steps(text: str) -> Iterator[Step]:
+    program: Program | None = None
+    comment: re.Match[str] | None = None
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        if fence := FENCE.fullmatch(line):
+            body = block(lines, fence[1], number)
+            step = made(number, fence[2], comment, body, program)
+            comment = None
+            if isinstance(step, Program):
+                program = step
+            if step is not None:
+                yield step
+        elif found := COMMENT.fullmatch(line):
+            if comment:
+                raise PageError(f"line {number}: the comment before has no block")
+            if found[1] in EVENTS:
+                if found[2] not in EVENTS[found[1]]:
+                    raise PageError(f"line {number}: {line}: nothing is known of that")
+                yield Event(number, found[1], found[2])
+            else:
+                comment = found
+        elif line.strip() and comment:
+            raise PageError(f"line {number}: the comment before has no block")
+
+
+def block(lines: Iterator[tuple[int, str]], fence: str, begin: int) -> str:
+    """The text up to the closing fence."""
+    body: list[str] = []
+    for _, line in lines:
+        if line == fence:
+            return "".join(line + "\n" for line in body)
+        body.append(line)
+    raise PageError(f"line {begin}: the block has no end")
+
+
+def made(line: int, language: str, comment: re.Match[str] | None, body: str, before: Program | None) -> Step | None:
+    """The step that a block is; None if nothing is to be done for it."""
+    kind, words = (comment[1], comment[2] or "") if comment else ("", "")
+    if kind == "not run":
+        return None
+    if kind == "file":
+        return File(line, words, body)
+    if kind == "prints":
+        if before is None or before.prints is not None:
+            raise PageError(f"line {line}: nothing was run that could have printed this")
+        before.prints = body
+        return None
+    if kind == "run":
+        program = Program(line, language, body)
+        match words.split():
+            case []:
+                pass
+            case ["exits", status]:
+                program.status = int(status)
+            case ["needs", package]:
+                program.needs = package
+            case _:
+                raise PageError(f"line {line}: run: {words}: not understood")
+        return program
+    if language == "console":
+        return session(line, body)
+    if language in CODE:
+        raise PageError(f"line {line}: say what becomes of this block: file, run or not run")
+    return None
+
+
+def session(line: int, body: str) -> Session:
+    found = Session(line)
+    for text in body.splitlines():
+        if text.startswith("$ "):
+            found.commands.append((text[2:], ""))
+        elif not found.commands:
+            raise PageError(f"line {line}: a session begins with a command")
+        else:
+            command, printed = found.commands[-1]
+            if text.startswith("> ") and not printed:
+                found.commands[-1] = (f"{command}\n{text[2:]}", "")
+            else:
+                found.commands[-1] = (command, f"{printed}{text}\n")
+    return found

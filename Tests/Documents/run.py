@@ -1,0 +1,239 @@
+"""Runs what the client pages and the recipes tell a reader to do, and compares what it prints with what they show.
+
+`make documents` runs it. Each page has a Redis, a sidecar and an upstream of its own, on free ports that stand in for
+those of the page. A page with Python is run with each redis-py that `make setup` installs. What a page may say is in
+pages.py.
+"""
+
+import argparse
+import contextlib
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import expected
+import pages
+from servers import Failure, World
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("docs/clients/*.md", "docs/recipes/*.md")
+VENV = ROOT / ".venv"
+#: The longest that a block, and the whole run, may take, in seconds.
+BLOCK, WHOLE = 30.0, 120.0
+#: Ends what a command of a session has printed.
+MARK = "\x1e"
+
+
+@dataclass
+class Edition:
+    """One way to run a page: a name, and the environment for it."""
+
+    name: str
+    environment: dict[str, str]
+
+
+@dataclass
+class Tally:
+    run: int = 0
+    #: What failed, for people.
+    failures: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+
+
+def editions(page: pages.Page) -> list[Edition]:
+    if "python" not in page.languages:
+        return [Edition("", {})]
+    newest = sorted((VENV / "apart").glob("redis==*"))
+    if not newest or not (VENV / "bin/python").exists():
+        sys.exit("documents: there is no .venv: run make setup")
+    return [Edition("redis-py of .venv", {"PYTHONPATH": ""})] + [
+        Edition(folder.name, {"PYTHONPATH": str(folder)}) for folder in newest
+    ]
+
+
+class Run:
+    """One page, in one edition."""
+
+    def __init__(self, page: pages.Page, edition: Edition, binary: Path, folder: Path, deadline: float) -> None:
+        self.page = page
+        self.edition = edition
+        self.binary = binary
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.deadline = deadline
+        self.world = World(binary, folder)
+        self.environment = {**self.world.environment, **edition.environment}
+
+    @property
+    def name(self) -> str:
+        path = str(self.page.path.relative_to(ROOT)) if self.page.path.is_relative_to(ROOT) else str(self.page.path)
+        return f"{path} ({self.edition.name})" if self.edition.name else path
+
+    def play(self, tally: Tally) -> None:
+        """Does the page's steps. What fails does not end it: what follows often shows why."""
+        before = len(tally.failures)
+        for step in self.page.steps:
+            try:
+                self.do(step, tally)
+            except Failure as failure:
+                tally.failures.append(f"{self.name}, line {step.line}: {failure}")
+        if len(tally.failures) > before:
+            lines = (self.world.folder / "log").read_text(errors="replace").splitlines()[-20:]
+            tally.failures.append("  the servers said:\n" + "".join(f"    | {line}\n" for line in lines))
+
+    def do(self, step: pages.Step, tally: Tally) -> None:
+        match step:
+            case pages.File():
+                path = self.work / step.name
+                path.write_text(self.world.here(step.text))
+                if step.name == "interlock.yaml":
+                    self.world.start_sidecar(path)
+                elif step.text.startswith("#!"):
+                    path.chmod(0o755)
+            case pages.Event():
+                self.sidecar()
+                self.world.happen(step.server, step.what)
+            case pages.Session():
+                self.sidecar()
+                self.session(step)
+                tally.run += 1
+            case pages.Program():
+                self.sidecar()
+                if missing := self.missing(step):
+                    tally.skipped.add(f"{self.name}, line {step.line}: there is no {missing}")
+                else:
+                    self.program(step)
+                    tally.run += 1
+
+    def sidecar(self) -> None:
+        if self.world.sidecar is None:
+            self.world.start_sidecar(None)
+
+    # ---- programs
+
+    def missing(self, program: pages.Program) -> str | None:
+        """What is needed to run it and is not here."""
+        tool = {"js": "node", "go": "go"}.get(program.language, program.needs)
+        if tool and not shutil.which(tool):
+            return tool
+        if program.language == "js" and program.needs:
+            look = ["node", "--eval", f"require.resolve({program.needs!r})"]
+            if subprocess.run(look, cwd=self.work, env=self.environment, capture_output=True).returncode != 0:
+                return f"{program.needs} for node"
+        return None
+
+    def program(self, program: pages.Program) -> None:
+        suffix = {"python": "py", "js": "cjs" if program.needs else "mjs", "go": "go", "sh": "sh"}.get(program.language)
+        if suffix is None:
+            raise Failure(f"nobody knows how to run {program.language}")
+        path = self.work / f"block-{program.line}.{suffix}"
+        path.write_text(self.world.here(program.text))
+        runner = {
+            "py": [str(VENV / "bin/python"), str(path)],
+            "go": ["go", "run", str(path)],
+            "sh": ["bash", str(path)],
+        }.get(suffix, ["node", str(path)])
+        status, printed = self.command(runner)
+        if status != program.status:
+            raise Failure(f"exited with {status} instead of {program.status}\n{expected.difference('', printed)}")
+        if not expected.matches(program.prints or "", printed):
+            raise Failure(f"other output\n{expected.difference(program.prints or '', printed)}")
+
+    # ---- sessions
+
+    def session(self, session: pages.Session) -> None:
+        """Runs the commands in one shell, at a terminal: programs print for people there."""
+        script = "".join(f"{self.world.here(command)}\nprintf '{MARK}'\n" for command, _ in session.commands)
+        status, printed = self.command(["bash", "-c", script])
+        *parts, _ = [*printed.split(MARK)] if MARK in printed else [printed, ""]
+        if len(parts) != len(session.commands):
+            raise Failure(f"the shell ended early, with {status}\n{expected.difference('', printed)}")
+        for (command, shown), part in zip(session.commands, parts, strict=True):
+            if not expected.matches(shown, part):
+                raise Failure(f"other output of $ {command}\n{expected.difference(shown, part)}")
+
+    # ---- processes
+
+    def command(self, words: list[str]) -> tuple[int, str]:
+        """Runs a command with a terminal as its output. Returns its exit code, and what it printed."""
+        reader, writer = pty.openpty()
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=writer,
+            cwd=self.work,
+            env=self.environment,
+            start_new_session=True,
+        )
+        os.close(writer)
+        os.set_blocking(reader, False)
+        output = bytearray()
+        deadline = min(time.monotonic() + BLOCK, self.deadline)
+        try:
+            while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                self.read(reader, output)
+                if time.monotonic() > deadline:
+                    raise Failure(f"not done in time\n{expected.difference('', output.decode(errors='replace'))}")
+                time.sleep(0.01)
+            self.read(reader, output)
+        finally:
+            # What it left running in the background, too. The process was not reaped yet, so the group is its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            os.close(reader)
+        return process.returncode, self.world.shown(output.decode(errors="replace"))
+
+    @staticmethod
+    def read(terminal: int, output: bytearray) -> None:
+        try:
+            while part := os.read(terminal, 1 << 16):
+                output += part
+        except OSError:
+            # Nothing there yet, or all writers have gone.
+            pass
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--binary", required=True, type=Path, help="the built interlock")
+    parser.add_argument("pages", nargs="*", type=Path, help="only these pages")
+    chosen = parser.parse_args()
+    paths = chosen.pages or sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
+    begin = time.monotonic()
+    tally = Tally()
+    for path in paths:
+        try:
+            page = pages.read(path.resolve())
+        except pages.PageError as error:
+            tally.failures.append(f"{path}: {error}")
+            continue
+        if not any(isinstance(step, pages.Program | pages.Session) for step in page.steps):
+            continue
+        for edition in editions(page):
+            since = time.monotonic()
+            folder = Path(tempfile.mkdtemp(prefix="interlock-documents-"))
+            run = Run(page, edition, chosen.binary.resolve(), folder, begin + WHOLE)
+            try:
+                run.play(tally)
+            finally:
+                run.world.close()
+            print(f"{run.name}: {time.monotonic() - since:.1f} s", flush=True)
+    for reason in sorted(tally.skipped):
+        print(f"SKIPPED {reason}")
+    print("\n".join(tally.failures))
+    verdict = "not all is as the pages say" if tally.failures else "all is as the pages say"
+    print(f"documents: {verdict}; {tally.run} blocks, {len(tally.skipped)} skipped, {time.monotonic() - begin:.0f} s")
+    return int(bool(tally.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

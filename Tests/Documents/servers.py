@@ -1,0 +1,211 @@
+"""The servers of a page: Redis, a sidecar, and an API that the sidecar calls, in a folder and on ports of their own."""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+#: How long a server may take to start, or to notice something.
+PATIENCE = 15.0
+#: Ports and addresses as the pages have them.
+RESP, HTTP, REDIS, UPSTREAM = 7379, 7380, 6379, 8080
+API = "https://api.example.com"
+
+
+class Failure(Exception):
+    """What the pages say did not happen."""
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Settings for other sidecars on this machine must not reach these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    return {**kept, "NO_COLOR": "1", "no_proxy": "*", **more}
+
+
+class Upstream(http.server.ThreadingHTTPServer):
+    """An API that answers with the path it was asked for, or with 500 while it is down."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), Answerer)
+        self.is_down = False
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Answerer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Upstream)
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.dumps({"error": "out of order"} if self.server.is_down else {"path": self.path}).encode() + b"\n"
+        self.send_response(500 if self.server.is_down else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class World:
+    """What a page's blocks act on. `close` ends everything that was started."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.binary = binary
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.sidecar: subprocess.Popen[bytes] | None = None
+        self.redis: subprocess.Popen[bytes] | None = None
+        shown = (RESP, HTTP, REDIS, UPSTREAM)
+        self.ports = dict(zip(shown, free_ports(len(shown)), strict=True))
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "interlock").symlink_to(binary)
+        self.environment = environment(
+            PATH=f"{programs}:{os.environ['PATH']}",
+            INTERLOCK_SIDECAR=f"127.0.0.1:{self.ports[RESP]}",
+            HOME=str(folder),
+            WEB_KEY="a-key-for-web",
+            OPS_KEY="a-key-for-ops",
+        )
+        self.upstream = Upstream(self.ports[UPSTREAM])
+        self.start_redis()
+
+    # ---- the addresses of a page, and those of this run
+
+    def here(self, text: str) -> str:
+        """A page's text with the ports of this run."""
+        text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}")
+        return re.sub(
+            rf"(?<!\d)({'|'.join(map(str, self.ports))})(?!\d)", lambda found: str(self.ports[int(found[1])]), text
+        )
+
+    def shown(self, text: str) -> str:
+        """What was printed, with the ports of the page."""
+        back = {str(port): str(shown) for shown, port in self.ports.items()}
+        text = re.sub(rf"(?<!\d)({'|'.join(back)})(?!\d)", lambda found: back[found[1]], text)
+        return text.replace(f"http://127.0.0.1:{UPSTREAM}", API)
+
+    # ---- Redis
+
+    def start_redis(self) -> None:
+        data = self.folder / "redis"
+        data.mkdir(exist_ok=True)
+        port = self.ports[REDIS]
+        # fmt: off
+        self.redis = self.start(
+            "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes",
+            "--appendfsync", "always", "--dir", str(data), "--logfile", str(data / "log"),
+        )
+        # fmt: on
+        self.until("Redis answers", lambda: self.redis_answers(port))
+
+    def redis_answers(self, port: int) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    # ---- the sidecar
+
+    def start_sidecar(self, configuration: Path | None) -> None:
+        """Starts the sidecar, or another one with a new configuration."""
+        if self.sidecar:
+            self.stop(self.sidecar)
+        words = [] if configuration is None else ["--config", str(configuration)]
+        # fmt: off
+        self.sidecar = self.start(
+            str(self.binary), "serve", *words, "--redis", f"redis://127.0.0.1:{self.ports[REDIS]}",
+            "--resp", f"127.0.0.1:{self.ports[RESP]}", "--http", f"127.0.0.1:{self.ports[HTTP]}",
+        )
+        # fmt: on
+        self.until("the sidecar is ready", lambda: self.readiness() == 200)
+
+    def readiness(self) -> int:
+        """The status of /readyz; 0 if nothing answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[HTTP]}/readyz", timeout=2) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
+        except OSError:
+            return 0
+
+    # ---- what happens to them
+
+    def happen(self, server: str, what: str) -> None:
+        match server, what:
+            case "upstream", _:
+                self.upstream.is_down = what == "down"
+            case "redis", "away":
+                assert self.redis
+                self.stop(self.redis)
+                self.until("the sidecar notices that Redis is away", lambda: self.readiness() == 503)
+            case "redis", "back":
+                self.start_redis()
+                self.until("the sidecar has Redis back", lambda: self.readiness() == 200)
+
+    # ---- processes
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=self.environment,
+            )
+        self.processes.append(process)
+        return process
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self.processes.remove(process)
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"{what}: not within {PATIENCE:.0f} s")
+            if self.sidecar and self.sidecar.poll() is not None:
+                raise Failure(f"{what}: the sidecar ended with {self.sidecar.returncode}")
+            time.sleep(0.03)
+
+    def close(self) -> None:
+        for process in reversed(list(self.processes)):
+            self.stop(process)
+        self.upstream.shutdown()
+        self.upstream.server_close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,93 @@
+"""How a page is read, and how output is compared."""
+
+import unittest
+
+import expected
+import pages
+
+RUN = """
+<!-- file: interlock.yaml -->
+```yaml
+services: {}
+```
+
+<!-- run: exits 75 -->
+```python
+print("held")
+```
+
+<!-- prints -->
+```text
+held
+```
+
+<!-- redis: away -->
+
+```console
+$ echo one \\
+> two
+one two
+$ true
+```
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_steps_come_in_the_order_of_the_page(self) -> None:
+        file, program, event, session = pages.steps(RUN)
+        self.assertEqual(file, pages.File(3, "interlock.yaml", "services: {}\n"))
+        self.assertEqual(program, pages.Program(8, "python", 'print("held")\n', status=75, prints="held\n"))
+        self.assertEqual(event, pages.Event(17, "redis", "away"))
+        self.assertEqual(session, pages.Session(19, [("echo one \\\ntwo", "one two\n"), ("true", "")]))
+
+    def test_a_block_of_code_without_a_word_is_a_mistake(self) -> None:
+        for text in (
+            "```python\n```\n",
+            "<!-- prints -->\n```text\n```\n",
+            "<!-- run -->\nno block\n",
+            "<!-- run: somehow -->\n```sh\n```\n",
+            "<!-- redis: gone -->\n",
+            "```console\nno command\n```\n",
+            "<!-- run -->\n```sh\n",
+        ):
+            with self.assertRaises(pages.PageError, msg=text):
+                list(pages.steps(text))
+
+    def test_what_is_only_shown_is_no_step(self) -> None:
+        self.assertEqual(list(pages.steps("<!-- not run: it needs a cluster -->\n```go\n```\n\n```text\n```\n")), [])
+
+
+class Expected(unittest.TestCase):
+    def test_what_differs_each_time_matches_its_own_kind(self) -> None:
+        for shown, printed in (
+            ("web-1/80b1d328634160407a7dc732ba632443", "vm/c10360d4b853b1e3af546a41cb57699d"),
+            ("fence 1795458019340346", "fence 1795458383403421"),
+            ('{"ttl_ms":29970}', '{"ttl_ms":5}'),
+            ("after 59994 ms", "after 60000 ms"),
+            ("3) (integer) 29697", "3) (integer) 29544"),
+            ("(error) UNAVAILABLE …", "(error) UNAVAILABLE Redis is away"),
+        ):
+            self.assertTrue(expected.matches(shown + "\n", printed + "\n"), shown)
+
+    def test_everything_else_must_be_the_same(self) -> None:
+        for shown, printed in (
+            ("released: True", "released: False"),
+            ("1) (integer) 0", "1) (integer) 1"),
+            ("HTTP/1.1 200 OK", "HTTP/1.1 201 Created"),
+            ("fence 1795458019340346", "fence none"),
+            ("one", "one\ntwo"),
+            ("", "a traceback"),
+        ):
+            self.assertFalse(expected.matches(shown, printed), shown)
+
+    def test_a_line_of_dots_is_any_number_of_lines(self) -> None:
+        self.assertTrue(expected.matches("a\n…\nz\n", "a\nz\n"))
+        self.assertTrue(expected.matches("a\n…\nz\n", "a\nb\nc\nz\n"))
+        self.assertFalse(expected.matches("a\n…\nz\n", "a\nb\nc\n"))
+
+    def test_an_answer_without_a_newline_is_a_line(self) -> None:
+        self.assertTrue(expected.matches("{}\n", "{}"))
+
+
+if __name__ == "__main__":
+    unittest.main()
