@@ -77,11 +77,6 @@ class Page:
     path: Path
     steps: list[Step]
 
-    @property
-    def languages(self) -> set[str]:
-        """The languages of all that is run."""
-        return {step.language for step in self.steps if isinstance(step, Program)}
-
 
 def read(path: Path) -> Page:
     return Page(path, list(steps(path.read_text())))

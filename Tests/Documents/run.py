@@ -6,6 +6,7 @@ pages.py.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import os
 import pty
@@ -26,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("docs/clients/*.md", "docs/recipes/*.md")
 VENV = ROOT / ".venv"
 #: The longest that a block, and the whole run, may take, in seconds.
-BLOCK, WHOLE = 30.0, 120.0
+BLOCK, WHOLE = 30.0, 240.0
+#: Pages that are run at a time. They wait more than they work.
+AT_A_TIME = 3
 #: Ends what a command of a session has printed.
 MARK = "\x1e"
 
@@ -41,6 +44,8 @@ class Edition:
 
 @dataclass
 class Tally:
+    """What became of the blocks of a page."""
+
     run: int = 0
     #: What failed, for people.
     failures: list[str] = field(default_factory=list)
@@ -48,7 +53,7 @@ class Tally:
 
 
 def editions(page: pages.Page) -> list[Edition]:
-    if "python" not in page.languages:
+    if not any(isinstance(step, pages.File | pages.Program) and "import redis" in step.text for step in page.steps):
         return [Edition("", {})]
     newest = sorted((VENV / "apart").glob("redis==*"))
     if not newest or not (VENV / "bin/python").exists():
@@ -61,10 +66,10 @@ def editions(page: pages.Page) -> list[Edition]:
 class Run:
     """One page, in one edition."""
 
-    def __init__(self, page: pages.Page, edition: Edition, binary: Path, folder: Path, deadline: float) -> None:
+    def __init__(self, page: pages.Page, edition: Edition, binary: Path, deadline: float) -> None:
         self.page = page
         self.edition = edition
-        self.binary = binary
+        folder = Path(tempfile.mkdtemp(prefix="interlock-documents-"))
         self.work = folder / "work"
         self.work.mkdir()
         self.deadline = deadline
@@ -76,17 +81,18 @@ class Run:
         path = str(self.page.path.relative_to(ROOT)) if self.page.path.is_relative_to(ROOT) else str(self.page.path)
         return f"{path} ({self.edition.name})" if self.edition.name else path
 
-    def play(self, tally: Tally) -> None:
+    def play(self) -> Tally:
         """Does the page's steps. What fails does not end it: what follows often shows why."""
-        before = len(tally.failures)
+        tally = Tally()
         for step in self.page.steps:
             try:
                 self.do(step, tally)
             except Failure as failure:
                 tally.failures.append(f"{self.name}, line {step.line}: {failure}")
-        if len(tally.failures) > before:
+        if tally.failures:
             lines = (self.world.folder / "log").read_text(errors="replace").splitlines()[-20:]
             tally.failures.append("  the servers said:\n" + "".join(f"    | {line}\n" for line in lines))
+        return tally
 
     def do(self, step: pages.Step, tally: Tally) -> None:
         match step:
@@ -209,30 +215,37 @@ def main() -> int:
     chosen = parser.parse_args()
     paths = chosen.pages or sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
     begin = time.monotonic()
-    tally = Tally()
+    whole = Tally()
+    runs: list[tuple[pages.Page, Edition]] = []
     for path in paths:
         try:
             page = pages.read(path.resolve())
         except pages.PageError as error:
-            tally.failures.append(f"{path}: {error}")
+            whole.failures.append(f"{path}: {error}")
             continue
-        if not any(isinstance(step, pages.Program | pages.Session) for step in page.steps):
-            continue
-        for edition in editions(page):
-            since = time.monotonic()
-            folder = Path(tempfile.mkdtemp(prefix="interlock-documents-"))
-            run = Run(page, edition, chosen.binary.resolve(), folder, begin + WHOLE)
-            try:
-                run.play(tally)
-            finally:
-                run.world.close()
+        if any(isinstance(step, pages.Program | pages.Session) for step in page.steps):
+            runs += [(page, edition) for edition in editions(page)]
+
+    def play(which: tuple[pages.Page, Edition]) -> Tally:
+        since = time.monotonic()
+        run = Run(*which, chosen.binary.resolve(), begin + WHOLE)
+        try:
+            return run.play()
+        finally:
+            run.world.close()
             print(f"{run.name}: {time.monotonic() - since:.1f} s", flush=True)
-    for reason in sorted(tally.skipped):
+
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as threads:
+        for tally in threads.map(play, runs):
+            whole.run += tally.run
+            whole.failures += tally.failures
+            whole.skipped |= tally.skipped
+    for reason in sorted(whole.skipped):
         print(f"SKIPPED {reason}")
-    print("\n".join(tally.failures))
-    verdict = "not all is as the pages say" if tally.failures else "all is as the pages say"
-    print(f"documents: {verdict}; {tally.run} blocks, {len(tally.skipped)} skipped, {time.monotonic() - begin:.0f} s")
-    return int(bool(tally.failures))
+    print("\n".join(whole.failures))
+    verdict = "not all is as the pages say" if whole.failures else "all is as the pages say"
+    print(f"documents: {verdict}; {whole.run} blocks, {len(whole.skipped)} skipped, {time.monotonic() - begin:.0f} s")
+    return int(bool(whole.failures))
 
 
 if __name__ == "__main__":

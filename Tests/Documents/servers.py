@@ -26,11 +26,21 @@ class Failure(Exception):
     """What the pages say did not happen."""
 
 
+#: Ports that were handed out: several pages are run at a time, and a free port stays free only until somebody listens.
+TAKEN: set[int] = set()
+TAKING = threading.Lock()
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports that nobody else of this run gets."""
+    ports: list[int] = []
+    with TAKING:
+        while len(ports) < count:
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+            if port not in TAKEN:
+                TAKEN.add(port)
+                ports.append(port)
     return ports
 
 
