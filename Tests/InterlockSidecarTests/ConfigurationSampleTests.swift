@@ -13,7 +13,7 @@ struct ConfigurationSampleTests {
     func machine() throws {
         let read = try SidecarConfiguration.load(file: project + "/docs/sample.yaml", environment: [:])
         #expect(read.redis.isEmbedded)
-        #expect(read.services.map(\.name) == ["catalog", "search"])
+        #expect(read.services.map(\.name) == ["catalog", "search", "shop"])
         #expect(read.services.first?.onLimit.action == .trip)
         #expect(read.warnings.isEmpty)
     }
