@@ -58,7 +58,7 @@ struct SharingOptions: ParsableArguments {
     @Flag(help: "Share the lock with others who share it; whoever does not is kept out.")
     var shared = false
 
-    @Option(help: ArgumentHelp("Have the lock together with others, so many holders at most.", valueName: "n"))
+    @Option(help: ArgumentHelp("Hold one of n places of the lock.", valueName: "n"))
     var permits: Int?
 
     var isExclusive: Bool { !shared && permits == nil }

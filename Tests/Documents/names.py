@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Holds docs/reference/names.md, the table of names in five spellings, against the code.
+
+Without --binary the command line is left out: it is asked for its own description.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/reference/names.md"
+CALLS, OPTIONS = "Calls", "Options and fields"
+RESP, HTTP, COMMAND_LINE, CONFIGURATION, SWIFT = "RESP", "HTTP", "command line", "configuration", "Swift"
+# Where the options of subcommands are described.
+OPTION_PAGES = ("docs/reference/command-line.md", "docs/reference/run.md", "docs/internals/bench.md")
+# The schemas of bodies that clients send.
+REQUESTS = ("LockRequest", "RenewRequest", "CallRequest", "OutcomeReport", "Override")
+
+
+@dataclass
+class Table:
+    """What a page has in code type, by section and column."""
+
+    names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str) -> "Table":
+        table, section, columns = cls(), "", list[str]()
+        for line in text.splitlines():
+            if line.startswith("## "):
+                section = line[3:]
+            elif not line.startswith("|"):
+                columns = []
+            elif not columns:
+                columns = [cell.strip() for cell in line.split("|")]
+            else:
+                for column, cell in zip(columns, line.split("|"), strict=False):
+                    table.names.setdefault((section, column), set()).update(re.findall(r"`([^`]+)`", cell))
+        return table
+
+    def of(self, column: str, *sections: str) -> set[str]:
+        """Without sections: of all."""
+        found = [
+            names
+            for (section, name), names in self.names.items()
+            if name == column and section in (sections or (section,))
+        ]
+        return set[str]().union(*found)
+
+
+def sources(*folders: str) -> Iterator[tuple[Path, str]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.swift")):
+            yield path, path.read_text()
+
+
+def one(name: str) -> str:
+    """The text of the one source of this name, wherever it lies."""
+    (path,) = (ROOT / "Sources").rglob(name)
+    return path.read_text()
+
+
+def commands() -> set[str]:
+    return set(re.findall(r'entry\(\s*"([A-Z.]+)', one("RESPCommandTable.swift")))
+
+
+def command_options() -> set[str]:
+    return set(re.findall(r'case \w+ = "([A-Z]+)"', one("RESPOptions.swift")))
+
+
+def routes(contract: str) -> set[str]:
+    found, path = set(), ""
+    for line in contract.split("\ncomponents:")[0].splitlines():
+        if match := re.match(r"  (/\S*):$", line):
+            path = match[1]
+        elif match := re.match(r"    (get|put|post|delete|options|head|patch|trace):", line):
+            found.add(f"{match[1].upper()} {path}")
+    return found
+
+
+def request_fields(contract: str) -> set[str]:
+    """Fields of the bodies that clients send, query parameters, and header fields that a route asks for."""
+    found = set(re.findall(r"name: ([\w-]+), in: (?:query|header)", contract.split("\ncomponents:")[0]))
+    schema = ""
+    for line in contract.split("\ncomponents:")[1].splitlines():
+        if match := re.match(r"    (\w+):", line):
+            schema = match[1]
+        elif schema in REQUESTS and (match := re.match(r"        (\w+):", line)):
+            found.add(match[1])
+    return found
+
+
+def configuration_keys() -> set[str]:
+    reading = re.compile(r'\.(?:read\w*|value|required\w*)\(\s*"([a-z_]+)"')
+    return {key for _, text in sources("Sources/InterlockSidecar/Configuration") for key in reading.findall(text)}
+
+
+def coordinator_calls() -> set[str]:
+    """What the coordinator's extensions promise to users."""
+    return {
+        name
+        for path, text in sources("Sources/Interlock")
+        if path.name.startswith("Coordinator+")
+        for name in re.findall(r"^    public func (\w+)", text, flags=re.MULTILINE)
+    }
+
+
+def swift_names() -> set[str]:
+    """Everything that the library declares: functions, properties, cases, and the labels of arguments."""
+    declared = re.compile(r"\b(?:func|var|let|case) (\w+)|, (\w+)(?=[,\n(])|\b(\w+)(?: \w+)?: ")
+    return {
+        name
+        for _, text in sources("Sources/Interlock", "Sources/InterlockCore", "Sources/Hiredis")
+        for groups in declared.findall(text)
+        for name in groups
+        if name
+    }
+
+
+def described(command: dict[str, Any], words: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
+    """Each subcommand that does something, with the words before it, and its long options."""
+    options = {
+        f"--{name['name']}"
+        for argument in command.get("arguments", [])
+        if argument["shouldDisplay"]
+        for name in argument.get("names", [])
+        if name["kind"] == "long"
+    }
+    below = [sub for sub in command.get("subcommands", []) if sub["shouldDisplay"] and sub["commandName"] != "help"]
+    if not below:
+        yield " ".join(words), options
+    for sub in below:
+        yield from described(sub, (*words, sub["commandName"]))
+
+
+def compare(what: str, real: set[str], written: set[str], least: int = 1) -> Iterator[str]:
+    """What is in one and not in the other. Fewer than `least` in the code: it is written differently now."""
+    if len(real) < least:
+        yield f"{what}: only {len(real)} were found in the code: does this check still read it rightly?"
+    for name in sorted(real - written):
+        yield f"{what}: {name} is missing in the table"
+    for name in sorted(written - real):
+        yield f"{what}: the table has {name}, and the code has not"
+
+
+def findings(table: Table, binary: str | None) -> Iterator[str]:
+    options = command_options()
+    yield from compare("commands", commands(), table.of(RESP, CALLS) - options, least=20)
+    yield from compare("options of commands", options, table.of(RESP, OPTIONS) & options, least=10)
+
+    contract = one_contract()
+    written = {name for name in table.of(HTTP, CALLS) if " /" in name}
+    yield from compare("routes", routes(contract), written, least=20)
+    fields = request_fields(contract)
+    yield from compare("fields of requests", fields, table.of(HTTP, CALLS, OPTIONS) & fields, least=15)
+
+    keys = configuration_keys()
+    reference = (ROOT / "docs/reference/configuration.md").read_text()
+    yield from compare("keys in configuration.md", keys, keys & set(re.findall(r"[a-z_]+", reference)), least=60)
+    for name in sorted(table.of(CONFIGURATION)):
+        for word in name.replace("[]", "").split("."):
+            if word not in keys and word != "NAME":
+                yield f"keys: the table has {name}, and the configuration has no {word}"
+
+    calls = coordinator_calls()
+    yield from compare("calls of a coordinator", calls, table.of(SWIFT, CALLS) & calls, least=10)
+    for name in sorted(table.of(SWIFT) - swift_names()):
+        yield f"Swift: the table has {name}, and the library has not"
+
+    if binary:
+        yield from command_line_findings(table, binary)
+
+
+def command_line_findings(table: Table, binary: str) -> Iterator[str]:
+    dump = subprocess.run([binary, "--experimental-dump-help"], check=True, capture_output=True, text=True).stdout
+    known = dict(described(json.loads(dump)["command"]))
+    written = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}
+    yield from compare("subcommands", set(known), written, least=15)
+    options = set[str]().union(*known.values())
+    pages = "".join((ROOT / page).read_text() for page in OPTION_PAGES)
+    yield from compare("options in the pages", options, options & set(re.findall(r"--[a-z][a-z-]*", pages)), least=30)
+    named = {name for name in table.of(COMMAND_LINE) if name.startswith("--")}
+    for name in sorted(named - options):
+        yield f"command line: the table has {name}, and no subcommand has"
+
+
+def one_contract() -> str:
+    (path,) = (ROOT / "Sources").rglob("openapi.yaml")
+    return path.read_text()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--binary", help="the interlock that describes its command line")
+    binary = arguments.parse_args().binary
+    found = list(findings(Table.read(PAGE.read_text()), binary))
+    for finding in found:
+        print(f"{PAGE.relative_to(ROOT)}: {finding}")
+    if not found:
+        print("names: the table has every command, route and call" + (", and every subcommand" if binary else ""))
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
