@@ -1,5 +1,4 @@
 internal import CoreMetrics
-internal import FoundationEssentials
 internal import Glibc
 public import Interlock
 internal import InterlockCore
@@ -154,15 +153,10 @@ extension SidecarConfiguration {
     }
 
     private static func password(in file: String) throws(SidecarError) -> String {
-        do {
-            let text = try String(contentsOfFile: file, encoding: .utf8)
-            let password = text.last?.isNewline == true ? String(text.dropLast()) : text
-            guard !password.isEmpty else { throw SidecarError("redis.password_file \(file): the file is empty") }
-            return password
-        } catch let error as SidecarError {
-            throw error
+        do throws(SecretFile.Problem) {
+            return try SecretFile(path: file).secret()
         } catch {
-            throw SidecarError("redis.password_file \(file): it cannot be read")
+            throw SidecarError("redis.password_file \(file): \(error)")
         }
     }
 

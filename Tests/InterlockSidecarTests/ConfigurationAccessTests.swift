@@ -1,3 +1,6 @@
+import FoundationEssentials
+import Glibc
+import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar
@@ -34,9 +37,19 @@ struct ConfigurationAccessTests {
             ),
             (
                 "{ name: a, role: use }",
-                "auth.keys[0]: expected key_env, the name of the environment variable that holds the key"
+                """
+                auth.keys[0]: expected key_env, the name of the environment variable that holds the key, or key_file, \
+                the path of a file that does
+                """
             ),
-            ("{ name: a, key_env: GOOD, key: x, role: use }", "auth.keys[0].key: expected either key_env or key, got both"),
+            (
+                "{ name: a, key_env: GOOD, key: x, role: use }",
+                "auth.keys[0].key: expected only one of key_env, key_file and key"
+            ),
+            (
+                "{ name: a, key_env: GOOD, key_file: /x, role: use }",
+                "auth.keys[0].key_file: expected only one of key_env, key_file and key"
+            ),
             ("{ name: a, key_env: GOOD, role: root }", "auth.keys[0].role: expected use or admin, got \"root\""),
             ("{ name: a, key_env: GOOD }", "auth.keys[0]: expected the key role: use or admin"),
             (
@@ -54,12 +67,65 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(refusal)"])
     }
 
+    @Test("a key is what stands in its file, with or without a line end, each time the configuration is read")
+    func keyFile() throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let yaml = "auth: { keys: [ { name: ops, key_file: \(folder.path)/key, role: admin } ] }"
+        for (content, secret) in [("first", "first"), ("second\n", "second"), ("third\r\n", "third")] {
+            try Data(content.utf8).write(to: URL(filePath: "\(folder.path)/key"))
+            #expect(try configuration(yaml).keys == [APIKey(name: "ops", secret: secret, role: .admin)])
+        }
+    }
+
+    @Test(
+        "a key file that holds no key is refused, and nothing of it is shown",
+        arguments: [
+            (nil, "there is no such file"),
+            ("", "the file is empty"),
+            ("\n", "the file is empty"),
+            (String(repeating: "hunter2", count: 1_000), "the file is longer than 4096 bytes; it must hold the secret alone"),
+            (
+                "hunter2\nhunter2\n",
+                "expected a key of printable ASCII without spaces or line ends, got another value in the file"
+            ),
+        ] as [(String?, String)]
+    )
+    func refusedKeyFile(content: String?, refusal: String) throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        if let content { try Data(content.utf8).write(to: URL(filePath: "\(folder.path)/key")) }
+        let yaml = "auth: { keys: [ { name: ops, key_file: \(folder.path)/key, role: admin } ] }"
+        #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(refusal)"])
+    }
+
+    @Test("a key file that is a folder, a pipe or nobody's to read is refused at once")
+    func unreadableKeyFile() throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        func refusal(_ path: String) -> [String] {
+            refusals(of: "auth: { keys: [ { name: ops, key_file: \"\(path)\", role: admin } ] }")
+        }
+        #expect(refusal(folder.path) == ["file.yaml:1: auth.keys[0].key_file: this is a folder; expected a file"])
+        try #require(mkfifo("\(folder.path)/pipe", 0o600) == 0)
+        #expect(refusal("\(folder.path)/pipe") == ["file.yaml:1: auth.keys[0].key_file: the file is empty"])
+        // It may be the key itself, in the wrong place.
+        #expect(refusal("hunter2") == ["file.yaml:1: auth.keys[0].key_file: there is no such file"])
+        guard geteuid() != 0 else { return }
+        let file = open("\(folder.path)/key", O_CREAT | O_WRONLY, 0o000)
+        try #require(file >= 0)
+        close(file)
+        #expect(refusal("\(folder.path)/key") == ["file.yaml:1: auth.keys[0].key_file: this user may not read the file"])
+    }
+
     @Test(
         "no message repeats a secret",
         arguments: [
             "auth: hunter2", "auth: { keys: hunter2 }", "auth: { keys: [ hunter2 ] }",
             "auth: { keys: [ { name: a, role: use, key: \"hunter2 hunter2\" } ] }",
             "auth: { keys: [ { name: a, role: use, key_env: \"hunter2-\" } ] }",
+            "auth: { keys: [ { name: a, role: use, key_file: \"hunter2\" } ] }",
+            "auth: { keys: [ { name: a, role: use, key_file: [ hunter2 ] } ] }",
             "auth: { keys: [ { name: a, role: use, key: hunter2 }",
             "redis: { url: \"http://u:hunter2@host\" }", "redis: \"redis://:hunter2@host\"",
             "redis: { url: \"http://host?password=hunter2\" }",

@@ -100,14 +100,34 @@ extension APIKey {
 
     private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
         let variable = section.value("key_env")
+        // Concealed: it may be the key itself, written in the wrong place.
+        let file = section.value("key_file")?.concealed()
         let literal = section.value("key")?.concealed()
-        switch (variable, literal) {
-        case (let variable?, nil): return secret(fromVariableNamedBy: variable, environment: environment)
-        case (nil, let literal?): return literal.parsed(by: checkedSecret)
-        case (nil, nil):
-            section.whole.refuse("expected key_env, the name of the environment variable that holds the key")
-        case (_?, let literal?):
-            literal.refuse("expected either key_env or key, got both")
+        switch (variable, file, literal) {
+        case (let variable?, nil, nil): return secret(fromVariableNamedBy: variable, environment: environment)
+        case (nil, let file?, nil): return secret(fromFileAt: file)
+        case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
+        case (nil, nil, nil):
+            section.whole.refuse(
+                "expected key_env, the name of the environment variable that holds the key, or key_file, the path of a file that does"
+            )
+        default:
+            (literal ?? file)?.refuse("expected only one of key_env, key_file and key")
+        }
+        return nil
+    }
+
+    private static func secret(fromFileAt value: ConfigurationValue) -> String? {
+        guard let path = value.parsed(by: { $0 }) else { return nil }
+        do throws(SecretFile.Problem) {
+            let secret = try SecretFile(path: path).secret()
+            do {
+                return try checkedSecret(secret)
+            } catch {
+                value.refuse(error.message(got: "another value in the file"))
+            }
+        } catch {
+            value.refuse(error.description)
         }
         return nil
     }

@@ -101,7 +101,7 @@ public struct APIKey: Sendable, Equatable {
 
     /// `name`: unique; keeps the rule of `ResourceName`.
     public var name: String
-    /// The credential itself, from the variable that `key_env` names, or from `key`. Never logged.
+    /// The credential itself, from the variable that `key_env` names, from the file at `key_file`, or from `key`. Never logged.
     public var secret: String
     /// `role`: `use` or `admin`.
     public var role: Role

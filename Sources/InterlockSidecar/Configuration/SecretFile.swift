@@ -1,0 +1,48 @@
+internal import Glibc
+
+/// A file that holds one secret, such as an API key or a password, and perhaps a line end behind it.
+struct SecretFile {
+    /// Why a file gives no secret. Never says what is in it.
+    struct Problem: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    let path: String
+
+    /// Far beyond any key: a file that is longer is another one.
+    private static let mostBytes = 4_096
+
+    /// What it holds, without one line end behind it. Reads at most `mostBytes`, and never waits for a pipe's other end.
+    func secret() throws(Problem) -> String {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw Self.problem(errno) }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: Self.mostBytes + 1)
+        while bytes.count <= Self.mostBytes {
+            let count = read(descriptor, &buffer, buffer.count)
+            guard count >= 0 else {
+                if errno == EINTR { continue }
+                throw Self.problem(errno)
+            }
+            if count == 0 { break }
+            bytes += buffer.prefix(count)
+        }
+        guard bytes.count <= Self.mostBytes else {
+            throw Problem(description: "the file is longer than \(Self.mostBytes) bytes; it must hold the secret alone")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else { throw Problem(description: "the file is not UTF-8") }
+        let secret = text.last?.isNewline == true ? String(text.dropLast()) : text
+        guard !secret.isEmpty else { throw Problem(description: "the file is empty") }
+        return secret
+    }
+
+    private static func problem(_ code: Int32) -> Problem {
+        switch code {
+        case ENOENT, ENOTDIR: Problem(description: "there is no such file")
+        case EACCES, EPERM: Problem(description: "this user may not read the file")
+        case EISDIR: Problem(description: "this is a folder; expected a file")
+        default: Problem(description: "the file cannot be read: \(String(cString: strerror(code)))")
+        }
+    }
+}
