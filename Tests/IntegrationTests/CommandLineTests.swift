@@ -250,7 +250,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("while Redis is away, status and locks exit with 69")
+    @Test("while Redis is away, status and locks exit with 69, and status --live with 0")
     func redisAway() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
@@ -261,6 +261,9 @@ struct CommandLineTests {
                 let refused = try await sidecar.interlock("lock", "acquire", "orders")
                 #expect(refused.status == .exited(69))
                 #expect(refused.errors.contains("Redis"))
+                let live = try await sidecar.interlock("status", "--live")
+                #expect(live.status == .exited(0))
+                #expect(live.output.contains("down"))
             }
         }
     }
@@ -270,7 +273,8 @@ struct CommandLineTests {
     @Test(
         "without a sidecar every command exits with 69 and says how to get one",
         arguments: [
-            ["status"], ["lock", "acquire", "a"], ["lock", "list"], ["limit", "show", "a"], ["breaker", "list"], ["events"],
+            ["status"], ["status", "--live"], ["lock", "acquire", "a"], ["lock", "list"], ["limit", "show", "a"],
+            ["breaker", "list"], ["events"],
         ])
     func noSidecar(arguments: [String]) async throws {
         // Nobody listens on port 1.

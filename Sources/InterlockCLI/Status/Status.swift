@@ -6,22 +6,29 @@ struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show a sidecar, its Redis, its fleet, the locks and the services.",
         discussion: """
-            Exits with 69 when no sidecar answers, or when it answers and its Redis is away.
+            Exits with 69 when no sidecar answers, or when it answers and its Redis is away; with --live only when no sidecar \
+            answers. Restart a sidecar by --live alone: one whose Redis is away still serves local shares and breakers.
 
             EXAMPLES
               interlock status
               interlock status --sidecar 10.0.0.5:7379 --json
+              interlock status --live
             """
     )
+
+    @Flag(help: "Succeed when the sidecar answers, whether its Redis is there or not. Asks nothing of Redis.")
+    var live = false
 
     @OptionGroup var sidecar: SidecarOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let reading = try await SidecarConnection.open(sidecar) { try await SidecarReading(from: $0) }
+        let reading = try await SidecarConnection.open(sidecar) {
+            try await SidecarReading(from: $0, countsFleet: !live)
+        }
         try Terminal.show(reading, asJSON: output.json)
         for warning in reading.warnings { Terminal.tell("interlock: warning: \(warning)") }
-        guard reading.redis.isUp else {
+        guard live || reading.redis.isUp else {
             throw Failure(
                 "the sidecar at \(reading.sidecar.address) cannot reach its Redis: \(reading.redis.failure)",
                 exitCode: .unavailable)
@@ -63,7 +70,7 @@ struct SidecarReading: Answer {
         var held: Int64
         /// Through this sidecar.
         var waiting: Int64
-        /// In the whole fleet; `nil`: Redis cannot be asked.
+        /// In the whole fleet; `nil`: Redis was not, or cannot be, asked.
         var heldInFleet: Int?
         /// Whether there are more than were counted.
         var areMoreInFleet: Bool
@@ -144,7 +151,8 @@ struct SidecarReading: Answer {
 
 extension SidecarReading {
     /// Asks a sidecar. While its Redis is down, what it knows by itself is all there is.
-    init(from connection: SidecarConnection) async throws {
+    /// - Parameter countsFleet: whether the locks of the whole fleet are counted, for which the sidecar must ask Redis.
+    init(from connection: SidecarConnection, countsFleet: Bool) async throws {
         let report = try await connection.send(Info(section: "all"))
         func text(_ name: String) -> String { report[name] ?? "" }
         func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
@@ -164,7 +172,7 @@ extension SidecarReading {
         locks = Locks(
             held: number("locks_held") ?? 0, waiting: number("locks_waiting") ?? 0, heldInFleet: nil, areMoreInFleet: false)
         services = try await connection.send(ListBreakers())
-        guard isUp else { return }
+        guard isUp, countsFleet else { return }
         let (names, isComplete) = try await connection.lockNames(matching: "*", limit: LockListing.standardLimit)
         locks.heldInFleet = names.count
         locks.areMoreInFleet = !isComplete
