@@ -16,7 +16,7 @@ struct CheckConfig: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "Configuration in YAML.")
+    @Argument(help: "Configuration in YAML.", completion: .file())
     var file: String
 
     @OptionGroup var output: OutputOptions

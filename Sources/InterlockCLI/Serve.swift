@@ -21,7 +21,7 @@ struct Serve: AsyncParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("Configuration in YAML.", valueName: "file"))
+    @Option(help: ArgumentHelp("Configuration in YAML.", valueName: "file"), completion: .file())
     var config: String?
 
     @Option(help: ArgumentHelp("redis://, rediss:// or unix:// of the Redis that the fleet shares.", valueName: "url"))
@@ -33,10 +33,10 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Where the HTTP door listens.", valueName: "host:port"))
     var http: String?
 
-    @Option(help: ArgumentHelp("A Unix socket for the RESP door as well.", valueName: "path"))
+    @Option(help: ArgumentHelp("A Unix socket for the RESP door as well.", valueName: "path"), completion: .file())
     var unix: String?
 
-    @Option(help: ArgumentHelp("Folder of the private Redis.", valueName: "dir"))
+    @Option(help: ArgumentHelp("Folder of the private Redis.", valueName: "dir"), completion: .directory)
     var dataDir: String?
 
     func run() async throws {

@@ -92,7 +92,7 @@ struct BenchCheck: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "The history.")
+    @Argument(help: "The history.", completion: .file())
     var file: String
 
     @OptionGroup var output: OutputOptions

@@ -51,7 +51,7 @@ extension BreakerCommand {
                 """
         )
 
-        @Argument(help: "The service's name.")
+        @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
         @OptionGroup var sidecar: SidecarOptions
@@ -81,7 +81,7 @@ extension BreakerCommand {
                 """
         )
 
-        @Argument(help: "The service's name.")
+        @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
         @Argument(help: "What it shall do.")

@@ -31,7 +31,7 @@ extension LimitCommand {
                 """
         )
 
-        @Argument(help: "The service's name.")
+        @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
         @Option(help: ArgumentHelp("How many calls it counts as.", valueName: "count"))
@@ -71,7 +71,7 @@ extension LimitCommand {
                 """
         )
 
-        @Argument(help: "The service's name.")
+        @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
         @Option(help: ArgumentHelp("The tenant, user or address to look at.", valueName: "name"))

@@ -17,7 +17,7 @@ extension LockCommand {
                 """
         )
 
-        @Argument(help: "The lock's name.")
+        @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
         @Option(help: ArgumentHelp("How long the lease lasts: 500ms, 30s, 2m.", valueName: "duration"))
@@ -88,7 +88,7 @@ extension LockCommand {
                 """
         )
 
-        @Argument(help: "The lock's name.")
+        @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
         @Argument(help: "The token that the lock was acquired with.")
@@ -125,7 +125,7 @@ extension LockCommand {
                 """
         )
 
-        @Argument(help: "The lock's name.")
+        @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
         @Argument(help: "The token that the lock was acquired with.")

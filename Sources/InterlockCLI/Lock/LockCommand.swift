@@ -33,7 +33,7 @@ extension LockCommand {
                 """
         )
 
-        @Argument(help: "The lock's name.")
+        @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
         @OptionGroup var sidecar: SidecarOptions
@@ -103,7 +103,7 @@ extension LockCommand {
                 """
         )
 
-        @Argument(help: "The lock's name.")
+        @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
         @OptionGroup var sidecar: SidecarOptions

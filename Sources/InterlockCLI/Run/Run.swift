@@ -33,10 +33,12 @@ struct Run: AsyncParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("Run the command once, under this lock.", valueName: "name"))
+    @Option(help: ArgumentHelp("Run the command once, under this lock.", valueName: "name"), completion: .lockNames)
     var lock: String?
 
-    @Option(help: ArgumentHelp("Run the command whenever this one leads, that is, has this lock.", valueName: "name"))
+    @Option(
+        help: ArgumentHelp("Run the command whenever this one leads, that is, has this lock.", valueName: "name"),
+        completion: .lockNames)
     var lead: String?
 
     @Option(help: ArgumentHelp("How long the lock outlives a holder that is gone: 5s, 30s, 2m.", valueName: "duration"))

@@ -14,7 +14,8 @@ struct SidecarOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The authority that vouches for the sidecar's certificate, in PEM.",
-            discussion: "Otherwise INTERLOCK_CA, otherwise those that this system trusts.", valueName: "file"))
+            discussion: "Otherwise INTERLOCK_CA, otherwise those that this system trusts.", valueName: "file"),
+        completion: .file())
     var ca: String?
 
     @Flag(
@@ -82,4 +83,16 @@ struct SidecarTarget: Sendable {
     /// For messages.
     var address: SidecarAddress
     var configuration: RedisConfiguration
+}
+
+extension CompletionKind {
+    /// The locks that are held, as far as the sidecar in INTERLOCK_SIDECAR tells: what shells offer for a lock's name.
+    static let lockNames = names(listedBy: "lock list")
+    /// The services that the sidecar in INTERLOCK_SIDECAR guards.
+    static let serviceNames = names(listedBy: "breaker list")
+
+    /// The first column of a listing. None when no sidecar answers.
+    private static func names(listedBy command: String) -> CompletionKind {
+        .shellCommand("interlock \(command) 2>/dev/null | awk 'NR > 1 { print $1 }'")
+    }
 }
