@@ -9,6 +9,7 @@ and stops everything that it started.
 
 import argparse
 import concurrent.futures
+import pathlib
 import shutil
 import signal
 import sys
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Collection
 
 import upstream
-from stage import BINARY, HISTORY, Answer, Entry, NotSeen, Sidecar, Stage
+from stage import BINARY, HISTORY, Answer, Entry, NotSeen, Process, Sidecar, Stage
 
 Act = Callable[[Stage], None]
 
@@ -222,6 +223,55 @@ def redis_away(stage: Stage) -> None:
     require("200 with Redis", stage.call(sidecars[0]), 200)
 
 
+def two_hosts(stage: Stage) -> None:
+    """Two hosts have the same job in their crontab. One of them runs it. When that host dies, the other one does."""
+    a, b = stage.sidecars["a"], stage.sidecars["b"]
+    lock = ("--lock", "nightly-import", "--ttl", "2s")
+    job = ("--", "sh", "-c", 'echo "importing with fence $INTERLOCK_FENCE"; sleep 60')
+    first = stage.run("host a", a, *lock, "--label", "host-a", "--no-wait", *job)
+    low = fence(stage, first)
+    second = stage.run("host b", b, *lock, "--label", "host-b", "--no-wait", *job)
+    stage.expect("host b ends with exit code 75, and runs nothing", lambda: second.poll() == 75)
+    stage.interlock(b, "lock", "show", "nightly-import")
+    stage.show("GET", "interlock:lock:{nightly-import}")
+    waiting = stage.run("host b", b, *lock, "--label", "host-b", "--wait", "10s", *job)
+    stage.until("host b waits", lambda: stage.ask_sidecar(b, "LOCK.INFO", "nightly-import")[-1] == "1")
+    stage.say("you", f"$ kill -9 {first.pid}   # host a is gone")
+    killed = time.monotonic()
+    first.kill()
+    high = fence(stage, waiting)
+    took = time.monotonic() - killed
+    stage.expect(
+        f"host b runs it {took:.1f} s later, with a higher fence", lambda: took < 4 and high > low and first.poll()
+    )
+    stage.stop(waiting)
+    stage.expect("the lock is free again", lambda: stage.ask("GET", "interlock:lock:{nightly-import}") == [""])
+
+
+def two_tenants(stage: Stage) -> None:
+    """A partner's API may be called twenty times a second, by one tenant four times. Tenant 7 makes ten calls at once.
+    Tenant 8 does not notice."""
+    a, b = stage.sidecars["a"], stage.sidecars["b"]
+    with concurrent.futures.ThreadPoolExecutor() as callers:
+        greedy = callers.submit(stage.call_at_once, a, 10, "partner/items", "tenant-7")
+        stage.until("tenant 7 calls", lambda: stage.ask("KEYS", "interlock:rate:{partner}:*tenant-7") != [""])
+        modest = stage.call_at_once(b, 3, "partner/items", "tenant-8")
+        stage.show("KEYS", "interlock:rate:{partner}:*")
+        answers = greedy.result()
+    for answer in [*answers, *modest]:
+        require("200 for each of the thirteen", answer, 200)
+    waited = [answer for answer in answers if int(answer.headers["interlock-waited"]) >= 300]
+    slowest = max(int(answer.headers["interlock-waited"]) for answer in modest)
+    stage.expect(f"{len(waited)} calls of tenant 7 waited for their turn", lambda: len(waited) == 6)
+    stage.expect(f"tenant 8 waited for {slowest} ms", lambda: slowest < 300)
+
+
+def fence(stage: Stage, job: Process) -> int:
+    """The fence that the job prints when it starts."""
+    lines = stage.until("the job runs", lambda: [line for line in job.lines if line.startswith("importing with")])
+    return int(lines[0].split()[-1])
+
+
 def until_redis_is(stage: Stage, sidecar: Sidecar, up: str, what: str) -> None:
     stage.until(f"sidecar {sidecar.name} {what}", lambda: stage.info(sidecar)["redis_up"] == up)
 
@@ -236,6 +286,8 @@ ACTS: list[tuple[str, Act]] = [
     ("A sidecar dies", a_death),
     ("An operator steps in", an_operator),
     ("Redis is away", redis_away),
+    ("Two hosts, one job", two_hosts),
+    ("Two tenants", two_tenants),
 ]
 
 
@@ -282,9 +334,9 @@ def calm(stage: Stage) -> None:
     stage.remember()
 
 
-def play(chosen: Collection[int]) -> bool:
+def play(chosen: Collection[int], binary: pathlib.Path) -> bool:
     """Plays the chosen acts. Returns whether every expectation was seen."""
-    stage = Stage()
+    stage = Stage(binary)
     verdicts: dict[str, bool] = {}
     try:
         stage.narrator.headline(
@@ -343,15 +395,16 @@ def main() -> int:
         metavar="N",
         help="play only this act; may be given several times",
     )
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="the built interlock")
     options = parser.parse_args()
-    if not BINARY.exists():
+    if not options.binary.exists():
         sys.exit("demo: build first: make build")
     if missing := [tool for tool in ("redis-server", "redis-cli", "curl") if not shutil.which(tool)]:
         sys.exit(f"demo: {', '.join(missing)} not found; `make setup` installs what is missing")
     for number in ENDING:
         signal.signal(number, interrupted)
     try:
-        return 0 if play(options.act or range(1, len(ACTS) + 1)) else 1
+        return 0 if play(options.act or range(1, len(ACTS) + 1), options.binary.resolve()) else 1
     except KeyboardInterrupt:
         return 130
 

@@ -15,6 +15,8 @@ COLOURS = {
     "upstream": "35",
     "sidecar a": "36",
     "sidecar b": "34",
+    "host a": "32",
+    "host b": "32",
     "event": "33",
     "redis": "32",
     "seen": "1;32",

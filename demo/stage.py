@@ -20,6 +20,7 @@ import upstream as upstreams
 from narrator import Narrator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+#: The program, unless another one is named.
 BINARY = ROOT / ".build" / "release" / "interlock"
 SERVICES = pathlib.Path(__file__).resolve().parent / "services.yaml"
 BREAKER = "interlock:breaker:{catalog}"
@@ -84,7 +85,8 @@ class Answer:
 
 
 class Stage:
-    def __init__(self) -> None:
+    def __init__(self, binary: pathlib.Path = BINARY) -> None:
+        self.binary = binary
         self.narrator = Narrator()
         self.processes: list[Process] = []
         self.sidecars: dict[str, Sidecar] = {}
@@ -157,7 +159,7 @@ class Stage:
     def start_sidecar(self, name: str) -> None:
         process = self.start(
             f"sidecar {name}",
-            BINARY,
+            self.binary,
             "serve",
             "--config",
             self.folder / "services.yaml",
@@ -189,7 +191,7 @@ class Stage:
     def follow(self, sidecar: Sidecar) -> None:
         """Shows the events of this sidecar from now on."""
         before = self.follower
-        follower = self.start("event", BINARY, "events", "--sidecar", sidecar.address)
+        follower = self.start("event", self.binary, "events", "--sidecar", sidecar.address)
         self.until(
             "the events are followed",
             lambda: self.running(follower, "interlock events") and any("following" in line for line in follower.lines),
@@ -246,17 +248,21 @@ class Stage:
         self.say("you", f"$ curl -i {url}  →  {answer}")
         return answer
 
-    def call_at_once(self, sidecar: Sidecar, count: int, path: str = "catalog/books") -> list[Answer]:
-        """Makes `count` calls at the same time. Returns the responses, the fastest first."""
+    def call_at_once(
+        self, sidecar: Sidecar, count: int, path: str = "catalog/books", subject: str | None = None
+    ) -> list[Answer]:
+        """Makes `count` calls at the same time, for a subject. Returns the responses, the fastest first."""
         with concurrent.futures.ThreadPoolExecutor(count) as callers:
-            done = list(callers.map(lambda _: self.curl(sidecar, path), range(count)))
+            done = list(callers.map(lambda _: self.curl(sidecar, path, subject), range(count)))
         answers = sorted((answer for _, answer in done), key=lambda answer: answer.seconds)
         statuses = " and ".join(sorted({str(answer.status) for answer in answers}))
         times = ", ".join(f"{answer.seconds:.3f}" for answer in answers)
-        self.say("you", f"$ curl -i {done[0][0]}, {count} times at once  →  {statuses}, after {times} s")
+        header = f"-H 'Interlock-Subject: {subject}' " if subject else ""
+        self.say("you", f"$ curl -i {header}{done[0][0]}, {count} times at once  →  {statuses}, after {times} s")
         return answers
 
-    def curl(self, sidecar: Sidecar, path: str) -> tuple[str, Answer]:
+    def curl(self, sidecar: Sidecar, path: str, subject: str | None = None) -> tuple[str, Answer]:
+        header = ["--header", f"Interlock-Subject: {subject}"] if subject else []
         url = f"127.0.0.1:{sidecar.http_port}/proxy/{path}"
         done = subprocess.run(
             [
@@ -271,6 +277,7 @@ class Stage:
                 "15",
                 "--write-out",
                 r"\n%{time_total}",
+                *header,
                 f"http://{url}",
             ],
             capture_output=True,
@@ -284,7 +291,7 @@ class Stage:
         """Runs the command line, as an operator would."""
         self.say("you", f"$ interlock {shlex.join(words)}")
         done = subprocess.run(
-            [BINARY, *words],
+            [self.binary, *words],
             capture_output=True,
             text=True,
             timeout=20,
@@ -294,14 +301,22 @@ class Stage:
         if done.returncode != 0:
             raise NotSeen(f"interlock {' '.join(words)} succeeds: it ended with exit code {done.returncode}")
 
+    def run(self, host: str, sidecar: Sidecar, *words: str) -> Process:
+        """Starts `interlock run` on a host."""
+        self.say("you", f"{host}$ interlock run {shlex.join(words)}")
+        return self.start(host, self.binary, "run", "--sidecar", sidecar.address, *words)
+
     def info(self, sidecar: Sidecar) -> dict[str, str]:
         """The fields of INFO."""
-        lines = self.redis_cli("-p", sidecar.resp_port, "INFO")
+        lines = self.ask_sidecar(sidecar, "INFO")
         return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def ask_sidecar(self, sidecar: Sidecar, *words: str) -> list[str]:
+        return self.redis_cli("-p", sidecar.resp_port, *words)
 
     def breaker_at(self, sidecar: Sidecar) -> dict[str, str]:
         """The breaker's state as this sidecar has it."""
-        lines = self.redis_cli("-p", sidecar.resp_port, "BREAKER.STATE", "catalog")
+        lines = self.ask_sidecar(sidecar, "BREAKER.STATE", "catalog")
         return dict(zip(lines[::2], lines[1::2], strict=False))
 
     def until_all_have(self, state: str) -> None:
