@@ -228,7 +228,10 @@ def main() -> int:
 
     def play(which: tuple[pages.Page, Edition]) -> Tally:
         since = time.monotonic()
-        run = Run(*which, chosen.binary.resolve(), begin + WHOLE)
+        try:
+            run = Run(*which, chosen.binary.resolve(), begin + WHOLE)
+        except Failure as failure:
+            return Tally(failures=[f"{which[0].path}: {failure}"])
         try:
             return run.play()
         finally:

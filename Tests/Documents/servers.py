@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -26,7 +27,10 @@ class Failure(Exception):
     """What the pages say did not happen."""
 
 
-#: Ports that were handed out: several pages are run at a time, and a free port stays free only until somebody listens.
+#: Below the ports that the kernel gives to outgoing connections: one of those may be taken before its server listens,
+#: or while it is away.
+PORTS = range(15000, 32000)
+#: Ports that were handed out: several pages are run at a time.
 TAKEN: set[int] = set()
 TAKING = threading.Lock()
 
@@ -36,12 +40,19 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     with TAKING:
         while len(ports) < count:
-            with socket.create_server(("127.0.0.1", 0)) as server:
-                port = server.getsockname()[1]
-            if port not in TAKEN:
+            port = random.choice(PORTS)
+            if port not in TAKEN and is_free(port):
                 TAKEN.add(port)
                 ports.append(port)
     return ports
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -55,8 +66,8 @@ class Upstream(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), Answerer)
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answerer)
         self.is_down = False
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -89,8 +100,9 @@ class World:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.sidecar: subprocess.Popen[bytes] | None = None
         self.redis: subprocess.Popen[bytes] | None = None
-        shown = (RESP, HTTP, REDIS, UPSTREAM)
-        self.ports = dict(zip(shown, free_ports(len(shown)), strict=True))
+        self.upstream = Upstream()
+        shown = (RESP, HTTP, REDIS)
+        self.ports = dict(zip(shown, free_ports(len(shown)), strict=True)) | {UPSTREAM: self.upstream.server_port}
         programs = folder / "bin"
         programs.mkdir()
         (programs / "interlock").symlink_to(binary)
@@ -101,7 +113,6 @@ class World:
             WEB_KEY="a-key-for-web",
             OPS_KEY="a-key-for-ops",
         )
-        self.upstream = Upstream(self.ports[UPSTREAM])
         self.start_redis()
 
     # ---- the addresses of a page, and those of this run
