@@ -69,7 +69,11 @@ public struct Sidecar: Sendable {
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
             privateRedis: privateRedis?.socketPath, coordinator: coordinator,
-            onOpen: { [notifier] in notifier?.doorsAreOpen() }, onReady: onReady)
+            onOpen: { [notifier] in notifier?.doorsAreOpen() },
+            onReady: { [notifier] addresses in
+                notifier?.redisIsConnected()
+                onReady(addresses)
+            })
         // Proxied calls are work for more than one core; more than a few would only take memory.
         let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: min(4, max(1, System.coreCount)))
         var services: [any Service] = []

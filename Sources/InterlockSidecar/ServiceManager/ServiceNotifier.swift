@@ -49,6 +49,8 @@ final class ServiceNotifier: Service {
 
     func doorsAreOpen() { tell { $0.doorsOpened() } }
 
+    func redisIsConnected() { tell { $0.redisConnected() } }
+
     func reloadBegins() {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)

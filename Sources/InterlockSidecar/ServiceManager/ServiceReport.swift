@@ -70,6 +70,12 @@ struct ServiceReport: Sendable {
         return [.alive] + (state == .serving ? changedStatus() : [])
     }
 
+    /// Redis was connected for the first time. Said at once: until the next look the status would be that of a moment ago.
+    mutating func redisConnected() -> [Line] {
+        redis = .isUp
+        return state == .serving ? changedStatus() : []
+    }
+
     /// The sidecar goes down.
     mutating func stopped() -> [Line] {
         guard state != .stopping else { return [] }
