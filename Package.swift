@@ -146,7 +146,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", nioCore,
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             path: "Tests/Fuzzing/FuzzTargets",
@@ -175,7 +175,7 @@ let package = Package(
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(
-            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses"], swiftSettings: houseRules),
+            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses", "InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "SimulationTests",
             dependencies: [

@@ -32,3 +32,18 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
         return result.standardOutput + result.standardError
     }
 }
+
+/// A private server could not be started, or not be used as asked.
+package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What was asked and what was wrong.
+    package var reason: String
+    /// What the server had said until then.
+    package var log: String
+
+    package init(reason: String, log: String) {
+        self.reason = reason
+        self.log = log
+    }
+
+    package var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
+}

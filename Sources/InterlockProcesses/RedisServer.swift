@@ -1,5 +1,5 @@
 internal import Glibc
-internal import Hiredis
+package import Hiredis
 
 /// A real `redis-server` of a test's own: in a fresh folder, on a Unix socket and, unless told otherwise, a free TCP port of
 /// 127.0.0.1. It persists nothing by itself, and dies with the test process.
@@ -226,17 +226,26 @@ package actor RedisServer {
     }
 }
 
-/// A private server could not be started, or not be used as asked.
-package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked and what was wrong.
-    package var reason: String
-    /// What the server had said until then.
-    package var log: String
-
-    package init(reason: String, log: String) {
-        self.reason = reason
-        self.log = log
+extension RedisServer {
+    /// How to reach the server by its Unix socket, with the password of `--requirepass`. Patient, for a noisy machine: a
+    /// test of timeouts sets its own.
+    package nonisolated var configuration: RedisConfiguration {
+        var configuration = RedisConfiguration(address: .unixSocket(path: socketPath))
+        configuration.password = password
+        configuration.connectTimeout = .seconds(10)
+        configuration.commandTimeout = .seconds(10)
+        return configuration
     }
 
-    package var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
+    /// The server's Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
+    package nonisolated var url: String { "unix://\(credentials)\(socketPath)" }
+
+    /// The server's port as a URL: `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` when it has no port.
+    package nonisolated var portURL: String? {
+        port.map { "\(certificate == nil ? "redis" : "rediss")://\(credentials)127.0.0.1:\($0)" }
+    }
+
+    private nonisolated var credentials: String {
+        password.map { ":\($0)@" } ?? ""
+    }
 }

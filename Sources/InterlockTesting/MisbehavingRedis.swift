@@ -118,3 +118,56 @@ public final class MisbehavingRedis: Sendable {
         for channel in state.withLockedValue({ Array($0.open.values) }) { try? await channel.close() }
     }
 }
+
+/// What a `MisbehavingRedis` does about a command.
+public enum ScriptedAnswer: Hashable, Sendable {
+    /// Nothing; the connection stays open.
+    case silence
+    /// Writes these bytes at once.
+    case bytes([UInt8])
+    /// Writes these bytes one at a time, each in a packet of its own as far as the kernel goes along.
+    case oneByOne([UInt8])
+    /// Writes these bytes and hangs up.
+    case bytesThenClose([UInt8])
+
+    /// Hangs up.
+    public static let close = ScriptedAnswer.bytesThenClose([])
+
+    /// Writes this text at once.
+    public static func text(_ text: String) -> ScriptedAnswer {
+        .bytes(Array(text.utf8))
+    }
+}
+
+/// A command that a `MisbehavingRedis` received.
+public struct ReceivedCommand: Hashable, Sendable {
+    /// The number of the connection it came by; the first is 0.
+    public var connection: Int
+    /// Its number on that connection; the first is 0.
+    public var index: Int
+    /// The command's name and its arguments.
+    public var words: [[UInt8]]
+
+    public init(connection: Int, index: Int, words: [[UInt8]]) {
+        self.connection = connection
+        self.index = index
+        self.words = words
+    }
+
+    /// The words as text; bytes that are not UTF-8 are replaced.
+    public var text: [String] { words.map { String(decoding: $0, as: UTF8.self) } }
+}
+
+extension RedisReply {
+    /// The reply as a server writes it.
+    package var wire: [UInt8] {
+        switch self {
+        case .status(let text): Array("+\(text)\r\n".utf8)
+        case .error(let error): Array("-\(error.message)\r\n".utf8)
+        case .integer(let value): Array(":\(value)\r\n".utf8)
+        case .null: Array("$-1\r\n".utf8)
+        case .bulk(let bytes): Array("$\(bytes.count)\r\n".utf8) + bytes + Array("\r\n".utf8)
+        case .array(let elements): Array("*\(elements.count)\r\n".utf8) + elements.flatMap(\.wire)
+        }
+    }
+}

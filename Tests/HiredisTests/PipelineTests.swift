@@ -1,7 +1,10 @@
-import Hiredis
 import InterlockProcesses
 import InterlockTesting
+import NIOCore
+import NIOEmbedded
 import Testing
+
+@testable import Hiredis
 
 @Suite("Pipelining", .timeLimit(.minutes(1)))
 struct PipelineTests {
@@ -72,5 +75,25 @@ struct PipelineTests {
                     == (0..<10).map { .success(.array([.bulk("value \($0)"), .integer(Int64($0))])) })
             try await pipeline.close()
         }
+    }
+}
+
+@Suite("Writes")
+struct FlushTests {
+    @Test("commands of one tick of the event loop leave in one write")
+    func oneWrite() throws {
+        let channel = EmbeddedChannel()
+        let handler = RedisChannelHandler(
+            configuration: RedisConfiguration(address: .host("localhost", port: 6379)), eventLoop: channel.eventLoop)
+        try channel.pipeline.syncOperations.addHandler(handler)
+        for tick in 0..<2 {
+            for _ in 0..<3 { handler.send(AnyCommand(["TICK", "\(tick)"])) { _ in } }
+            #expect(try channel.readOutbound(as: ByteBuffer.self) == nil)
+            channel.embeddedEventLoop.run()
+            let written = try #require(try channel.readOutbound(as: ByteBuffer.self))
+            #expect(String(buffer: written) == String(repeating: "*2\r\n$4\r\nTICK\r\n$1\r\n\(tick)\r\n", count: 3))
+            #expect(try channel.readOutbound(as: ByteBuffer.self) == nil)
+        }
+        _ = try channel.finish()
     }
 }

@@ -147,7 +147,7 @@ struct BulkheadTests {
 
     @Test("whatever happens, no more places are held than there are, and nobody who waits is lost")
     func random() {
-        var random = SplitMix64(seed: 7)
+        var random = SeededRandom(seed: 7)
         for _ in 0..<200 {
             let places = Int.random(in: 1...4, using: &random)
             var bulkhead = Bulkhead(places: places, maximumWaiting: 5)

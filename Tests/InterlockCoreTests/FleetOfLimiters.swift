@@ -18,11 +18,11 @@ struct FleetOfLimiters {
 
     private var sidecars: [Sidecar]
     private var redis = LocalCounters()
-    private var random: SplitMix64
+    private var random: SeededRandom
     private var now = Instant(nanoseconds: 1_000_000_000_000)
 
     init(of count: Int, _ definition: LimitDefinition, waiting: Int, seed: UInt64) {
-        random = SplitMix64(seed: seed)
+        random = SeededRandom(seed: seed)
         sidecars = (0..<count).map { _ in
             Sidecar(limiter: ServiceLimiter(definitions: [definition], maximumWaiting: 10_000))
         }

@@ -250,7 +250,7 @@ struct HeldLeaseTests {
 
 /// A lease, and an extension that may be under way for it.
 private struct RandomLife {
-    private var random: SplitMix64
+    private var random: SeededRandom
     private var now: Instant
     private var lease: HeldLease
     private var underWay: (ttl: Int64, sentAt: Instant)?
@@ -258,7 +258,7 @@ private struct RandomLife {
 
     init(seed: UInt64) {
         let start = Instant(nanoseconds: 1_000_000_000_000)
-        var random = SplitMix64(seed: seed)
+        var random = SeededRandom(seed: seed)
         let ttl = Int64.random(in: LeaseValidity.shortestTTL...2000, using: &random)
         lease = HeldLease(
             ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: Bool.random(using: &random),

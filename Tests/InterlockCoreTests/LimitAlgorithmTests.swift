@@ -13,7 +13,7 @@ struct LimitAlgorithmTests {
 
     /// Calls at random moments, in crowds and at the edges of windows; those that were granted, in microseconds.
     private func grants(_ definition: LimitDefinition, sidecars: Int = 1, seed: UInt64, calls: Int = 1500) -> [Grant] {
-        var random = SplitMix64(seed: seed)
+        var random = SeededRandom(seed: seed)
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 50)
         var counters = LocalCounters()
         var now = start
@@ -101,7 +101,7 @@ struct LimitAlgorithmTests {
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm], [3, 7, 97] as [Int64])
     func retry(algorithm: LimitAlgorithm, limit: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
-        var random = SplitMix64(seed: UInt64(limit))
+        var random = SeededRandom(seed: UInt64(limit))
         var counters = LocalCounters()
         var now = start
         for _ in 0..<400 {

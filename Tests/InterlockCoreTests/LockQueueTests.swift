@@ -261,7 +261,7 @@ struct LockQueueTests {
 /// A queue and what is under way for it.
 private struct RandomLife {
     private let start = Instant(nanoseconds: 0)
-    private var random: SplitMix64
+    private var random: SeededRandom
     private var queue = LockQueue()
     private var expected: [UInt64] = []
     private var served: Set<UInt64> = []
@@ -272,7 +272,7 @@ private struct RandomLife {
     private var lastID: UInt64 = 0
 
     init(seed: UInt64) {
-        random = SplitMix64(seed: seed)
+        random = SeededRandom(seed: seed)
     }
 
     private mutating func note(_ action: LockQueue.Action) {

@@ -71,7 +71,7 @@ struct OutageWatchTests {
 
     @Test("field 4: no bad probe, and none that could not be judged, is ever good news", arguments: 0..<200)
     func neverGoodNews(seed: Int) {
-        var random = SplitMix64(seed: UInt64(seed))
+        var random = SeededRandom(seed: UInt64(seed))
         var watch = OutageWatch(unhealthyAfter: Int.random(in: 1...4, using: &random), healthyAfter: 1)
         for _ in 0..<50 {
             let finding = [ProbeFinding.good, bad, .unjudged("stopped")].randomElement(using: &random) ?? .good

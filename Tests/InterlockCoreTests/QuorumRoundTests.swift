@@ -205,7 +205,7 @@ struct QuorumRoundTests {
 
     @Test("fences strictly rise whichever servers answer and however their clocks run apart", arguments: 1...50)
     func fencesRise(seed: Int) {
-        var random = SplitMix64(seed: UInt64(seed))
+        var random = SeededRandom(seed: UInt64(seed))
         let servers = [3, 4, 5][seed % 3]
         var numbers = [Int64](repeating: 0, count: servers)
         // Each server's clock, which the mint looks at: up to a million apart, and some stand still.

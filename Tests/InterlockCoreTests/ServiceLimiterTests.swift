@@ -231,7 +231,7 @@ struct ServiceLimiterTests {
 
     @Test("under random load no window ever grants more than its limit, and everyone is answered once")
     func randomLoad() {
-        var random = SplitMix64(seed: 7)
+        var random = SeededRandom(seed: 7)
         let definitions = [
             LimitDefinition(name: "1s", limit: 7, window: .seconds(1)),
             LimitDefinition(name: "5s", limit: 20, window: .seconds(5)),

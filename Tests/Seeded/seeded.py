@@ -51,7 +51,7 @@ BUGS = [
         "        case .giveUp(.held):\n            freeEverywhere()\n",
         "        case .giveUp(.held):\n",
         ("free-locks",),
-        story="SimulationTests.LockFaultTests/refusedByQuorum\\(",
+        story="SimulationTests.QuorumFaultTests/refusedByQuorum\\(",
     ),
     Bug(
         "quorum-wait-ends-unanswered",
@@ -67,7 +67,7 @@ BUGS = [
         "token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,",
         'token: waiter.request.owner ?? "waiter/\\(runtime.id)\\(waiter.startedAt.nanoseconds)", ttl: waiter.request.ttl,',
         TWO_HOLDERS,
-        story="SimulationTests.LockFaultTests/clearedAwayLater\\(",
+        story="SimulationTests.QuorumFaultTests/clearedAwayLater\\(",
     ),
     # L2: told that it is held, and granted it all the same.
     Bug(
@@ -84,7 +84,7 @@ BUGS = [
         "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
         "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
         ("free-locks",),
-        story="SimulationTests.LockFaultTests/splitVote\\(",
+        story="SimulationTests.QuorumFaultTests/splitVote\\(",
     ),
     # The claim window is for the sidecar that is called, not for the waiter that has the lock.
     Bug(

@@ -1,3 +1,4 @@
+import InterlockCore
 import Testing
 
 /// Commands in random order over few keys, with arguments that are often wrong.
@@ -19,9 +20,9 @@ import Testing
 }
 
 struct RandomCommands {
-    private var generator: SeededGenerator
+    private var generator: SeededRandom
 
-    init(seed: UInt64) { generator = SeededGenerator(seed: seed) }
+    init(seed: UInt64) { generator = SeededRandom(seed: seed) }
 
     mutating func pick<Element>(_ elements: [Element]) -> Element {
         elements[Int.random(in: elements.indices, using: &generator)]

@@ -38,9 +38,8 @@ import Testing
 
         func send(_ words: String..., on connection: SimulatedConnection) -> String {
             output = []
-            let text = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
             // One byte at a time: a command may come in any pieces.
-            for byte in text.utf8 { connection.receive([byte]) }
+            for byte in RequestEncoder.encode(words) { connection.receive([byte]) }
             return String(decoding: output, as: UTF8.self)
         }
 

@@ -14,161 +14,6 @@ struct LockFaultTests {
         LockRequest(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, mode: mode)
     }
 
-    // MARK: A quorum
-
-    @Test("L1: what is cleared away after one attempt of a waiter does not end what a later attempt was granted")
-    func clearedAwayLater() throws {
-        let stage = Stage(sidecars: 2, quorum: 3)
-        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 3000), through: 1))?.lease)
-        // C takes a question and does not answer it in time; its connection stays.
-        stage.quorum[2].stop()
-        let waiter = stage.acquire(try Self.request("orders", wait: 30_000))
-        stage.run(milliseconds: 700)
-        stage.quorum[2].resume()
-        // B goes, with all its data; the waiter is granted the lock on A and C.
-        stage.quorum[1].crash()
-        _ = stage.release(first, through: 1)
-        let lease = try #require(stage.result(of: waiter)?.lease)
-        // The connection to C blips, B is back, and another asks.
-        stage.path(of: 0, toQuorum: 2).cutAll()
-        stage.run(milliseconds: 1500)
-        stage.quorum[1].start(with: .all)
-        stage.run(milliseconds: 1500)
-        let other = stage.result(of: stage.acquire(try Self.request("orders"), through: 1))
-        #expect(other?.isHeld == true)
-        stage.run(milliseconds: 100)
-        var renewal: RenewAnswer?
-        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
-        guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
-    }
-
-    @Test("L1: what could not be cleared away at once does not end what a later attempt was granted")
-    func clearedAwayWithTheNextConnection() throws {
-        let stage = Stage(sidecars: 2, quorum: 3)
-        // The holder's lease is on A and B, and of the waiter C knows first.
-        stage.quorum[2].crash()
-        let first = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 60_000), through: 1))?.lease)
-        stage.quorum[2].start(with: .none)
-        stage.run(milliseconds: 1500)
-        Self.putNear(2, to: 0, on: stage)
-        let waiter = stage.acquire(try Self.request("orders", wait: 30_000))
-        stage.run(milliseconds: 1)
-        #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":1")
-        // It does not take the attempt back, for now.
-        stage.quorum[2].server.condition = .misconfigured
-        stage.run(milliseconds: 20)
-        stage.quorum[2].server.condition = .serving
-        // B goes with what it knows: A and C are needed.
-        stage.quorum[1].crash()
-        _ = stage.release(first, through: 1)
-        stage.run(milliseconds: 1500)
-        stage.path(of: 0, toQuorum: 2).cutAll()
-        let lease = try #require(stage.result(of: waiter)?.lease)
-        stage.run(milliseconds: 1500)
-        stage.quorum[1].start(with: .none)
-        stage.run(milliseconds: 1500)
-        #expect(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.isHeld == true)
-        var renewal: RenewAnswer?
-        renewal = stage.result(of: stage.renew(lease, ttl: 30_000))
-        guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
-    }
-
-    /// The server answers this sidecar before the others do.
-    private static func putNear(_ server: Int, to sidecar: Int, on stage: Stage) {
-        for other in 0..<3 {
-            let delay: Int64 = .microseconds(other == server ? 50 : 3000)
-            stage.path(of: sidecar, toQuorum: other).delay = delay...delay
-        }
-    }
-
-    @Test("L3: a writer of the version before, which does not say that it has looked, keeps its place before readers")
-    func writerOfTheVersionBefore() throws {
-        let stage = Stage(sidecars: 2)
-        _ = try #require(
-            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        // Somebody listens to its channel, and its ticket has no mark.
-        let old = stage.redis.server.connect { _ in }
-        old.receive(Array("*2\r\n$9\r\nSUBSCRIBE\r\n$27\r\ninterlock:wake:0123456789ab\r\n".utf8))
-        stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
-        stage.cli("PEXPIRE", "interlock:queue:{report}", "60000")
-        let before = stage.status(of: 1)?.redisCommands ?? 0
-        let reader = stage.acquire(try Self.request("report", wait: 20_000, mode: .shared), through: 1)
-        #expect(stage.result(of: reader)?.isHeld == true)
-        // It does not ask all the time for that.
-        #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
-    }
-
-    @Test("L5: of several who ask a quorum at once and do not wait, one gets a free lock", arguments: [false, true])
-    func splitVote(isOneAway: Bool) throws {
-        var rounds = 0
-        var unavailable = 0
-        for round in 0..<40 {
-            let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
-            // Each is near a server of its own.
-            for sidecar in stage.sidecars.indices { Self.putNear(sidecar, to: sidecar, on: stage) }
-            if isOneAway {
-                stage.quorum[2].crash()
-                stage.run(milliseconds: 1000)
-            }
-            let answers = try stage.sidecars.indices.map { stage.acquire(try Self.request("orders"), through: $0) }
-            stage.run(milliseconds: 3000)
-            let granted = answers.count(where: { $0.value?.lease != nil })
-            #expect(granted <= 1)
-            if granted == 1 { rounds += 1 }
-            unavailable += answers.count { if case .failed? = $0.value { true } else { false } }
-            #expect(answers.allSatisfy { $0.value != nil })
-        }
-        #expect(rounds >= 38, "\(rounds) of 40")
-        #expect(unavailable == 0)
-    }
-
-    @Test("L2: a waiter of a quorum with an OWNER that is told nothing holds nothing")
-    func ghostOfQuorum() throws {
-        let stage = Stage(sidecars: 2, quorum: 3, redisMilliseconds: 5)
-        for round in 0..<60 {
-            let name = "orders-\(round)"
-            let holder = try #require(stage.result(of: stage.acquire(try Self.request(name), through: 1))?.lease)
-            let waiter = stage.acquire(try Self.request(name, wait: 400, owner: "me"))
-            stage.run(milliseconds: 340 + Int64(round))
-            _ = stage.release(holder, through: 1)
-            let answer = try #require(stage.result(of: waiter))
-            stage.run(milliseconds: 500)
-            let holders = stage.quorum.count { stage.cli("GET", "interlock:lock:{\(name)}", on: $0).contains("me") }
-            if answer.isHeld { #expect(holders < 2, "round \(round)") } else { #expect(holders == 3) }
-        }
-    }
-
-    @Test("who is refused by a quorum leaves nothing behind where the lock was free")
-    func refusedByQuorum() throws {
-        let stage = Stage(sidecars: 2, quorum: 3)
-        // The holder's lease is on A and B.
-        stage.quorum[2].crash()
-        #expect(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease != nil)
-        stage.quorum[2].start(with: .none)
-        stage.run(milliseconds: 1500)
-        Self.putNear(2, to: 0, on: stage)
-        #expect(stage.result(of: stage.acquire(try Self.request("orders")))?.isHeld == true)
-        stage.run(milliseconds: 100)
-        #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":0")
-    }
-
-    @Test("a caller who tries before it waits is told as well, and once, when a sidecar with a quorum goes down")
-    func triersAreTold() throws {
-        let stage = Stage(sidecars: 1, quorum: 3, redisMilliseconds: 20)
-        _ = stage.acquire(try Self.request("orders", wait: 5000))
-        let waiter = stage.acquire(try Self.request("orders", wait: 5000))
-        let trier = stage.acquire(try Self.request("orders", wait: 5000, owner: "me"))
-        stage.run(milliseconds: 5)
-        stage.sidecars[0].drain()
-        stage.run(milliseconds: 500)
-        #expect(waiter.value != nil)
-        guard case .failed(let error)? = trier.value else { return #expect(trier.value != nil) }
-        #expect(error.code == .unavailable)
-        #expect(trier.count == 1)
-    }
-
-    // MARK: One Redis
-
     @Test("L2: a waiter with an OWNER that is told nothing holds nothing, whichever way its turn comes", arguments: [0, 1])
     func ghost(through releaser: Int) throws {
         let stage = Stage(sidecars: 2, redisMilliseconds: 5)
@@ -272,7 +117,7 @@ struct LockFaultTests {
     func killedWriter() throws {
         let stage = try Self.writerBehindAReader()
         let everything = stage.redis.server.connect { _ in }
-        everything.receive(Array("*2\r\n$10\r\nPSUBSCRIBE\r\n$16\r\ninterlock:wake:*\r\n".utf8))
+        everything.receive("PSUBSCRIBE", "interlock:wake:*")
         stage.sidecars[0].kill()
         stage.run(milliseconds: 100)
         try Self.expectReaderLetIn(on: stage)
@@ -312,6 +157,23 @@ struct LockFaultTests {
         #expect(stage.result(of: late)?.lease != nil)
         #expect(stage.result(of: early)?.lease != nil)
         #expect((late.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds)
+    }
+
+    @Test("L3: a writer of the version before, which does not say that it has looked, keeps its place before readers")
+    func writerOfTheVersionBefore() throws {
+        let stage = Stage(sidecars: 2)
+        _ = try #require(
+            stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
+        // Somebody listens to its channel, and its ticket has no mark.
+        let old = stage.redis.server.connect { _ in }
+        old.receive("SUBSCRIBE", "interlock:wake:0123456789ab")
+        stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
+        stage.cli("PEXPIRE", "interlock:queue:{report}", "60000")
+        let before = stage.status(of: 1)?.redisCommands ?? 0
+        let reader = stage.acquire(try Self.request("report", wait: 20_000, mode: .shared), through: 1)
+        #expect(stage.result(of: reader)?.isHeld == true)
+        // It does not ask all the time for that.
+        #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
     }
 
     @Test("L3: a writer that lives is not passed by readers, however long it waits")
@@ -395,23 +257,6 @@ struct LockFaultTests {
         #expect(other.value == nil)
         _ = stage.release(lease)
         #expect(stage.result(of: other)?.lease != nil)
-    }
-
-    @Test("N5: nor does it on a quorum, with a wait or without", arguments: [0, 5000] as [Int64])
-    func twinOfQuorum(wait: Int64) throws {
-        let stage = Stage(quorum: 3)
-        let holder = stage.acquire(try Self.request("orders"))
-        let held = wait > 0 ? stage.result(of: holder)?.lease : nil
-        if wait == 0 { stage.run(milliseconds: 10) }
-        let calls = try (0..<2).map { _ in stage.acquire(try Self.request(wait > 0 ? "orders" : "other", wait: wait, owner: "me"))
-        }
-        stage.run(milliseconds: 100)
-        if let held { _ = stage.release(held) }
-        stage.run(milliseconds: 1000)
-        let fences = calls.map { $0.value?.lease?.fence }
-        #expect(fences[0] != nil)
-        #expect(fences[0] == fences[1])
-        #expect(calls.allSatisfy { $0.count == 1 })
     }
 
     @Test(

@@ -2,8 +2,10 @@ import Dispatch
 import FoundationEssentials
 import InterlockJudge
 import InterlockProcesses
-import Simulation
+import NIOCore
 import Testing
+
+@testable import Simulation
 
 @Suite("Simulated worlds", .serialized, .timeLimit(.minutes(10)))
 struct WorldTests {
@@ -58,5 +60,55 @@ func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> World
         DispatchQueue.global().async {
             continuation.resume(returning: World(seed: seed, cut: cut).run(operations: operations))
         }
+    }
+}
+
+@Suite("Stories cut down", .timeLimit(.minutes(10)))
+struct ShrinkingTests {
+    @Test("what is left of a story still shows the finding, with fewer operations, faults and clients")
+    func shrunk() async throws {
+        // Redis restarts before a sidecar has heard of the others.
+        let whole = await simulated(10_817, operations: 1000)
+        #expect(whole.known["fleet_size"] != nil)
+        let beginning = try #require(Shrinking(whole, operations: 1000, target: "fleet_size"))
+        let shrinking = await withCheckedContinuation { continuation in
+            DispatchQueue.global().async {
+                var shrinking = beginning
+                shrinking.run { _ in }
+                continuation.resume(returning: shrinking)
+            }
+        }
+        #expect(shrinking.result.known["fleet_size"] != nil)
+        #expect(shrinking.result.operations < whole.operations)
+        #expect(shrinking.result.faults.count <= whole.faults.count)
+        #expect(shrinking.story.contains { $0.contains("redis-restart") })
+    }
+}
+
+@Suite("Event loops on virtual time")
+struct SimulatedEventLoopTests {
+    /// Whether something happens within a millisecond that `plan` has a loop do.
+    private func happens(_ plan: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
+        let timeline = WorldTimeline()
+        let loop = SimulatedEventLoop(timeline: timeline)
+        nonisolated(unsafe) var hasHappened = false
+        plan(loop) { hasHappened = true }
+        timeline.run(until: timeline.now + 1_000_000) { false }
+        return hasHappened
+    }
+
+    @Test("what is planned from outside happens")
+    func planned() {
+        #expect(happens { loop, body in loop.execute(body) })
+    }
+
+    @Test("what is planned by somebody who has entered the loop happens, also when nothing else wakes it")
+    func entered() {
+        #expect(happens { loop, body in loop.enter { loop.execute(body) } })
+    }
+
+    @Test("a timer that is planned inside goes off in time")
+    func timer() {
+        #expect(happens { loop, body in loop.enter { _ = loop.scheduleTask(in: .microseconds(500), body) } })
     }
 }

@@ -1,3 +1,4 @@
+internal import InterlockCore
 internal import Hiredis
 
 /// See `fleet.lua`.

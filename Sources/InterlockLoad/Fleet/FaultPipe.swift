@@ -1,5 +1,5 @@
+internal import InterlockCore
 internal import DequeModule
-internal import InterlockJudge
 internal import NIOCore
 
 /// What is on its way in one direction of a connection, and when it may go on.

@@ -1,4 +1,4 @@
-internal import InterlockJudge
+internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 

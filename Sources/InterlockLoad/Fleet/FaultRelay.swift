@@ -1,5 +1,5 @@
+internal import InterlockCore
 internal import Glibc
-internal import InterlockJudge
 internal import NIOCore
 
 /// One connection of a sidecar, and the one to Redis behind it. Confined to their event loop.

@@ -1,7 +1,8 @@
+internal import InterlockCore
+internal import InterlockJudge
 internal import Glibc
 internal import Hiredis
 internal import Interlock
-internal import InterlockJudge
 public import NIOCore
 
 /// A run of load against sidecars. Lives on one event loop, with its connections, its measures and whoever checks its

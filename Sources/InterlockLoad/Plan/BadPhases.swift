@@ -1,5 +1,5 @@
+package import InterlockCore
 internal import Glibc
-public import InterlockJudge
 
 /// When an upstream is bad: spans of time that a seed decides, so that breakers trip and recover during a run.
 public struct BadPhases: Hashable, Sendable {
@@ -12,7 +12,7 @@ public struct BadPhases: Hashable, Sendable {
     ///   - good: for how long it is good at a time.
     ///   - bad: for how long it is bad at a time.
     ///   - length: after which it stays good.
-    public init(
+    package init(
         good: ClosedRange<Duration> = .seconds(3)...(.seconds(8)), bad: ClosedRange<Duration> = .seconds(1)...(.seconds(2)),
         failures: Double = 0.9, length: Duration, random: SeededRandom
     ) {
@@ -67,7 +67,7 @@ public struct ArrivalSchedule: Sendable {
     private var last = 0.0
 
     /// - Parameter rate: a second on average; above 0.
-    public init(rate: Double, random: SeededRandom) {
+    package init(rate: Double, random: SeededRandom) {
         precondition(rate > 0, "a rate is above 0")
         self.random = random
         meanGap = 1e9 / rate

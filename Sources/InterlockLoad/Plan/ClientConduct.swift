@@ -1,3 +1,4 @@
+internal import InterlockCore
 internal import InterlockJudge
 
 /// How often clients do what programs do that are in trouble: probabilities of each lock cycle or call.

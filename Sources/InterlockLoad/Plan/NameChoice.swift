@@ -1,5 +1,5 @@
+package import InterlockCore
 internal import Glibc
-public import InterlockJudge
 
 /// Chooses among names by their numbers, 0 the most frequent; in constant memory and, on average, constant time.
 ///
@@ -32,7 +32,7 @@ public struct NameChoice: Sendable {
     }
 
     /// A number in `0 ..< count`.
-    public func next(using random: inout SeededRandom) -> Int {
+    package func next(using random: inout SeededRandom) -> Int {
         switch law {
         case .uniform: Int(random.unit() * Double(count))
         case .zipf(let zipf): zipf.next(using: &random) - 1

@@ -1,4 +1,5 @@
-public import InterlockJudge
+package import InterlockCore
+internal import InterlockJudge
 
 /// The services of a harness's own fleet: limits of each algorithm, breakers, and one that is called through the proxy.
 public struct StandardServices: Sendable {
@@ -37,7 +38,7 @@ public struct StandardServices: Sendable {
     }
 
     /// When which of them fail: spans of time that the seed decides, another's for each.
-    public func badPhases(length: Duration, random: SeededRandom) -> [Int: BadPhases] {
+    package func badPhases(length: Duration, random: SeededRandom) -> [Int: BadPhases] {
         var random = random
         return Dictionary(uniqueKeysWithValues: failing.map { ($0, BadPhases(length: length, random: random.split())) })
     }

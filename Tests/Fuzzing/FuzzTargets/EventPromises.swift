@@ -1,3 +1,4 @@
+internal import InterlockCore
 internal import FoundationEssentials
 internal import Interlock
 

@@ -1,4 +1,5 @@
 internal import Hiredis
+internal import InterlockTesting
 
 /// The Redis client reads the same replies however their bytes come in, and none beyond its limits.
 enum ReplyPromises {
@@ -76,16 +77,23 @@ enum ReplyPromises {
     }
 }
 
-extension RedisReply {
-    /// The reply as a server writes it.
-    fileprivate var wire: [UInt8] {
-        switch self {
-        case .status(let text): Array("+\(text)\r\n".utf8)
-        case .error(let error): Array("-\(error.message)\r\n".utf8)
-        case .integer(let value): Array(":\(value)\r\n".utf8)
-        case .null: Array("$-1\r\n".utf8)
-        case .bulk(let bytes): Array("$\(bytes.count)\r\n".utf8) + bytes + Array("\r\n".utf8)
-        case .array(let elements): Array("*\(elements.count)\r\n".utf8) + elements.flatMap(\.wire)
+/// What the Redis client makes of a stream of replies that comes in chunks.
+struct ReplyReading {
+    private(set) var replies: [RedisReply] = []
+    /// What ended it; `nil`: it may go on.
+    private(set) var violation: RedisError?
+
+    init(_ chunks: [ArraySlice<UInt8>], limits: ReplyLimits = ReplyLimits()) throws(FuzzFinding) {
+        let parser = ReplyParser(limits: limits)
+        do throws(RedisError) {
+            for chunk in chunks {
+                let fed = chunk.withUnsafeBytes { bytes in Result { () throws(RedisError) in try parser.feed(bytes) } }
+                try fed.get()
+                while let reply = try parser.next() { replies.append(reply) }
+            }
+        } catch {
+            guard error.code == .protocolViolation else { throw FuzzFinding("a stream is refused with \(error.code)") }
+            violation = error
         }
     }
 }

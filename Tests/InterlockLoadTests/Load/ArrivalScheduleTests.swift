@@ -1,4 +1,5 @@
-@testable import InterlockJudge
+import InterlockCore
+
 import Testing
 
 @testable import InterlockLoad

@@ -1,3 +1,5 @@
+import InterlockCore
+
 @testable import InterlockJudge
 import Testing
 

@@ -146,18 +146,13 @@ final class ComparedConnection {
     func send(_ arguments: [[UInt8]]) { send(real: arguments, simulated: arguments) }
 
     func send(real: [[UInt8]], simulated: [[UInt8]]) {
-        var rest = encoded(real)[...]
+        var rest = RequestEncoder.encode(real)[...]
         while !rest.isEmpty {
             let sent = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
             guard sent > 0 else { return }
             rest = rest.dropFirst(sent)
         }
-        connection?.receive(encoded(simulated))
-    }
-
-    private func encoded(_ arguments: [[UInt8]]) -> [UInt8] {
-        Array("*\(arguments.count)\r\n".utf8)
-            + arguments.flatMap { Array("$\($0.count)\r\n".utf8) + $0 + [13, 10] }
+        connection?.receive(RequestEncoder.encode(simulated))
     }
 
     func readSimulated() -> RawReply? { RawReply.read(from: &output.bytes) }
@@ -172,21 +167,6 @@ final class ComparedConnection {
             guard count > 0 else { throw RealRedis.Failure(reason: "redis-server closed the connection") }
             realBytes += buffer.prefix(count)
         }
-    }
-}
-
-/// The same numbers from the same seed.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
-        return value ^ (value >> 31)
     }
 }
 

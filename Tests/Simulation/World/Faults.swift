@@ -11,6 +11,7 @@ final class Faults {
     }
 
     private unowned let world: World
+    private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
     private var underWay: [Int: (place: Place?, mend: () -> Void)] = [:]
@@ -25,16 +26,17 @@ final class Faults {
     /// Only faults with these numbers happen; `nil`: all. So a story is cut down.
     private let kept: Set<Int>?
 
-    init(world: World, random: SeededRandom, kept: Set<Int>?) {
+    init(world: World, state: WorldState, random: SeededRandom, kept: Set<Int>?) {
         self.world = world
+        self.state = state
         self.random = random
         self.kept = kept
     }
 
     func start() {
-        guard let gap = world.profile.faultGap else { return }
-        world.timeline.plan(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
-            guard let self, !world.isClosing else { return }
+        guard let gap = state.profile.faultGap else { return }
+        state.timeline.plan(in: .milliseconds(Int64.random(in: gap, using: &random))) { [weak self] in
+            guard let self, !state.isClosing else { return }
             draw()
             start()
         }
@@ -48,7 +50,7 @@ final class Faults {
     private func draw() {
         // A stream of its own for each: omitting one leaves the others as they are.
         var own = random.split()
-        let kinds = world.profile.faultWeights
+        let kinds = state.profile.faultWeights
         var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &own)
         for (kind, weight) in kinds {
             if point < weight { return begin(kind, &own) }
@@ -59,7 +61,7 @@ final class Faults {
     private func begin(_ kind: FaultKind, _ random: inout SeededRandom) {
         lastNumber += 1
         let number = lastNumber
-        let sidecar = Int.random(in: world.sidecars.indices, using: &random)
+        let sidecar = Int.random(in: state.sidecars.indices, using: &random)
         let place: Place? =
             switch kind {
             case .kill, .pause, .partition, .latency, .reset: .sidecar(sidecar)
@@ -75,15 +77,15 @@ final class Faults {
         guard let (mend, words) = act else { return }
         let concerned: Int? =
             if case .sidecar = place { sidecar } else { kind == .reload || kind == .vanish ? sidecar : nil }
-        world.record(.faultBegan(fault: number, kind, sidecar: concerned))
+        state.record(.faultBegan(fault: number, kind, sidecar: concerned))
         told.append(
             ToldFault(
-                number: number, kind: kind, sidecar: concerned, began: world.timeline.instant, ended: nil, ahead: ahead,
+                number: number, kind: kind, sidecar: concerned, began: state.timeline.instant, ended: nil, ahead: ahead,
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, mend) }
         underWay[number] = (place, mend)
-        world.timeline.plan(in: .milliseconds(length)) { [weak self] in
+        state.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = underWay[number] else { return }
             end(number, fault.mend)
         }
@@ -92,8 +94,8 @@ final class Faults {
     private func end(_ number: Int, _ mend: () -> Void) {
         underWay[number] = nil
         mend()
-        world.record(.faultEnded(fault: number))
-        if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = world.timeline.instant }
+        state.record(.faultEnded(fault: number))
+        if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = state.timeline.instant }
     }
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
@@ -114,9 +116,9 @@ final class Faults {
         _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
         _ random: inout SeededRandom
     ) -> (mend: () -> Void, words: String)? {
-        let host = world.sidecars[sidecar]
+        let host = state.sidecars[sidecar]
         let path = host.paths[0]
-        let redis = world.redis
+        let redis = state.redis
         switch kind {
         case .kill:
             guard host.isUp, !host.isStopped else { return nil }
@@ -126,7 +128,7 @@ final class Faults {
             }
             host.drain()
             length += 300
-            world.timeline.plan(in: .milliseconds(300)) { [weak self] in
+            state.timeline.plan(in: .milliseconds(300)) { [weak self] in
                 if self?.underWay[number] != nil { host.kill() }
             }
             return (
@@ -166,7 +168,7 @@ final class Faults {
             path.cutAll()
             path.splits = 0.5
             let again = Int64.random(in: 20...600, using: &random)
-            let end = world.timeline.now + .milliseconds(length)
+            let end = state.timeline.now + .milliseconds(length)
             cutAgain(path, every: .milliseconds(again), until: end)
             return ({ path.splits = 0 }, "connections are cut every \(again) ms")
         case .redisRestart:
@@ -176,15 +178,15 @@ final class Faults {
         case .failover:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.keepASnapshot()
-            world.isReplicaLagging = true
+            state.isReplicaLagging = true
             let lag = Int64.random(in: 1...800, using: &random)
             length += lag
-            world.timeline.plan(in: .milliseconds(lag)) { [weak self] in
+            state.timeline.plan(in: .milliseconds(lag)) { [weak self] in
                 if self?.underWay[number] != nil { redis.crash() }
             }
             return (
-                { [world] in
-                    world.isReplicaLagging = false
+                { [state] in
+                    state.isReplicaLagging = false
                     if !redis.isUp { redis.start(with: .some) }
                 }, "comes back without its last \(lag) ms"
             )
@@ -221,12 +223,12 @@ final class Faults {
             redis.setClock(aheadByMilliseconds: step)
             ahead = other == 0 ? step : other
             if other != 0 {
-                world.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
+                state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
                     guard let self, underWay[number] != nil else { return }
                     // Another jump, and another loss of what was counted.
-                    world.record(.faultEnded(fault: number))
+                    state.record(.faultEnded(fault: number))
                     redis.setClock(aheadByMilliseconds: other)
-                    world.record(.faultBegan(fault: number, .clock, sidecar: nil))
+                    state.record(.faultBegan(fault: number, .clock, sidecar: nil))
                 }
             }
             return ({ redis.setClock(aheadByMilliseconds: 0) }, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
@@ -243,7 +245,7 @@ final class Faults {
 
     /// How far the clock jumps where it was to jump so far.
     private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
-        let now = world.timeline.now
+        let now = state.timeline.now
         leads.removeAll { $0.end <= now }
         let ahead = mayShow(wanted) ? wanted : 200
         furthestAhead = max(furthestAhead, ahead)
@@ -259,8 +261,8 @@ final class Faults {
     }
 
     private func cutAgain(_ path: Path, every pause: Int64, until end: Int64) {
-        world.timeline.plan(in: pause) { [weak self] in
-            guard let self, world.timeline.now < end else { return }
+        state.timeline.plan(in: pause) { [weak self] in
+            guard let self, state.timeline.now < end else { return }
             path.cutAll()
             cutAgain(path, every: pause, until: end)
         }
@@ -270,8 +272,8 @@ final class Faults {
     private func breakQuorumServer(
         length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
     ) -> (mend: () -> Void, words: String)? {
-        let place = Int.random(in: world.quorum.indices, using: &random)
-        let host = world.quorum[place]
+        let place = Int.random(in: state.quorum.indices, using: &random)
+        let host = state.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
         let point = random.unit()
         guard !isOneAway else { return cutAll(of: place, length: &length) }
@@ -285,7 +287,7 @@ final class Faults {
         case ..<0.85:
             return cutAll(of: place, length: &length)
         default:
-            let sidecar = world.sidecars[Int.random(in: world.sidecars.indices, using: &random)]
+            let sidecar = state.sidecars[Int.random(in: state.sidecars.indices, using: &random)]
             let path = sidecar.paths[place + 1]
             path.isBlackHole = true
             return ({ path.isBlackHole = false }, "nothing passes between sidecar \(sidecar.number) and \(host.name)")
@@ -293,30 +295,29 @@ final class Faults {
     }
 
     private func cutAll(of place: Int, length: inout Int64) -> (mend: () -> Void, words: String) {
-        for sidecar in world.sidecars { sidecar.paths[place + 1].cutAll() }
+        for sidecar in state.sidecars { sidecar.paths[place + 1].cutAll() }
         length = 0
-        return ({}, "connections to \(world.quorum[place].name) are cut")
+        return ({}, "connections to \(state.quorum[place].name) are cut")
     }
 }
 
 /// Another program on the same Redis, which touches what is not its own.
 final class Foreigner {
-    private unowned let world: World
+    private unowned let state: WorldState
 
-    init(world: World) {
-        self.world = world
+    init(state: WorldState) {
+        self.state = state
     }
 
     private func run(_ words: [String]) {
-        let connection = world.redis.server.connect { _ in }
-        let bytes = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
-        connection.receive(Array(bytes.utf8))
+        let connection = state.redis.server.connect { _ in }
+        connection.receive(RequestEncoder.encode(words))
         connection.close()
     }
 
     func touchLock(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
-        guard world.redis.isUp, !world.redis.isStopped, !world.profile.locks.isEmpty else { return nil }
-        let name = world.name(ofLock: Int.random(in: world.profile.locks.indices, using: &random))
+        guard state.redis.isUp, !state.redis.isStopped, !state.profile.locks.isEmpty else { return nil }
+        let name = state.name(ofLock: Int.random(in: state.profile.locks.indices, using: &random))
         let key = KeySpace().lock(name)
         if random.happens(0.5) {
             run(["DEL", key])
@@ -327,25 +328,25 @@ final class Foreigner {
     }
 
     func deleteCounter(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
-        guard world.redis.isUp, !world.redis.isStopped else { return nil }
-        let place = Int.random(in: world.profile.services.indices, using: &random)
-        let service = world.profile.services[place]
+        guard state.redis.isUp, !state.redis.isStopped else { return nil }
+        let place = Int.random(in: state.profile.services.indices, using: &random)
+        let service = state.profile.services[place]
         guard !service.limits.isEmpty else { return nil }
         let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
-        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<world.profile.habits.tenants, using: &random))" : nil
+        let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<state.profile.habits.tenants, using: &random))" : nil
         run(["DEL", KeySpace().rate(service: service.name, of: limit, subject: subject)])
         return ({}, "\(service.name)/\(limit.name)")
     }
 
     func deleteFleet() -> (mend: () -> Void, words: String)? {
-        guard world.redis.isUp, !world.redis.isStopped else { return nil }
+        guard state.redis.isUp, !state.redis.isStopped else { return nil }
         run(["DEL", KeySpace().fleet])
         return ({}, "the list is deleted")
     }
 
     /// Listens on every channel, for as long as Redis' connections live.
     func eavesdrop() {
-        let connection = world.redis.server.connect { _ in }
-        connection.receive(Array("*2\r\n$10\r\nPSUBSCRIBE\r\n$1\r\n*\r\n".utf8))
+        let connection = state.redis.server.connect { _ in }
+        connection.receive("PSUBSCRIBE", "*")
     }
 }

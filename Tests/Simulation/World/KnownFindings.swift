@@ -92,7 +92,7 @@ struct Story {
         // All start within twenty seconds; of one that comes back everybody has heard after the next beat.
         let returns = faults.filter { ($0.kind == .kill || $0.kind == .pause) && $0.began <= violation.at }
         let origins =
-            [Instant(nanoseconds: Timeline.beginning).advanced(byMilliseconds: 20_000)]
+            [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
             + returns.map { ($0.ended ?? violation.at).advanced(byMilliseconds: 6000) }
         return origins.contains { origin in
             var reach = origin.advanced(byMilliseconds: memory)

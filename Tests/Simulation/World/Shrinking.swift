@@ -1,6 +1,22 @@
 import InterlockCore
 import InterlockJudge
 
+/// What is left of a world when its story is cut down: parts of it are left out, and the rest is as it was.
+public struct Cut: Sendable {
+    /// The numbers of the faults that happen; `nil`: all.
+    public var faults: Set<Int>?
+    /// The numbers of the clients that do something; `nil`: all.
+    public var clients: Set<Int>?
+    /// When everything is made whole; `nil`: when there were operations enough.
+    public var milliseconds: Int64?
+
+    public init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
+        self.faults = faults
+        self.clients = clients
+        self.milliseconds = milliseconds
+    }
+}
+
 /// Cuts a story down to what still shows the same finding: nothing after it, then fewer faults, then fewer clients.
 public struct Shrinking: Sendable {
     private let seed: UInt64
@@ -26,7 +42,7 @@ public struct Shrinking: Sendable {
 
     /// After which the finding is in the history.
     private static func milliseconds(_ finding: Violation) -> Int64 {
-        (finding.at.nanoseconds - Timeline.beginning) / 1_000_000 + 1
+        (finding.at.nanoseconds - WorldTimeline.beginning) / 1_000_000 + 1
     }
 
     private func finding(in result: WorldResult) -> Violation? {
@@ -73,7 +89,7 @@ public struct Shrinking: Sendable {
 
     /// The story in words: who took part, what broke, and what was asked of the lock or service before the finding.
     public var story: [String] {
-        let beginning = Timeline.beginning / 1_000_000
+        let beginning = WorldTimeline.beginning / 1_000_000
         func time(_ instant: Instant) -> String { "\(instant.nanoseconds / 1_000_000 - beginning) ms" }
         var lines = result.profile.split(separator: "\n").map(String.init)
         lines.append(

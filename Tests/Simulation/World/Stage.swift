@@ -19,7 +19,7 @@ final class Stage {
         fileprivate(set) var pending: PendingCall?
     }
 
-    private let timeline = Timeline()
+    private let timeline = WorldTimeline()
     let redis: RedisHost
     let quorum: [RedisHost]
     private(set) var sidecars: [SidecarHost] = []
@@ -67,7 +67,7 @@ final class Stage {
     // MARK: Time
 
     /// Since the stage began.
-    var milliseconds: Int64 { (timeline.now - Timeline.beginning) / 1_000_000 }
+    var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
     /// Lets so much time pass.
     func run(milliseconds: Int64) {
@@ -215,16 +215,10 @@ final class Stage {
 
         /// Commands in one write; bytes as Latin-1.
         func send(_ commands: [[String]]) {
-            var bytes = ByteBuffer()
-            for words in commands {
-                bytes.writeString("*\(words.count)\r\n")
-                for word in words {
-                    bytes.writeString("$\(word.unicodeScalars.count)\r\n")
-                    bytes.writeBytes(word.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) })
-                    bytes.writeString("\r\n")
-                }
+            let bytes = commands.flatMap { words in
+                RequestEncoder.encode(words.map { $0.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) } })
             }
-            wire.send(bytes, to: wire.far)
+            wire.send(ByteBuffer(bytes: bytes), to: wire.far)
         }
 
         /// Leaves, whatever is under way.
@@ -261,8 +255,7 @@ final class Stage {
     func cli(_ words: String..., on host: RedisHost? = nil) -> String {
         var reply: [UInt8] = []
         let connection = (host ?? redis).server.connect { reply += $0 }
-        let bytes = "*\(words.count)\r\n" + words.map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
-        connection.receive(Array(bytes.utf8))
+        connection.receive(RequestEncoder.encode(words))
         connection.close()
         return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
     }

@@ -1,5 +1,36 @@
 internal import InterlockCore
 
+/// A lease as its holder knows it.
+struct RecordedLease: Sendable {
+    var id: LeaseID
+    var lock: Int
+    var client: Int
+    /// That granted it last.
+    var sidecar: Int
+    var mode: LeaseMode
+    var fence: Int64
+    /// Its place among the grants of all locks, by their answers.
+    var order: Int
+    /// Grants of its lock up to this place were certainly made before it.
+    var certainlyAfter: Int
+    /// When it was asked for: it was not granted before.
+    var invoked: Instant
+    /// The holder believes in it until then; `distantPast`: no longer.
+    var until: Instant
+
+    func isBelieved(at instant: Instant) -> Bool { until > instant }
+}
+
+/// What an event changed in what a client believes of a lease.
+enum LeaseNews: Sendable {
+    /// It was granted: the client believes in it from now on, if its time is not over already.
+    case granted(RecordedLease)
+    /// It ends at another time. `beginsAnew`: the client did not believe in it any more, and does again.
+    case changed(RecordedLease, beginsAnew: Bool)
+    /// The client does not believe in it any more.
+    case ended(RecordedLease)
+}
+
 /// Which leases clients believe in, and until when: the one place where that is decided.
 ///
 /// A client believes in a lease from the answer until so long after it *invoked* the acquire or the renewal as the answer
@@ -14,10 +45,10 @@ struct LeaseBook: Sendable {
 
     /// How many leases were granted, of all locks.
     private(set) var grants = 0
-    private var leases: [Int: [Lease]] = [:]
+    private var leases: [Int: [RecordedLease]] = [:]
 
     /// As its client last knew it; `nil`: it never had it, or too long ago.
-    func lease(_ id: LeaseID, of client: Int) -> Lease? {
+    func lease(_ id: LeaseID, of client: Int) -> RecordedLease? {
         leases[client]?.last { $0.id == id }
     }
 
@@ -46,7 +77,7 @@ struct LeaseBook: Sendable {
             // The same owner again: an extension keeps the fence.
             if let news = extend(id, call, fence: fence, until: until, at: instant) { return news }
             grants += 1
-            var lease = Lease(
+            var lease = RecordedLease(
                 id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
                 certainlyAfter: call.grantsBefore, invoked: call.invoked, until: until)
             // While somebody has it alone nobody else is granted it: all that were answered before were granted before.
@@ -91,14 +122,14 @@ struct LeaseBook: Sendable {
     }
 }
 
-extension [Lease] {
+extension [RecordedLease] {
     /// The lease as `body` leaves it; `nil`: there is none, or `body` says that it has not changed it.
-    fileprivate mutating func change(_ id: LeaseID, _ body: (inout Lease) -> Bool) -> Lease? {
+    fileprivate mutating func change(_ id: LeaseID, _ body: (inout RecordedLease) -> Bool) -> RecordedLease? {
         guard let place = lastIndex(where: { $0.id == id }), body(&self[place]) else { return nil }
         return self[place]
     }
 
-    fileprivate mutating func add(_ lease: Lease, remembering count: Int, at instant: Instant) {
+    fileprivate mutating func add(_ lease: RecordedLease, remembering count: Int, at instant: Instant) {
         append(lease)
         guard self.count > count, let oldest = firstIndex(where: { !$0.isBelieved(at: instant) }) else { return }
         remove(at: oldest)

@@ -13,7 +13,7 @@ struct FencedWriteChecker: HistoryChecker {
         var certainlyAfter: Int
         var by: LeaseID
         /// The one with the highest fence that has written.
-        var highest: Lease
+        var highest: RecordedLease
     }
 
     private var locks: [Int: Accepted] = [:]
@@ -43,7 +43,7 @@ struct FencedWriteChecker: HistoryChecker {
     }
 
     private mutating func accepted(
-        _ lease: Lease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+        _ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         guard var known = locks[lock] else {
             locks[lock] = Accepted(certainlyAfter: lease.certainlyAfter, by: lease.id, highest: lease)
@@ -64,7 +64,7 @@ struct FencedWriteChecker: HistoryChecker {
     }
 
     /// Whether the resource had no reason to refuse it: the lease is valid, and what has written before was granted before.
-    private func isGood(_ lease: Lease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
+    private func isGood(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
         guard lease.isBelieved(at: instant) else { return false }
         guard let highest = locks[lock]?.highest else { return true }
         let isLater = highest.order <= lease.certainlyAfter || highest.id == lease.id || highest.fence <= lease.fence

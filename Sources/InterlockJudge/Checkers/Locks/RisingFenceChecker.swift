@@ -73,7 +73,7 @@ struct RisingFenceChecker: HistoryChecker {
     }
 
     private mutating func granted(
-        _ lease: Lease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+        _ lease: RecordedLease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         let new = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
         // Nearly all: with one look.

@@ -39,3 +39,17 @@ enum ServerCommands {
         return (lines + (keys == 0 ? [] : ["db0:keys=\(keys)"]) + [""]).joined(separator: "\r\n")
     }
 }
+
+extension CommandTable {
+    static let all = CommandTable(
+        ConnectionCommands.all + ServerCommands.all + KeyCommands.all + StringCommands.all + HashCommands.all
+            + SortedSetCommands.all + StreamCommands.all + SubscriptionCommands.all + ScriptCommands.all)
+}
+
+extension SimulatedServer {
+    /// A server that knows every command of this folder.
+    /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
+    package convenience init(now: @escaping () -> Int64) {
+        self.init(commands: .all, now: now)
+    }
+}

@@ -148,3 +148,12 @@ enum SortedSetCommands {
         return .array(elements.flatMap { [.bulk($0.member), .score($0.score)] })
     }
 }
+
+extension ScoreBound {
+    fileprivate init(_ text: Bytes) throws(CommandError) {
+        let isExclusive = text.storage.first == UInt8(ascii: "(")
+        let number = isExclusive ? Bytes(Array(text.storage.dropFirst())) : text
+        guard let score = number.double else { throw .notAScoreBound }
+        self.init(score: score, isExclusive: isExclusive)
+    }
+}

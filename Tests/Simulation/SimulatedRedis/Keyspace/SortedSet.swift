@@ -71,11 +71,4 @@ struct SortedSet: Sendable {
 struct ScoreBound {
     var score: Double
     var isExclusive: Bool
-
-    init(_ text: Bytes) throws(CommandError) {
-        isExclusive = text.storage.first == UInt8(ascii: "(")
-        let number = isExclusive ? Bytes(Array(text.storage.dropFirst())) : text
-        guard let score = number.double else { throw .notAScoreBound }
-        self.score = score
-    }
 }

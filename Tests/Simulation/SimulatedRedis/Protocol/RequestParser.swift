@@ -76,3 +76,18 @@ struct RequestParser {
         return (value, ())
     }
 }
+
+/// Commands as clients write them.
+package enum RequestEncoder {
+    package static func encode(_ words: [String]) -> [UInt8] { encode(words.map { Array($0.utf8) }) }
+
+    package static func encode(_ words: [[UInt8]]) -> [UInt8] {
+        var bytes = Array("*\(words.count)\r\n".utf8)
+        for word in words {
+            bytes += Array("$\(word.count)\r\n".utf8)
+            bytes += word
+            bytes += [UInt8(ascii: "\r"), UInt8(ascii: "\n")]
+        }
+        return bytes
+    }
+}

@@ -47,6 +47,9 @@ package final class SimulatedConnection {
         server.flushOutput()
     }
 
+    /// Executes one command.
+    package func receive(_ words: String...) { receive(RequestEncoder.encode(words)) }
+
     /// The client is gone: its subscriptions end, and its reads are tracked no more.
     package func close() {
         guard state != .closed else { return }

@@ -30,6 +30,7 @@ package final class SimulatedServer {
     /// The time at which the command that runs began: for it, and for the script that it is, time stands still.
     private(set) var microseconds: Int64 = 0
 
+    let commands: CommandTable
     private let now: () -> Int64
     private var tracking = TrackingTable()
     private var lastConnectionID: Int64 = 0
@@ -41,7 +42,8 @@ package final class SimulatedServer {
     private var pendingInvalidations: [Bytes?] = []
 
     /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
-    package init(now: @escaping () -> Int64) {
+    init(commands: CommandTable, now: @escaping () -> Int64) {
+        self.commands = commands
         self.now = now
     }
 
@@ -109,7 +111,7 @@ package final class SimulatedServer {
         current = connection
         defer { current = nil }
         do throws(CommandError) {
-            let command = try CommandTable.find(arguments)
+            let command = try commands.find(arguments)
             if let refusal = refusal(of: command, from: connection) { throw refusal }
             return try run(Invocation(command: command, arguments: arguments, connection: connection), for: nil)
         } catch {

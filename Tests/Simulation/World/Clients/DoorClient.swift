@@ -5,7 +5,7 @@ import InterlockJudge
 /// What the clients of a world have in common: a connection to a sidecar's door that is made anew when it is lost, and one
 /// thing to do at a time, which goes into the history.
 class DoorClient {
-    unowned let world: World
+    unowned let world: WorldState
     let number: Int
     /// The sidecars that it may ask: those of its fleet.
     let sidecars: Range<Int>
@@ -16,7 +16,7 @@ class DoorClient {
     /// Rises whenever what was planned is to be forgotten.
     private var era = 0
 
-    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom) {
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
         self.world = world
         self.number = number
         self.sidecars = sidecars
@@ -124,24 +124,10 @@ class DoorClient {
             }
         }
         // More patient than the rules are.
-        world.timeline.plan(in: .milliseconds(wait + World.patience + 1000)) { [weak self] in
+        world.timeline.plan(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))
             hangUp()
         }
-    }
-}
-
-/// One that is concerned with services.
-class ServiceClient: DoorClient {
-    /// The number of the first of them in the history.
-    let firstService: Int
-    /// Of its fleet, in the order of the history's numbers.
-    let services: [String]
-
-    init(world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
-        self.firstService = firstService
-        self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
     }
 }

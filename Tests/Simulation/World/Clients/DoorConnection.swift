@@ -1,5 +1,6 @@
 import Hiredis
 import NIOCore
+import SimulatedRedis
 
 /// A client's connection to a sidecar's RESP door. Replies come in the order of their commands.
 final class DoorConnection {
@@ -28,7 +29,7 @@ final class DoorConnection {
     var onLost: () -> Void = {}
 
     /// Connects; what is sent meanwhile leaves when the connection stands.
-    init(to sidecar: SidecarHost, over path: Path, timeline: Timeline, speaksRESP3: Bool) {
+    init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, speaksRESP3: Bool) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
         wire.near.onEnd = { [weak self] in self?.lost() }
@@ -53,9 +54,7 @@ final class DoorConnection {
     /// Sends a command; `completion` is called once.
     func send(_ words: [String], completion: @escaping (Result<RedisReply, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
-        var bytes = ByteBuffer()
-        bytes.writeString("*\(words.count)\r\n")
-        for word in words { bytes.writeString("$\(word.utf8.count)\r\n\(word)\r\n") }
+        let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
         waiting.append(completion)
         if state == .open { wire.send(bytes, to: wire.far) } else { unsent.append(bytes) }
     }
@@ -98,5 +97,72 @@ final class DoorConnection {
         let failed = waiting
         waiting = []
         for completion in failed { completion(.failure(loss)) }
+    }
+}
+
+/// Reads what a door answers, RESP2 and RESP3, piece by piece. hiredis 0.14 knows no RESP3.
+struct DoorReplyReader {
+    struct Unreadable: Error {}
+
+    enum Message {
+        case reply(RedisReply)
+        /// It answers nothing that was asked.
+        case push([RedisReply])
+    }
+
+    private var bytes: [UInt8] = []
+    private var start = 0
+
+    mutating func append(_ more: some Sequence<UInt8>) {
+        bytes.append(contentsOf: more)
+    }
+
+    /// The next whole message; `nil`: more bytes are needed.
+    mutating func next() throws(Unreadable) -> Message? {
+        var place = start
+        let isPush = place < bytes.count && bytes[place] == UInt8(ascii: ">")
+        guard let reply = try value(&place) else { return nil }
+        start = place
+        if start > 4096 || start == bytes.count {
+            bytes.removeFirst(start)
+            start = 0
+        }
+        if isPush, case .array(let parts) = reply { return .push(parts) }
+        return .reply(reply)
+    }
+
+    private func value(_ place: inout Int) throws(Unreadable) -> RedisReply? {
+        guard place < bytes.count else { return nil }
+        let kind = bytes[place]
+        guard let end = bytes[place...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = String(decoding: bytes[(place + 1)..<(end - 1)], as: UTF8.self)
+        place = end + 1
+        switch kind {
+        case UInt8(ascii: "+"): return .status(line)
+        case UInt8(ascii: "-"):
+            let word = line.prefix { $0 != " " }
+            return .error(RedisError(.server(ServerCondition(rawValue: String(word))), line))
+        case UInt8(ascii: ":"):
+            guard let number = Int64(line) else { throw Unreadable() }
+            return .integer(number)
+        case UInt8(ascii: "_"): return .null
+        case UInt8(ascii: "$"):
+            guard let length = Int(line) else { throw Unreadable() }
+            guard length >= 0 else { return .null }
+            guard bytes.count >= place + length + 2 else { return nil }
+            defer { place += length + 2 }
+            return .bulk(Array(bytes[place..<(place + length)]))
+        case UInt8(ascii: "*"), UInt8(ascii: ">"), UInt8(ascii: "%"):
+            guard var count = Int(line) else { throw Unreadable() }
+            guard count >= 0 else { return .null }
+            if kind == UInt8(ascii: "%") { count *= 2 }
+            var elements: [RedisReply] = []
+            for _ in 0..<count {
+                guard let element = try value(&place) else { return nil }
+                elements.append(element)
+            }
+            return .array(elements)
+        default: throw Unreadable()
+        }
     }
 }

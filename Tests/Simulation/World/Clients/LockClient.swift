@@ -40,7 +40,7 @@ final class LockClient: DoorClient {
 
     /// - Parameter firstLock: the number of its fleet's first lock in the history.
     init(
-        world: World, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind]
+        world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind]
     ) {
         self.firstLock = firstLock
         self.kinds = kinds
@@ -96,7 +96,7 @@ final class LockClient: DoorClient {
 
     private func wait() -> Int64 {
         guard random.happens(world.profile.manners.waits) else { return 0 }
-        let long = World.recovery + 500...World.recovery + 4000
+        let long = WorldState.recovery + 500...WorldState.recovery + 4000
         switch world.profile.manners.patience {
         case .short: return Int64.random(in: 20...800, using: &random)
         case .long: return Int64.random(in: long, using: &random)

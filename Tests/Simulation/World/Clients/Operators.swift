@@ -19,7 +19,7 @@ final class EventListener: ServiceClient {
     }
 
     init(
-        world: World, number: Int, sidecar: Int, random: SeededRandom, firstService: Int, services: [String], channel: String
+        world: WorldState, number: Int, sidecar: Int, random: SeededRandom, firstService: Int, services: [String], channel: String
     ) {
         self.channel = channel
         super.init(
@@ -90,12 +90,12 @@ final class Operator: ServiceClient {
 
 /// What the outage monitor of a sidecar has found out about a service, whose probes are not simulated.
 final class Prober {
-    private unowned let world: World
+    private unowned let world: WorldState
     private let sidecar: Int
     private let place: Int
     private var random: SeededRandom
 
-    init(world: World, sidecar: Int, place: Int, random: SeededRandom) {
+    init(world: WorldState, sidecar: Int, place: Int, random: SeededRandom) {
         self.world = world
         self.sidecar = sidecar
         self.place = place

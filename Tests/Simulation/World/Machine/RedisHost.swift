@@ -17,7 +17,7 @@ final class RedisHost {
     /// As a configuration names it.
     let name: String
     let server: SimulatedServer
-    private let timeline: Timeline
+    private let timeline: WorldTimeline
     private let clock: HostClock
     private(set) var isUp = true
     private(set) var isStopped = false
@@ -28,7 +28,7 @@ final class RedisHost {
     /// Is shown what the server reads and writes, with the number of the connection.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
-    init(name: String, timeline: Timeline, driftPerBillion: Int64) {
+    init(name: String, timeline: WorldTimeline, driftPerBillion: Int64) {
         self.name = name
         self.timeline = timeline
         let clock = HostClock(timeline: timeline, driftPerBillion: driftPerBillion)
@@ -114,7 +114,7 @@ final class RedisHost {
     /// `FLUSHALL` by somebody.
     func wipe() {
         let connection = server.connect { _ in }
-        connection.receive(Array("*1\r\n$8\r\nFLUSHALL\r\n".utf8))
+        connection.receive("FLUSHALL")
         connection.close()
     }
 
@@ -139,18 +139,18 @@ final class HostClock {
     /// 2026-11-22 00:00:00 UTC, in microseconds: when every world begins.
     static let epoch: Int64 = 1_795_305_600_000_000
 
-    private let timeline: Timeline
+    private let timeline: WorldTimeline
     private let drift: Int64
     /// In microseconds.
     var ahead: Int64 = 0
 
-    init(timeline: Timeline, driftPerBillion: Int64) {
+    init(timeline: WorldTimeline, driftPerBillion: Int64) {
         self.timeline = timeline
         drift = driftPerBillion
     }
 
     var microseconds: Int64 {
-        let passed = (timeline.now - Timeline.beginning) / 1000
+        let passed = (timeline.now - WorldTimeline.beginning) / 1000
         return Self.epoch + passed + passed * drift / 1_000_000_000 + ahead
     }
 }
@@ -158,7 +158,7 @@ final class HostClock {
 /// Opens connections of one sidecar to the Redis servers of its world, by their names.
 struct SimulatedDialer: RedisDialer, @unchecked Sendable {
     // Unchecked: a world is confined to one thread.
-    let timeline: Timeline
+    let timeline: WorldTimeline
     /// The server of this name, and the path to it.
     let find: (String) -> (host: RedisHost, path: Path)?
 

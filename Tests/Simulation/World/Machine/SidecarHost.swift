@@ -26,7 +26,7 @@ final class SidecarHost {
     let number: Int
     /// To each Redis server.
     let paths: [Path]
-    private let timeline: Timeline
+    private let timeline: WorldTimeline
     private let driftPerBillion: Int64
     private let servers: [RedisHost]
     private let logger: Logger
@@ -38,7 +38,7 @@ final class SidecarHost {
 
     init(
         number: Int, configuration: InterlockConfiguration, servers: [RedisHost], paths: [Path],
-        timeline: Timeline, driftPerBillion: Int64, random: SeededRandom, logger: Logger
+        timeline: WorldTimeline, driftPerBillion: Int64, random: SeededRandom, logger: Logger
     ) {
         self.number = number
         self.configuration = configuration
@@ -61,7 +61,7 @@ final class SidecarHost {
         let stream = SharedRandom(random.split())
         var environment = CoordinatorEnvironment(
             eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
-            wallClock: WallClock { HostClock.epoch / 1000 + (loop.localNow - Timeline.beginning) / 1_000_000 },
+            wallClock: WallClock { HostClock.epoch / 1000 + (loop.localNow - WorldTimeline.beginning) / 1_000_000 },
             random: stream.source,
             dialer: SimulatedDialer(timeline: timeline) { [servers, paths] name in
                 servers.firstIndex { $0.name == name }.map { (servers[$0], paths[$0]) }

@@ -35,7 +35,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         case dead
     }
 
-    private let timeline: Timeline
+    private let timeline: WorldTimeline
     /// By how many billionths its clock is faster than the world's.
     private let drift: Int64
     private var state = State.running
@@ -46,14 +46,14 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     private var depth = 0
     private lazy var succeeded: EventLoopFuture<Void> = makeSucceededFuture(())
 
-    init(timeline: Timeline, driftPerBillion: Int64 = 0) {
+    init(timeline: WorldTimeline, driftPerBillion: Int64 = 0) {
         self.timeline = timeline
         drift = driftPerBillion
     }
 
     /// What its own clock shows, in nanoseconds.
     var localNow: Int64 {
-        let passed = timeline.now - Timeline.beginning
+        let passed = timeline.now - WorldTimeline.beginning
         // In two parts: years of nanoseconds times a drift would overflow.
         return timeline.now + passed / 1_000_000_000 * drift + passed % 1_000_000_000 * drift / 1_000_000_000
     }

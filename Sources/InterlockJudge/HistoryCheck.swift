@@ -1,0 +1,233 @@
+public import InterlockCore
+
+/// Checks a history against all promises while it goes by.
+///
+/// Events come in the order of their times. A history that makes no sense (an end without a beginning, a client that asks
+/// before it has its answer, a service that the rules do not have, time that goes back) breaks the promise `sound`, and the
+/// event is passed over; time that goes back counts as standing still.
+///
+/// It keeps what is bounded by clients, names, sidecars and services, never by operations, and tells the same of the same
+/// history.
+public struct HistoryCheck: Sendable {
+    /// The most violations that a report tells; the rest is counted.
+    public static let toldViolations = 100
+
+    private let services: [ServiceRules]
+    private let toldViolations: Int
+    private var calls: [Int: Call] = [:]
+    private var faults = FaultLog()
+    private var leases = LeaseBook()
+    private var now = Instant.distantPast
+
+    private var risingFences = RisingFenceChecker()
+    private var exclusion = ExclusionChecker()
+    private var fencedWrites = FencedWriteChecker()
+    private var freeLocks: FreeLockChecker
+    private var falseRefusals: FalseRefusalChecker
+    private var ghostLeases = GhostLeaseChecker()
+    private var fullRedis: FullRedisChecker
+    private var refusals: RefusalChecker
+    private var halfOpen: HalfOpenChecker
+    private var forcedStates: ForcedStateChecker
+    private var limits: LimitChecker
+    private var limitsRefill: LimitRefillChecker
+    private var openBreakers: BreakerChecker
+    private var trials: TrialChecker
+    private var answers: AnswerChecker
+    private var recovery: RecoveryChecker
+
+    private var operations = 0
+    private var limitDecisions = 0
+    private var violations: [Violation] = []
+    private var found: [Violation] = []
+    /// When the history was over, once it is.
+    public private(set) var end: Instant?
+    /// How many violations there were so far.
+    public private(set) var violationCount = 0
+
+    /// - Parameter toldViolations: the most that a report tells.
+    public init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
+        services = rules.services
+        self.toldViolations = toldViolations
+        freeLocks = FreeLockChecker(rules: rules)
+        falseRefusals = FalseRefusalChecker(rules: rules)
+        fullRedis = FullRedisChecker(rules: rules)
+        refusals = RefusalChecker(rules: rules)
+        halfOpen = HalfOpenChecker(rules: rules)
+        forcedStates = ForcedStateChecker(rules: rules)
+        limits = LimitChecker(rules: rules)
+        limitsRefill = LimitRefillChecker(rules: rules)
+        openBreakers = BreakerChecker(rules: rules)
+        trials = TrialChecker(rules: rules)
+        answers = AnswerChecker(rules: rules)
+        recovery = RecoveryChecker(rules: rules)
+    }
+
+    /// What was found so far.
+    public var report: CheckReport {
+        CheckReport(
+            operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
+            staleWritesRefused: fencedWrites.staleWritesRefused, violations: violations, violationCount: violationCount)
+    }
+
+    /// After how many milliseconds from its end every sidecar that was asked served again, by the fault's number; of a fault
+    /// that another one followed before that, nothing.
+    public var recoveries: [Int: Int64] { recovery.recoveries }
+
+    /// Grants of which it was not certain in which fixed window they were, and which only longer times could judge.
+    public var undecidedGrants: Int { limits.undecided }
+
+    /// The next event.
+    public mutating func observe(_ event: HistoryEvent) {
+        if event.at < now {
+            note("time goes back, from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
+        } else {
+            now = event.at
+        }
+        switch event.what {
+        case .invoked(let client, let sidecar, let operation):
+            invoked(client, sidecar, operation)
+        case .ended(let client, let ending):
+            ended(client, ending)
+        case .wrote(let client, let lock, let lease, _, let isAccepted):
+            show(HistoryStep(at: now, what: .wrote(leases.lease(lease, of: client), lock: lock, isAccepted: isAccepted)))
+        case .linked(let client, let lock, let lease, let ttl, let change):
+            let news = change == .left ? leases.left(lease, by: client) : nil
+            let sidecar = leases.lease(lease, of: client)?.sidecar
+            show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, news)))
+        case .forced(let service, let state, let until):
+            guard services.indices.contains(service) else {
+                return note("a breaker of service \(service), which the rules do not have")
+            }
+            show(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
+        case .breakerSeen(let sidecar, let service, let state, let generation, let until):
+            guard services.indices.contains(service) else {
+                return note("a breaker of service \(service), which the rules do not have")
+            }
+            let news = HistoryStep.What.breakerSeen(
+                sidecar: sidecar, service: service, state: state, generation: generation, until: until)
+            show(HistoryStep(at: now, what: news))
+        case .faultBegan(let fault, let kind, let sidecar):
+            guard faults.began(fault, kind, sidecar: sidecar, at: now) else { return note("fault \(fault) begins twice") }
+            show(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
+        case .faultEnded(let fault):
+            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ends and has not begun") }
+            show(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
+        }
+        keepFindings()
+    }
+
+    /// The history is over at `end`: judges what has no end. Nothing is observed afterwards.
+    public mutating func finish(at end: Instant) {
+        now = max(now, end)
+        self.end = now
+        let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
+        risingFences.finish(open: open, at: now, faults: faults, into: &found)
+        exclusion.finish(open: open, at: now, faults: faults, into: &found)
+        fencedWrites.finish(open: open, at: now, faults: faults, into: &found)
+        freeLocks.finish(open: open, at: now, faults: faults, into: &found)
+        falseRefusals.finish(open: open, at: now, faults: faults, into: &found)
+        ghostLeases.finish(open: open, at: now, faults: faults, into: &found)
+        fullRedis.finish(open: open, at: now, faults: faults, into: &found)
+        refusals.finish(open: open, at: now, faults: faults, into: &found)
+        halfOpen.finish(open: open, at: now, faults: faults, into: &found)
+        forcedStates.finish(open: open, at: now, faults: faults, into: &found)
+        limits.finish(open: open, at: now, faults: faults, into: &found)
+        limitsRefill.finish(open: open, at: now, faults: faults, into: &found)
+        openBreakers.finish(open: open, at: now, faults: faults, into: &found)
+        trials.finish(open: open, at: now, faults: faults, into: &found)
+        answers.finish(open: open, at: now, faults: faults, into: &found)
+        recovery.finish(open: open, at: now, faults: faults, into: &found)
+        keepFindings()
+    }
+
+    private mutating func invoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
+        if let service = operation.service, !services.indices.contains(service) {
+            return note("\(operation.kind.rawValue) of service \(service), which the rules do not have")
+        }
+        let call = Call(
+            client: client, sidecar: sidecar, operation: operation, invoked: now, grantsBefore: leases.grants)
+        if let open = calls.updateValue(call, forKey: client) {
+            note(
+                """
+                client \(client) asks for \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
+                \(open.invoked.inMilliseconds) ms has ended
+                """)
+        }
+        show(HistoryStep(at: now, what: .invoked(call, leases.invoked(call))))
+    }
+
+    private mutating func ended(_ client: Int, _ ending: OperationEnding) {
+        guard let call = calls.removeValue(forKey: client) else {
+            return note("an operation of client \(client) ends and was not invoked")
+        }
+        guard ending.belongs(to: call.operation) else {
+            return note("\(call.operation.kind.rawValue) of client \(client) ends as another kind of operation does")
+        }
+        operations += 1
+        switch ending {
+        case .done(.taken), .refused(.limited): limitDecisions += 1
+        case .done(.permitted), .done(.passed):
+            if let service = call.operation.service, !services[service].limits.isEmpty { limitDecisions += 1 }
+        default: break
+        }
+        let news = leases.ended(call, ending, at: now, faults: faults)
+        show(HistoryStep(at: now, what: .ended(call, ending, news)))
+    }
+
+    private mutating func show(_ step: HistoryStep) {
+        risingFences.observe(step, faults: faults, into: &found)
+        exclusion.observe(step, faults: faults, into: &found)
+        fencedWrites.observe(step, faults: faults, into: &found)
+        freeLocks.observe(step, faults: faults, into: &found)
+        falseRefusals.observe(step, faults: faults, into: &found)
+        ghostLeases.observe(step, faults: faults, into: &found)
+        fullRedis.observe(step, faults: faults, into: &found)
+        refusals.observe(step, faults: faults, into: &found)
+        halfOpen.observe(step, faults: faults, into: &found)
+        forcedStates.observe(step, faults: faults, into: &found)
+        limits.observe(step, faults: faults, into: &found)
+        limitsRefill.observe(step, faults: faults, into: &found)
+        openBreakers.observe(step, faults: faults, into: &found)
+        trials.observe(step, faults: faults, into: &found)
+        answers.observe(step, faults: faults, into: &found)
+        recovery.observe(step, faults: faults, into: &found)
+    }
+
+    private mutating func note(_ finding: String) {
+        found.append(Violation(.sound, at: now, finding))
+        keepFindings()
+    }
+
+    private mutating func keepFindings() {
+        guard !found.isEmpty else { return }
+        violationCount += found.count
+        violations += found.prefix(max(0, toldViolations - violations.count))
+        found.removeAll(keepingCapacity: true)
+    }
+}
+
+extension OperationEnding {
+    /// Whether an operation of this kind can be done so.
+    fileprivate func belongs(to operation: Operation) -> Bool {
+        guard case .done(let success) = self else { return true }
+        switch (success, operation) {
+        case (.granted, .acquire), (.renewed, .renew), (.released, .release), (.taken, .take), (.permitted, .permit),
+            (.reported, .report), (.passed, .proxied):
+            return true
+        default:
+            return false
+        }
+    }
+}
+
+extension HistoryCheck {
+    /// Checks a history that was written down, by the rules that stand in it: it says the same as when it was made.
+    /// - Throws: `HistoryFileError`: the file is damaged, or cut off.
+    public init(replaying path: String) throws(HistoryFileError) {
+        var reader = try HistoryReader(path: path)
+        self.init(rules: reader.rules)
+        while let event = try reader.next() { observe(event) }
+        if let end = reader.end { finish(at: end) }
+    }
+}

@@ -1,0 +1,84 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import NIOCore
+internal import NIOPosix
+internal import Subprocess
+
+/// A fresh folder that only this user may enter.
+package struct TemporaryFolder: Sendable {
+    package let path: String
+
+    /// Creates the folder in `/tmp`, whatever `TMPDIR` says: the path of a Unix socket may have 107 bytes.
+    package init() throws {
+        var template = Array("/tmp/interlock-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else {
+            throw RedisServerError(reason: "cannot create a folder in /tmp: \(String(cString: strerror(errno)))", log: "")
+        }
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Deletes what the server saved, so that it starts empty.
+    func removeData() {
+        for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
+            // Most of these do not exist.
+            try? FileManager.default.removeItem(atPath: "\(path)/\(name)")
+        }
+    }
+
+    /// Deletes the folder with all that is in it.
+    package func remove() {
+        // A folder left behind in /tmp must not fail a test that is over.
+        try? FileManager.default.removeItem(atPath: path)
+    }
+}
+
+/// A TCP port of 127.0.0.1 that nobody listens on. Another process may take it before its user does: be ready to try again.
+package enum LocalPort {
+    /// Below what the kernel gives to outgoing connections. One of those could be somebody's while its server is away, and
+    /// whoever tries to connect to it then could end up connected to himself.
+    private static let candidates = 10_240..<32_768
+
+    package static func unused() async throws -> Int {
+        for _ in 0..<100 {
+            let port = Int.random(in: candidates)
+            // It is taken: so another one.
+            guard let channel = try? await bound(to: port) else { continue }
+            try await channel.close()
+            return port
+        }
+        throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
+    }
+
+    private static func bound(to port: Int) async throws -> any Channel {
+        try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton).bind(host: "127.0.0.1", port: port).get()
+    }
+}
+
+/// A self-signed certificate for `localhost` and 127.0.0.1, valid for a day, made by the `openssl` program.
+package struct TestCertificate: Hashable, Sendable {
+    /// The certificate in PEM; it is its own root of trust.
+    package let certificatePath: String
+    /// Its private key in PEM.
+    package let keyPath: String
+
+    /// Writes `certificate.pem` and `key.pem` to `folder`.
+    /// - Throws: `RedisServerError` with what `openssl` printed when it failed.
+    package static func selfSigned(in folder: String) async throws -> TestCertificate {
+        let certificate = TestCertificate(certificatePath: "\(folder)/certificate.pem", keyPath: "\(folder)/key.pem")
+        let result = try await run(
+            .name("openssl"),
+            arguments: [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout", certificate.keyPath, "-out", certificate.certificatePath,
+            ],
+            output: .discarded,
+            error: .string(limit: 64 << 10)
+        )
+        guard result.terminationStatus.isSuccess else {
+            throw RedisServerError(
+                reason: "openssl could not make a certificate: \(result.standardError)", log: "")
+        }
+        return certificate
+    }
+}

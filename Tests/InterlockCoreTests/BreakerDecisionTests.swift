@@ -1,0 +1,200 @@
+import InterlockCore
+import Testing
+
+@Suite("A sidecar's copy of a breaker")
+struct BreakerDecisionTests {
+    private let now = Instant(nanoseconds: 10_000_000_000)
+    private let settings = BreakerSettings(failureRate: 0.5, slowCall: .milliseconds(100), minimumCalls: 4)
+
+    private func snapshot(
+        _ state: BreakerSnapshot.State, generation: Int64, until: Int64 = 0, forced: BreakerSnapshot.Forced? = nil
+    ) -> BreakerSnapshot {
+        BreakerSnapshot(state: state, cause: "failures", untilMilliseconds: until, generation: generation, forced: forced)
+    }
+
+    @Test("each state admits, refuses or asks for a trial")
+    func admission() {
+        var breaker = Breaker(settings: settings)
+        #expect(breaker.admission(now: now) == .allow)
+        breaker.apply(snapshot(.open, generation: 1, until: 6000), redisTime: 1000, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 5001))
+        #expect(breaker.actingState(now: now) == .open)
+        let after = now.advanced(byMilliseconds: 5001)
+        #expect(breaker.admission(now: after) == .askForTrial)
+        #expect(breaker.actingState(now: after) == .halfOpen)
+        breaker.apply(snapshot(.halfOpen, generation: 2), redisTime: 6001, receivedAt: after)
+        #expect(breaker.admission(now: after) == .askForTrial)
+        breaker.trialsAreTaken(now: after, forMilliseconds: 100)
+        #expect(breaker.admission(now: after) == .refuse(retryAfter: 100))
+        #expect(breaker.admission(now: after.advanced(byMilliseconds: 100)) == .askForTrial)
+        breaker.apply(snapshot(.closed, generation: 3), redisTime: 6100, receivedAt: after)
+        #expect(breaker.admission(now: after) == .allow)
+    }
+
+    @Test(
+        "a forced state stands above all others",
+        arguments: [
+            (BreakerSnapshot.Forced.open, Breaker.Admission.refuse(retryAfter: Breaker.forcedRetryMilliseconds)),
+            (.closed, .allow), (.disabled, .allow),
+        ])
+    func forced(state: BreakerSnapshot.Forced, expected: Breaker.Admission) {
+        var breaker = Breaker(settings: settings)
+        for underlying in BreakerSnapshot.State.allCases {
+            breaker.apply(
+                snapshot(underlying, generation: breaker.snapshot.generation + 1, until: 9000, forced: state), redisTime: 0,
+                receivedAt: now)
+            #expect(breaker.admission(now: now) == expected)
+        }
+    }
+
+    @Test("the copy only ever moves to a higher generation")
+    func generations() {
+        var breaker = Breaker(settings: settings)
+        do {
+            let result = breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now)
+            #expect(result)
+        }
+        do {
+            let result = breaker.apply(snapshot(.closed, generation: 4), redisTime: 0, receivedAt: now)
+            #expect(!result)
+        }
+        do {
+            let result = breaker.apply(snapshot(.open, generation: 5, until: 100), redisTime: 0, receivedAt: now)
+            #expect(!result)
+        }
+        #expect(breaker.snapshot.state == .open)
+    }
+
+    @Test("a later end of the same open time is taken over, an earlier one is not")
+    func laterEnd() {
+        var breaker = Breaker(settings: settings)
+        breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1000, receivedAt: now)
+        breaker.apply(snapshot(.open, generation: 1, until: 5000), redisTime: 1500, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
+        breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1600, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
+    }
+
+    @Test("a forced state with an end is over then, also when Redis says nothing of it")
+    func forcedEnd() {
+        var breaker = Breaker(settings: settings)
+        var forced = snapshot(.open, generation: 1, forced: .open)
+        forced.forcedUntilMilliseconds = 3000
+        breaker.apply(forced, redisTime: 1000, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 2001))
+        let after = now.advanced(byMilliseconds: 2001)
+        #expect(breaker.admission(now: after) == .allow)
+        #expect(breaker.actingState(now: after) == .closed)
+    }
+
+    @Test("when a forced state has ended and Redis is away, it trips for itself again")
+    func tripsAfterForced() {
+        var breaker = Breaker(settings: BreakerSettings(minimumCalls: 2))
+        breaker.apply(
+            BreakerSnapshot(generation: 1, forced: .disabled, forcedUntilMilliseconds: 100), redisTime: 0, receivedAt: now)
+        let later = now.advanced(byMilliseconds: 200)
+        for _ in 0..<2 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: later) }
+        let cause = breaker.judgeAlone(now: later)
+        #expect(cause == .failures)
+        #expect(breaker.actingState(now: later) == .open)
+        guard case .refuse = breaker.admission(now: later) else {
+            Issue.record("it lets calls through")
+            return
+        }
+    }
+
+    @Test("what the limit has opened asks for no trial: the limit itself tries it out")
+    func openByLimit() {
+        var breaker = Breaker(settings: settings)
+        var byLimit = snapshot(.open, generation: 1, until: 2000)
+        byLimit.cause = BreakerCause.limit.rawValue
+        breaker.apply(byLimit, redisTime: 1000, receivedAt: now)
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 1001))
+        #expect(breaker.admission(now: now.advanced(byMilliseconds: 1001)) == .allow)
+        #expect(breaker.actingState(now: now.advanced(byMilliseconds: 1001)) == .halfOpen)
+    }
+
+    @Test("with metrics only nothing is refused but by force")
+    func metricsOnly() {
+        var only = settings
+        only.isMetricsOnly = true
+        var breaker = Breaker(settings: only)
+        breaker.apply(snapshot(.open, generation: 1, until: 9000), redisTime: 0, receivedAt: now)
+        #expect(breaker.admission(now: now) == .allow)
+        breaker.apply(snapshot(.closed, generation: 2), redisTime: 0, receivedAt: now)
+        for _ in 0..<8 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 2, now: now) }
+        let alone = breaker.judgeAlone(now: now)
+        #expect(alone == nil)
+        #expect(breaker.actingState(now: now) == .closed)
+        breaker.apply(snapshot(.open, generation: 3, forced: .open), redisTime: 0, receivedAt: now)
+        #expect(breaker.actingState(now: now) == .open)
+    }
+
+    @Test("while Redis is away a sidecar trips for itself, and takes the fleet's word when it is back")
+    func alone() {
+        var breaker = Breaker(settings: settings)
+        for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
+        do {
+            let cause = breaker.judgeAlone(now: now)
+            #expect(cause == .failures)
+        }
+        #expect(breaker.admission(now: now) == .refuse(retryAfter: 5000))
+        #expect(breaker.actingState(now: now) == .open)
+        do {
+            let cause = breaker.judgeAlone(now: now)
+            #expect(cause == nil)
+        }
+        breaker.apply(snapshot(.closed, generation: 9), redisTime: 0, receivedAt: now)
+        #expect(breaker.admission(now: now) == .allow)
+    }
+
+    @Test("what it tripped for alone is forgotten when its time is over")
+    func aloneAgain() {
+        var breaker = Breaker(settings: settings)
+        for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
+        _ = breaker.judgeAlone(now: now)
+        let after = now.advanced(byMilliseconds: 5000)
+        _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: after)
+        let cause = breaker.judgeAlone(now: after)
+        #expect(cause == nil)
+        #expect(breaker.admission(now: after) == .allow)
+    }
+
+    @Test("a failure in half-open without a trial permit, Redis being away, opens it for this sidecar")
+    func failsHalfOpenAlone() {
+        var breaker = Breaker(settings: settings)
+        breaker.apply(snapshot(.halfOpen, generation: 1), redisTime: 0, receivedAt: now)
+        _ = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
+        #expect(breaker.actingState(now: now) == .halfOpen)
+        _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now)
+        #expect(breaker.actingState(now: now) == .open)
+    }
+
+    @Test("an outage that this sidecar alone knows of ends when it is over, another reason stays")
+    func recoversAlone() {
+        var breaker = Breaker(settings: settings)
+        do {
+            let isNew = breaker.tripAlone(.outage, forMilliseconds: 1000, now: now)
+            #expect(isNew)
+        }
+        breaker.recoverAlone(from: .limit)
+        #expect(breaker.actingState(now: now) == .open)
+        breaker.recoverAlone(from: .outage)
+        #expect(breaker.actingState(now: now) == .closed)
+    }
+
+    @Test("where more than one sidecar must see it, one that does trips for itself and votes, once")
+    func votes() {
+        var byReporters = settings
+        byReporters.reporters = 2
+        var breaker = Breaker(settings: byReporters)
+        // What the fleet has seen does not count.
+        breaker.apply(
+            BreakerSnapshot(generation: 1, failureRate: 1, calls: 100), redisTime: 0, receivedAt: now)
+        var actions: [Breaker.ReportAction] = []
+        for _ in 0..<6 { actions.append(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now)) }
+        #expect(actions == [.sendAt(now), .none, .none, .vote(.failures), .none, .none])
+        #expect(breaker.actingState(now: now) == .open)
+        #expect(breaker.snapshot.state == .closed)
+    }
+}

@@ -1,0 +1,136 @@
+import InterlockCore
+import Testing
+
+@Suite("Counting the answers of a quorum, and when to try again")
+struct QuorumTallyTests {
+    @Test("more than half is a majority", arguments: [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
+    func majority(servers: Int, majority: Int) {
+        #expect(QuorumTally.majority(of: servers) == majority)
+    }
+
+    @Test(
+        "a verdict comes as soon as nothing can change it",
+        arguments: [
+            ("", QuorumTally.Verdict.open), ("y", .open), ("yy", .yes), ("nn", .no), ("yn", .open), ("yf", .open), ("nf", .open),
+            ("ff", .unknown), ("ynf", .unknown), ("yfy", .yes), ("nfn", .no), ("yny", .yes), ("nyn", .no),
+        ])
+    func verdict(answers: String, verdict: QuorumTally.Verdict) {
+        var tally = QuorumTally(servers: 3)
+        for answer in answers { tally.count(answer == "y" ? .yes : answer == "n" ? .no : .failed) }
+        #expect(tally.verdict == verdict)
+    }
+
+    @Test("half of an even number is not a majority, and half that said no leave none")
+    func even() {
+        var tally = QuorumTally(servers: 4)
+        tally.count(.yes)
+        tally.count(.yes)
+        #expect(tally.verdict == .open)
+        tally.count(.no)
+        tally.count(.no)
+        #expect(tally.verdict == .no)
+    }
+
+    @Test("a waiter tries again after a random pause, after shorter ones near its end, and not when there is no time left")
+    func pauses() {
+        let now = Instant(nanoseconds: 0)
+        func pause(left: Int64, random: Double) -> Int64? {
+            QuorumRetry.nextAttempt(after: now, deadline: now.advanced(byMilliseconds: left), random: random)
+                .map { $0.millisecondsRoundedUp(since: now) }
+        }
+        #expect(pause(left: 60_000, random: 0) == QuorumRetry.pauses.lowerBound)
+        #expect(pause(left: 60_000, random: 1) == QuorumRetry.pauses.upperBound)
+        #expect(pause(left: 60_000, random: 0.5) == 150)
+        #expect(pause(left: 100, random: 1) == 50)
+        #expect(pause(left: 9, random: 0) == nil)
+        #expect(pause(left: -1, random: 0) == nil)
+    }
+
+    @Test(
+        "a server's time limit is far below the ttl, and never above the longest",
+        arguments: [(Int64(50), Int64(10)), (1000, 100), (60_000, 500)])
+    func timeouts(ttl: Int64, timeout: Int64) {
+        #expect(QuorumRetry.timeout(ttl: ttl, longest: 500) == timeout)
+    }
+}
+
+@Suite("The waiters for one quorum lock in one sidecar")
+struct QuorumLineTests {
+    @Test("only the head tries, and after a refusal it pauses")
+    func headTries() {
+        var line = QuorumLine()
+        #expect(line.enqueue(1) == .attempt(1))
+        #expect(line.enqueue(2) == .none)
+        #expect(line.refused(1) == .pause(1))
+        #expect(line.timerFired() == .attempt(1))
+        #expect(line.count == 2)
+    }
+
+    @Test("waiters are granted in the order in which they came")
+    func order() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        _ = line.enqueue(2)
+        #expect(line.granted(1) == (true, .pause(2)))
+        #expect(line.wake() == .attempt(2))
+        #expect(line.granted(2) == (true, .drop))
+    }
+
+    @Test("a wake-up during an attempt is not lost")
+    func wakeDuringAttempt() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        #expect(line.wake() == .none)
+        #expect(line.refused(1) == .attempt(1))
+        #expect(line.refused(1) == .pause(1))
+    }
+
+    @Test("what is granted to a waiter who left meanwhile is not wanted")
+    func leaver() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        _ = line.enqueue(2)
+        #expect(line.remove(1) == .none)
+        #expect(line.granted(1) == (false, .pause(2)))
+        #expect(line.remove(2) == .drop)
+    }
+
+    @Test("after a leaver's refused attempt the next one tries at once; nobody left: the line is dropped")
+    func leaverRefused() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        _ = line.enqueue(2)
+        _ = line.remove(1)
+        #expect(line.refused(1) == .attempt(2))
+        _ = line.remove(2)
+        #expect(line.refused(2) == .drop)
+    }
+
+    @Test("a new head tries, as its pause may be shorter")
+    func newHead() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        _ = line.enqueue(2)
+        _ = line.refused(1)
+        #expect(line.remove(1) == .attempt(2))
+    }
+
+    @Test("a failed head leaves, and the next one tries")
+    func failed() {
+        var line = QuorumLine()
+        _ = line.enqueue(1)
+        _ = line.enqueue(2)
+        #expect(line.failed(1) == .attempt(2))
+        #expect(line.failed(2) == .drop)
+    }
+
+    @Test("answers to attempts of another line are passed over")
+    func strangers() {
+        var line = QuorumLine()
+        _ = line.enqueue(7)
+        #expect(line.granted(1) == (false, .none))
+        #expect(line.refused(1) == .none)
+        #expect(line.failed(1) == .none)
+        #expect(line.granted(7) == (true, .drop))
+    }
+}

@@ -1,0 +1,126 @@
+/// A command of Redis: who may send it when, and what it does.
+struct Command: Sendable {
+    struct Flags: OptionSet, Sendable {
+        let rawValue: Int
+
+        static let read = Flags(rawValue: 1 << 0)
+        static let write = Flags(rawValue: 1 << 1)
+        /// Refused when the server is out of memory.
+        static let needsMemory = Flags(rawValue: 1 << 2)
+        /// Not for scripts.
+        static let noScript = Flags(rawValue: 1 << 3)
+        static let whileLoading = Flags(rawValue: 1 << 4)
+        static let whileBusy = Flags(rawValue: 1 << 5)
+        /// The only ones that a subscribed connection may send.
+        static let whileSubscribed = Flags(rawValue: 1 << 6)
+    }
+
+    /// Which arguments are keys.
+    enum Keys: Sendable {
+        case none
+        case first
+        case all
+        /// So many as the second argument says, after it.
+        case counted
+    }
+
+    typealias Body = @Sendable (SimulatedServer, Invocation) throws(CommandError) -> Reply
+
+    /// In lower case; of a subcommand with a bar: `client|id`.
+    let name: String
+    /// How many words it has, its name included; negative: at least.
+    let arity: Int
+    let flags: Flags
+    let keys: Keys
+    let body: Body
+
+    init(_ name: String, _ arity: Int, _ flags: Flags, _ keys: Keys = .none, _ body: @escaping Body) {
+        self.name = name
+        self.arity = arity
+        self.flags = flags
+        self.keys = keys
+        self.body = body
+    }
+
+    func takes(_ count: Int) -> Bool { arity < 0 ? count >= -arity : count == arity }
+
+    func keys(in arguments: [Bytes]) -> ArraySlice<Bytes> {
+        switch keys {
+        case .none: []
+        case .first: arguments[1...1]
+        case .all: arguments[1...]
+        case .counted:
+            arguments[3...].prefix(arguments[2].integer.flatMap { Int(exactly: $0) }.map { max(0, $0) } ?? 0)
+        }
+    }
+}
+
+/// One run of a command.
+struct Invocation {
+    let command: Command
+    /// The command's name first.
+    let arguments: [Bytes]
+    /// Of the client; of a script, its caller's.
+    let connection: SimulatedConnection
+
+    subscript(index: Int) -> Bytes { arguments[index] }
+
+    var count: Int { arguments.count }
+
+    func integer(_ index: Int) throws(CommandError) -> Int64 {
+        guard let number = arguments[index].integer else { throw .notAnInteger }
+        return number
+    }
+
+    func double(_ index: Int) throws(CommandError) -> Double {
+        guard let number = arguments[index].double else { throw .notAFloat }
+        return number
+    }
+}
+
+/// The commands that a server knows, by name.
+struct CommandTable: Sendable {
+    /// Commands that only have subcommands.
+    private static let containers: Set<Bytes> = ["client", "script"]
+
+    private let commands: [Bytes: Command]
+    private let capitals: [Bytes: Command]
+
+    init(_ commands: [Command]) {
+        self.commands = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name), $0) })
+        capitals = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name.uppercased()), $0) })
+    }
+
+    func command(_ arguments: [Bytes]) -> Command? {
+        // Most clients write the name in capitals: this lookup copies nothing.
+        if let command = capitals[arguments[0]] { return command }
+        let name = arguments[0].lowercased
+        guard Self.containers.contains(name), arguments.count > 1 else { return commands[name] }
+        return commands[Bytes(name.storage + [UInt8(ascii: "|")] + arguments[1].lowercased.storage)]
+    }
+
+    /// Finds a client's command.
+    func find(_ arguments: [Bytes]) throws(CommandError) -> Command {
+        guard let command = command(arguments) else { throw Self.unknown(arguments) }
+        guard command.takes(arguments.count) else { throw .wrongNumberOfArguments(command.name) }
+        return command
+    }
+
+    private static func unknown(_ arguments: [Bytes]) -> CommandError {
+        let name = arguments[0]
+        if containers.contains(name.lowercased) {
+            guard arguments.count > 1 else { return .wrongNumberOfArguments(name.lowercased.text) }
+            return CommandError(
+                "ERR unknown subcommand '\(prefix(arguments[1]))'. Try \(name.text.uppercased()) HELP.")
+        }
+        var quoted = ""
+        for argument in arguments.dropFirst() where quoted.utf8.count < 128 {
+            quoted += "'\(prefix(argument, of: 128 - quoted.utf8.count))' "
+        }
+        return CommandError("ERR unknown command '\(prefix(name))', with args beginning with: \(quoted)")
+    }
+
+    private static func prefix(_ bytes: Bytes, of length: Int = 128) -> String {
+        String(decoding: bytes.storage.prefix(length), as: UTF8.self)
+    }
+}

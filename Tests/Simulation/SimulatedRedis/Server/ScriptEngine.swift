@@ -1,0 +1,163 @@
+internal import CLua
+internal import Crypto
+
+/// A server's Lua: its state, with the libraries that Redis offers, and the scripts that were loaded.
+///
+/// Functions of Swift that Lua calls never raise errors; see `lua_call_and_raise`.
+final class ScriptEngine {
+    struct Script {
+        /// SHA-1 of its source in hexadecimal.
+        let digest: Bytes
+        /// Its function in Lua's registry.
+        fileprivate let reference: Int32
+    }
+
+    /// A script under way.
+    private struct Run {
+        let call: Invocation
+        /// From its first write on nothing stops it for the server's condition.
+        var hasWritten = false
+    }
+
+    private unowned let server: SimulatedServer
+    private let lua: LuaStack
+    private let globals: Int32
+    private let errorHandler: Int32
+    private var scripts: [Bytes: Script] = [:]
+    private var running: Run?
+    /// Of `math.random`, which goes on from script to script, as in Redis.
+    var random = ScriptRandom()
+
+    init(server: SimulatedServer) {
+        self.server = server
+        guard let state = luaL_newstate() else { fatalError("no memory for Lua") }
+        lua = LuaStack(state: state)
+        (globals, errorHandler) = ScriptLibraries.open(in: lua)
+        ScriptLibraries.register(engine: Unmanaged.passUnretained(self).toOpaque(), in: lua, globals: globals)
+    }
+
+    deinit {
+        lua_close(lua.state)
+    }
+
+    subscript(digest: Bytes) -> Script? {
+        scripts[digest] ?? scripts[digest.lowercased]
+    }
+
+    /// Compiles a script, unless it is known.
+    func load(_ source: Bytes) throws(CommandError) -> Script {
+        let digest = Self.digest(of: source)
+        if let script = scripts[digest] { return script }
+        let status = source.storage.withUnsafeBufferPointer { buffer in
+            buffer.withMemoryRebound(to: CChar.self) {
+                luaL_loadbuffer(lua.state, $0.baseAddress, $0.count, "@user_script")
+            }
+        }
+        guard status == 0 else {
+            defer { lua.drop() }
+            throw CommandError("ERR Error compiling script (new function): \(lua.bytes(-1)?.text ?? "")")
+        }
+        let script = Script(digest: digest, reference: luaL_ref(lua.state, LUA_REGISTRYINDEX))
+        scripts[digest] = script
+        return script
+    }
+
+    static func digest(of source: Bytes) -> Bytes {
+        let digits = Array("0123456789abcdef".utf8)
+        // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
+        return Bytes(
+            Insecure.SHA1.hash(data: source.storage).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
+    }
+
+    func run(
+        _ script: Script, keys: ArraySlice<Bytes>, arguments: ArraySlice<Bytes>, for call: Invocation
+    ) -> Reply {
+        running = Run(call: call)
+        defer {
+            running = nil
+            lua_settop(lua.state, 0)
+        }
+        lua_rawgeti(lua.state, LUA_REGISTRYINDEX, globals)
+        lua.pushArray(keys)
+        lua.setField("KEYS")
+        lua.pushArray(arguments)
+        lua.setField("ARGV")
+        lua_settop(lua.state, 0)
+        lua_rawgeti(lua.state, LUA_REGISTRYINDEX, errorHandler)
+        lua_rawgeti(lua.state, LUA_REGISTRYINDEX, script.reference)
+        guard lua_pcall(lua.state, 0, 1, 1) != 0 else { return lua.popReply() }
+        return failure(of: script)
+    }
+
+    /// The error that the handler left on top.
+    private func failure(of script: Script) -> Reply {
+        guard lua.type(-1) == LUA_TTABLE else {
+            let reason = lua.bytes(-1)?.text ?? "execution failure"
+            return .error(Bytes("ERR Error running script \(script.digest.text), \(reason.prefix(100))"))
+        }
+        var text = lua.field("err", of: -1)?.text ?? ""
+        let source = lua.field("source", of: -1)
+        lua.pushField("line", of: -1)
+        if let source, let line = lua.bytes(-1) {
+            text += " script: \(script.digest.text), on \(source.text):\(line.text)."
+        }
+        return .error(Bytes(text))
+    }
+
+    /// `redis.call`: pushes the reply, an error as a table. Returns whether it is one.
+    func call(_ arguments: [Bytes], replyTo stack: LuaStack) -> Bool {
+        guard let script = running?.call else {
+            stack.pushError("ERR redis.call/pcall can only be called inside a script invocation")
+            return true
+        }
+        do throws(CommandError) {
+            let command = try server.scriptCommand(arguments, hasWritten: running?.hasWritten ?? false)
+            if command.flags.contains(.write) { running?.hasWritten = true }
+            let call = Invocation(command: command, arguments: arguments, connection: script.connection)
+            stack.push(try server.run(call, for: script))
+            return false
+        } catch {
+            stack.push(.error(error.text))
+            return true
+        }
+    }
+}
+
+extension SimulatedServer {
+    /// The command that a script calls, if it may.
+    fileprivate func scriptCommand(_ arguments: [Bytes], hasWritten: Bool) throws(CommandError) -> Command {
+        guard let command = commands.command(arguments) else {
+            throw CommandError("ERR Unknown Redis command called from script")
+        }
+        guard command.takes(arguments.count) else {
+            throw CommandError("ERR Wrong number of args calling Redis command from script")
+        }
+        let flags = command.flags
+        if flags.contains(.noScript) { throw CommandError("ERR This Redis command is not allowed from script") }
+        // Nobody stops in the middle.
+        guard !hasWritten else { return command }
+        switch condition {
+        case .readOnly where flags.contains(.write): throw .readOnly
+        case .misconfigured where flags.contains(.write): throw .misconfigured
+        case .outOfMemory where flags.contains(.needsMemory): throw .outOfMemory
+        default: return command
+        }
+    }
+}
+
+/// The generator behind `math.random`: that of Redis, `lrand48` with its usual seed.
+struct ScriptRandom {
+    private var state: UInt64 = 0x1234_abcd_330e
+
+    mutating func seed(_ seed: Int32) {
+        state = UInt64(UInt32(bitPattern: seed)) << 16 | 0x330e
+    }
+
+    /// From 0 up to, and without, 1.
+    mutating func next() -> Double {
+        state = (state &* 0x5_deec_e66d &+ 0xb) & (1 << 48 - 1)
+        return Double((state >> 17) % Self.range) / Double(Self.range)
+    }
+
+    private static let range: UInt64 = 1 << 31 - 1
+}

@@ -1,0 +1,104 @@
+import Hiredis
+import InterlockCore
+import InterlockJudge
+
+/// One that is concerned with services.
+class ServiceClient: DoorClient {
+    /// The number of the first of them in the history.
+    let firstService: Int
+    /// Of its fleet, in the order of the history's numbers.
+    let services: [String]
+
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
+        self.firstService = firstService
+        self.services = services
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+}
+
+/// Takes from limits, for itself or for tenants, and waits for its turn or not.
+final class LimitClient: ServiceClient {
+    override func act() {
+        let place = Int.random(in: services.indices, using: &random)
+        guard !world.profile.services[place].limits.isEmpty else { return rest() }
+        if random.happens(0.02) { return tell(["LIMIT.PEEK", services[place]]) { [self] _ in rest() } }
+        let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
+        let subject = world.profile.habits.tenant(&random)
+        let wait = world.profile.habits.wait(upTo: 1500, &random)
+        var words = ["LIMIT.TAKE", services[place]]
+        if cost != 1 { words += ["COST", "\(cost)"] }
+        if let subject { words += ["SUBJECT", "t\(subject)"] }
+        if wait > 0 { words += ["WAIT", "\(wait)"] }
+        let operation = Operation.take(service: firstService + place, cost: cost, subject: subject, wait: wait)
+        if wait > 0, random.happens(0.05) {
+            plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
+                hangUp()
+                // Also what the end of its call has planned.
+                forgetPlans()
+                rest()
+            }
+        }
+        ask([(number, operation)], words) { reply in
+            guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
+            return [
+                numbers[0] == 0
+                    ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfter: numbers[4]))
+                    : .refused(.limited(retryAfter: numbers[3]))
+            ]
+        } completion: { [self] _ in
+            forgetPlans()
+            rest()
+        }
+    }
+}
+
+/// Asks for permits, makes the calls, and reports what became of them; some it never reports.
+final class PermitClient: ServiceClient {
+    override func act() {
+        let place = Int.random(in: services.indices, using: &random)
+        let subject = world.profile.habits.tenant(&random)
+        let wait = world.profile.habits.wait(upTo: world.profile.habits.patience, &random)
+        var words = ["PERMIT.ACQUIRE", services[place]]
+        if let subject { words += ["SUBJECT", "t\(subject)"] }
+        if wait > 0 { words += ["WAIT", "\(wait)"] }
+        let service = firstService + place
+        var granted: (number: PermitNumber, id: String)?
+        ask([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
+            guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
+                let state = parts[2].text.flatMap(BreakerSnapshot.State.init), let retryAfter = parts[3].integer
+            else { return [.failed(code: "?")] }
+            if parts[0].integer == 1 {
+                let permit = world.nextPermit()
+                granted = (permit, word)
+                return [.done(.permitted(permit, state: state))]
+            }
+            switch word {
+            case "limited": return [.refused(.limited(retryAfter: retryAfter))]
+            case "open": return [.refused(.open(retryAfter: retryAfter))]
+            case "busy": return [.refused(.busy(retryAfter: retryAfter))]
+            default: return [.refused(.other(word))]
+            }
+        } completion: { [self] _ in
+            guard let (permit, id) = granted else { return rest() }
+            call(place, permit: permit, id: id)
+        }
+    }
+
+    private func call(_ place: Int, permit: PermitNumber, id: String) {
+        let outcome = world.upstreams[place].call(random: &random)
+        plan(after: .milliseconds(outcome.milliseconds)) { [self] in
+            guard !random.happens(0.04) else { return rest() }
+            var words = [
+                "PERMIT.REPORT", services[place], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
+            ]
+            if let retryAfter = outcome.retryAfter { words += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
+            let operation = Operation.report(service: firstService + place, permit: permit, isOK: outcome.isOK)
+            ask([(number, operation)], words) { reply in
+                guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else { return [.failed(code: "?")] }
+                return [.done(.reported(state: state))]
+            } completion: { [self] _ in
+                rest()
+            }
+        }
+    }
+}

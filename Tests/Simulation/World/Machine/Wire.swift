@@ -1,0 +1,134 @@
+import InterlockCore
+import InterlockJudge
+import NIOCore
+
+/// What the network does between two places. Faults change it.
+final class Path {
+    /// How long a message takes, in nanoseconds.
+    var delay: ClosedRange<Int64>
+    /// Nothing passes: it is kept, and goes on when the hole is closed.
+    var isBlackHole = false { didSet { if !isBlackHole { release() } } }
+    /// Nobody new gets through.
+    var isRefusing = false
+    /// The probability that a message arrives in several pieces.
+    var splits = 0.0
+    private var random: SeededRandom
+    private var held: [() -> Void] = []
+    private(set) var wires: [Wire] = []
+
+    init(delay: ClosedRange<Int64>, random: SeededRandom) {
+        self.delay = delay
+        self.random = random
+    }
+
+    func draw() -> Int64 { Int64.random(in: delay, using: &random) }
+
+    /// How many pieces, and where they end.
+    func cut(_ length: Int) -> [Int] {
+        guard length > 1, splits > 0, random.happens(splits) else { return [length] }
+        let middle = Int.random(in: 1..<length, using: &random)
+        return [middle, length]
+    }
+
+    /// A place within a message that the connection's end cuts.
+    func place(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
+
+    /// Lets `arrival` happen, now or when the hole is closed.
+    func pass(_ arrival: @escaping () -> Void) {
+        if isBlackHole { held.append(arrival) } else { arrival() }
+    }
+
+    private func release() {
+        let arrivals = held
+        held = []
+        for arrival in arrivals { arrival() }
+    }
+
+    func opened(_ wire: Wire) { wires.append(wire) }
+    func closed(_ wire: Wire) { wires.removeAll { $0 === wire } }
+
+    /// Cuts every connection that stands: what is on its way arrives in part or not at all.
+    func cutAll() {
+        for wire in wires { wire.cut() }
+    }
+}
+
+/// One connection over a path: bytes arrive in order, later, and perhaps in pieces.
+final class Wire {
+    /// One end: what arrives there.
+    final class End {
+        var onBytes: (ByteBuffer) -> Void = { _ in }
+        var onEnd: () -> Void = {}
+        /// It has heard the last of the other.
+        fileprivate(set) var isOver = false
+        fileprivate var lastArrival: Int64 = 0
+        /// On its way here.
+        fileprivate var inFlight = 0
+    }
+
+    private let timeline: WorldTimeline
+    private let path: Path
+    let near = End()
+    let far = End()
+    private var isCut = false
+    /// Nothing comes over it any more.
+    var isOver: Bool { near.isOver && far.isOver }
+
+    init(timeline: WorldTimeline, path: Path) {
+        self.timeline = timeline
+        self.path = path
+        path.opened(self)
+    }
+
+    /// Sends bytes to this end.
+    func send(_ bytes: ByteBuffer, to end: End) {
+        guard !isCut, bytes.readableBytes > 0 else { return }
+        var start = 0
+        for piece in path.cut(bytes.readableBytes) {
+            let slice = bytes.getSlice(at: bytes.readerIndex + start, length: piece - start) ?? bytes
+            start = piece
+            plan(at: end) { [self] in
+                // Cut while it was under way: a part of it may have come through.
+                let come = isCut ? slice.getSlice(at: slice.readerIndex, length: path.place(in: slice.readableBytes)) : slice
+                if let come, come.readableBytes > 0 { end.onBytes(come) }
+                if isCut { finish(end) }
+            }
+        }
+    }
+
+    /// The other side of `end` has closed: it hears of it behind everything that was sent.
+    func close(to end: End) {
+        guard !isCut else { return }
+        plan(at: end) { [self] in finish(end) }
+        path.closed(self)
+    }
+
+    /// Both ends are closed: what is on its way is lost, but for a part of the next message to each.
+    func cut() {
+        guard !isCut else { return }
+        isCut = true
+        path.closed(self)
+        for end in [near, far] where end.inFlight == 0 {
+            timeline.plan(in: path.draw()) { [self] in finish(end) }
+        }
+    }
+
+    private func plan(at end: End, _ arrival: @escaping () -> Void) {
+        end.inFlight += 1
+        let at = max(end.lastArrival, timeline.now + path.draw())
+        end.lastArrival = at
+        timeline.plan(at: at) { [self] in
+            path.pass {
+                end.inFlight -= 1
+                guard !end.isOver else { return }
+                arrival()
+            }
+        }
+    }
+
+    private func finish(_ end: End) {
+        guard !end.isOver else { return }
+        end.isOver = true
+        end.onEnd()
+    }
+}

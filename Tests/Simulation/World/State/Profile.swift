@@ -1,0 +1,282 @@
+import Interlock
+import InterlockCore
+import InterlockJudge
+
+/// What a world is made of, as its seed draws it: the same distribution for every seed and every fault that is looked for.
+struct Profile {
+    /// How a lock is used by everybody: a name that is a semaphore for some and a lock for others is a mistake.
+    enum LockKind {
+        case exclusive, readersAndWriters
+        case semaphore(Int)
+    }
+
+    /// What everybody is like who takes locks: what many do alike is what strains a lock.
+    struct Manners {
+        /// How many milliseconds somebody waits who does.
+        enum Patience: CaseIterable {
+            case mixed, short, long
+        }
+
+        /// The probability that a call waits at all.
+        var waits: Double
+        var patience: Patience
+        /// The probability that who waits goes away meanwhile.
+        var leavers: Double
+        /// The probability that a call has an OWNER.
+        var owners: Double
+        /// For how long leases are held: milliseconds only, all lengths, or seconds.
+        enum Holds: CaseIterable {
+            case brief, mixed, long
+        }
+
+        var holds: Holds
+        /// For how long leases are asked for: short ones are renewed while they are needed.
+        enum Leases: CaseIterable {
+            case short, mixed, long
+        }
+
+        var leases: Leases
+        /// The probability that who takes a lock that may be shared wants it alone.
+        var writers: Double
+        /// Everybody acts at whole multiples of so many milliseconds, as scheduled jobs do.
+        var beat: Int64?
+
+        init(random: inout SeededRandom) {
+            waits = [0, 0.6, 0.6, 0.95][Int.random(in: 0..<4, using: &random)]
+            patience = random.happens(0.3) ? .mixed : Patience.allCases[Int.random(in: 0..<3, using: &random)]
+            leavers = random.happens(0.6) ? 0.05 : 0.4
+            owners = [0.1, 0.3, 0.8][Int.random(in: 0..<3, using: &random)]
+            holds = Holds.allCases[Int.random(in: 0..<3, using: &random)]
+            leases = random.happens(0.3) ? .mixed : Leases.allCases[Int.random(in: 0..<3, using: &random)]
+            writers = random.happens(0.5) ? 0.3 : 0.05
+            beat = random.happens(0.25) ? Int64.random(in: 50...500, using: &random) : nil
+        }
+    }
+
+    /// What everybody is like who calls services.
+    struct Habits {
+        /// Those for whom calls are made that are made for somebody.
+        var tenants: Int
+        /// The probability that a call waits for its turn.
+        var waits: Double
+        /// The longest wait for a permit, in milliseconds.
+        var patience: Int64
+
+        init(random: inout SeededRandom) {
+            tenants = random.happens(0.5) ? 1 : 4
+            waits = [0, 0.3, 0.3, 0.6][Int.random(in: 0..<4, using: &random)]
+            patience = random.happens(0.5) ? 3000 : 15_000
+        }
+
+        func tenant(_ random: inout SeededRandom) -> Int? {
+            random.happens(0.5) ? Int.random(in: 0..<tenants, using: &random) : nil
+        }
+
+        func wait(upTo longest: Int64, _ random: inout SeededRandom) -> Int64 {
+            random.happens(waits) ? Int64.random(in: 10...longest, using: &random) : 0
+        }
+    }
+
+    var sidecars: Int
+    /// Redis servers of a quorum; 0: locks are in the one Redis.
+    var quorum: Int
+    /// A second fleet, with a prefix of its own, on the same Redis: its sidecars come after the first's.
+    var otherFleet: Int
+    var waitReplicas: Int
+    /// Milliseconds.
+    var maximumHold: Int64?
+    var fleetSize: Int
+    /// How many sidecars a fleet has at most, of the two that there may be.
+    var largestFleet: Int { max(sidecars, otherFleet) }
+    var locks: [LockKind]
+    var manners: Manners
+    var habits: Habits
+    var services: [ServiceDefinition]
+    var lockClients: Int
+    var limitClients: Int
+    var permitClients: Int
+    /// Milliseconds between what a client does, on average.
+    var pause: ClosedRange<Int64>
+    /// One-way delay between sidecars and Redis, in microseconds.
+    var redisDelay: ClosedRange<Int64>
+    /// Parts in a billion by which clocks run fast or slow.
+    var drift: Int64
+    /// Milliseconds between faults; `nil`: nothing breaks.
+    var faultGap: ClosedRange<Int64>?
+    /// How often each kind comes: most worlds have only some, for what few kinds do together is rarely met among all.
+    var faultWeights: [(kind: FaultKind, weight: Int)]
+    /// A program that listens on every channel of Redis.
+    var hasEavesdropper: Bool
+
+    init(random: inout SeededRandom) {
+        sidecars = Int.random(in: 1...5, using: &random)
+        let isQuorum = random.happens(0.3)
+        quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
+        otherFleet = !isQuorum && random.happens(0.15) ? Int.random(in: 1...2, using: &random) : 0
+        waitReplicas = !isQuorum && random.happens(0.12) ? 1 : 0
+        maximumHold = random.happens(0.2) ? Int64.random(in: 2000...8000, using: &random) : nil
+        fleetSize = random.happens(0.5) ? sidecars : 1
+        let lockCount = Int.random(in: 1...5, using: &random)
+        locks = (0..<lockCount).map { _ in
+            guard !isQuorum else { return .exclusive }
+            switch random.unit() {
+            case ..<0.5: return .exclusive
+            case ..<0.75: return .readersAndWriters
+            default: return .semaphore(Int.random(in: 1...4, using: &random))
+            }
+        }
+        manners = Manners(random: &random)
+        habits = Habits(random: &random)
+        lockClients = Int.random(in: 3...16, using: &random)
+        limitClients = Int.random(in: 2...10, using: &random)
+        permitClients = Int.random(in: 2...10, using: &random)
+        let pace = random.happens(0.5) ? 5 : 40
+        pause = Int64(pace)...Int64(pace * 8)
+        // In one rack, in one region, or far away; the servers of a quorum are near, for each has a small part of a lease to answer.
+        redisDelay =
+            switch random.unit() {
+            case ..<0.4: 30...200
+            case ..<0.8: 500...3000
+            default: isQuorum ? 500...3000 : 5000...30_000
+            }
+        drift = random.happens(0.5) ? Int64.random(in: 0...3_000_000, using: &random) : 0
+        faultGap =
+            switch random.unit() {
+            case ..<0.15: nil
+            case ..<0.6: 300...3000
+            default: 3000...12_000
+            }
+        faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
+        hasEavesdropper = random.happens(0.1)
+        services = Self.services(patience: habits.patience, random: &random)
+    }
+
+    private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
+        let all: [(kind: FaultKind, weight: Int)] = [
+            (.kill, 4), (.pause, 10), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 3), (.partition, 5), (.latency, 4),
+            (.reset, 5), (.clock, 3), (.failover, 3), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
+            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.vanish, 4), (.quorumServer, isQuorum ? 24 : 0),
+        ]
+        guard random.happens(0.8) else { return all }
+        // Locks of a quorum notice nothing else.
+        if isQuorum, random.happens(0.6) { return all.filter { $0.kind == .quorumServer } }
+        // The heavier the likelier, and none twice.
+        var left = all
+        var some: [(kind: FaultKind, weight: Int)] = []
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            var point = Int.random(in: 0..<left.reduce(0) { $0 + $1.weight }, using: &random)
+            guard
+                let place = left.firstIndex(where: {
+                    point -= $0.weight; return point < 0
+                })
+            else { break }
+            some.append(left.remove(at: place))
+        }
+        return some
+    }
+
+    private static func services(patience: Int64, random: inout SeededRandom) -> [ServiceDefinition] {
+        (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", patience: patience, random: &random) }
+    }
+
+    /// One service, as somebody might configure it.
+    /// - Parameter patience: of those who wait for a permit, in milliseconds.
+    static func service(_ name: String, patience: Int64, random: inout SeededRandom) -> ServiceDefinition {
+        var limits: [LimitDefinition] = []
+        let count = random.happens(0.2) ? 0 : random.happens(0.4) ? 1 : Int.random(in: 1...3, using: &random)
+        for number in 0..<count {
+            let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
+            let window = windows[Int.random(in: 0..<windows.count, using: &random)]
+            let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 0...6, using: &random))]
+            let algorithm = algorithms[Int.random(in: 0..<3, using: &random)]
+            // Limits of one service differ, so that an answer tells which one it is about.
+            let limit = Int64.random(in: 2...12, using: &random) * 3 + Int64(number)
+            limits.append(
+                LimitDefinition(
+                    name: "l\(number)", limit: limit, window: .milliseconds(window), algorithm: algorithm,
+                    isPerSubject: random.happens(number > 0 ? 0.5 : 0.2)))
+        }
+        let actions: [LimitPolicy.Action] = [.deny, .wait, .trip]
+        var breaker = BreakerSettings()
+        breaker.window = random.happens(0.7) ? .time(.milliseconds(2000)) : .calls(20)
+        breaker.minimumCalls = 5
+        breaker.openFor = .milliseconds(400)...(.milliseconds(3000))
+        breaker.halfOpenPermits = Int.random(in: 1...4, using: &random)
+        breaker.reporters = random.happens(0.2) ? 2 : 1
+        if random.happens(0.3) { breaker.slowCall = .milliseconds(150) }
+        if random.happens(0.3) { breaker.consecutiveFailures = 4 }
+        let probe =
+            random.happens(0.5)
+            ? ProbeSettings(
+                target: .tcp(host: "nowhere", port: 1), interval: .seconds(1), isFollowedByTrial: random.happens(0.5),
+                origin: random.happens(0.5) ? .all : .one)
+            : nil
+        return ServiceDefinition(
+            name: name, limits: limits,
+            onLimit: LimitPolicy(
+                action: actions[Int.random(in: 0..<3, using: &random)],
+                pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(patience / 2), maximumWaiting: 40),
+            concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
+            breaker: breaker, probe: probe,
+            whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow,
+            permitLifetime: .milliseconds(random.happens(0.6) ? 2000 : 15_000))
+    }
+}
+
+extension Profile {
+    /// What a history of such a world is judged by.
+    var rules: HistoryRules {
+        let rules = services.map { service in
+            ServiceRules(
+                name: service.name,
+                limits: service.limits.map { limit in
+                    var burst: Int64 = 0
+                    if case .gcra(let size) = limit.algorithm { burst = size }
+                    let algorithm: LimitRule.Algorithm =
+                        switch limit.algorithm {
+                        case .fixed: .fixed
+                        case .sliding: .sliding
+                        case .gcra: .gcra
+                        }
+                    return LimitRule(
+                        algorithm: algorithm, limit: limit.limit, window: limit.windowMilliseconds, burst: burst,
+                        isPerSubject: limit.isPerSubject)
+                },
+                whenRedisIsDown: service.whenRedisIsDown == .local ? .local : service.whenRedisIsDown == .deny ? .deny : .allow,
+                // What the limit or a sidecar by itself opens has no trials of the fleet.
+                halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
+                    ? nil : service.breaker.halfOpenPermits,
+                permitLifetime: service.permitLifetime.wholeMilliseconds)
+        }
+        return HistoryRules(
+            services: otherFleet > 0 ? rules + rules : rules, sidecars: sidecars, patience: WorldState.patience,
+            recovery: WorldState.recovery, handOver: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
+            clockDrift: Double(drift) * 2 / 1e9)
+    }
+}
+
+extension Profile: CustomStringConvertible {
+    var description: String {
+        let guarded = services.map { service in
+            let limits = service.limits.map { limit in
+                "\(limit.limit)/\(limit.windowMilliseconds)ms \(limit.algorithm)\(limit.isPerSubject ? " per subject" : "")"
+            }
+            var words = [
+                service.name, limits.joined(separator: " + "), service.onLimit.action.rawValue, "\(service.whenRedisIsDown)",
+            ]
+            if let places = service.concurrency { words.append("\(places) places") }
+            if service.breaker.reporters > 1 { words.append("\(service.breaker.reporters) reporters") }
+            if let probe = service.probe { words.append("probed by \(probe.origin.rawValue)") }
+            words.append("\(service.breaker.halfOpenPermits) trials")
+            return words.filter { !$0.isEmpty }.joined(separator: ", ")
+        }
+        return """
+            \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
+            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(waitReplicas > 0 ? ", waits for a replica" : "")\
+            \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
+            \(hasEavesdropper ? ", an eavesdropper" : "")
+            locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
+            \(guarded.joined(separator: "\n"))
+            """
+    }
+}
