@@ -175,7 +175,8 @@ let package = Package(
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(
-            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses", "InterlockCore"], swiftSettings: houseRules),
+            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses", "InterlockCore"],
+            swiftSettings: houseRules),
         .testTarget(
             name: "SimulationTests",
             dependencies: [

@@ -8,7 +8,7 @@ package enum JSONText {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Appends `text` in quotes, as `quoted` returns it. Allocates nothing of its own.
+    /// Appends `text` in quotes, as `quoted` returns it.
     package static func append(quoted text: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
         for byte in text.utf8 {

@@ -1,6 +1,6 @@
-/// A stream of numbers that a seed decides wholly, so that a run can be had again.
+/// A stream of random numbers that depends on its seed only, so that a run can be repeated.
 ///
-/// SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+/// Algorithm: SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 package struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -16,17 +16,17 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// Another stream, independent of what is drawn from this one afterwards.
+    /// A new stream, independent of later numbers of this one.
     package mutating func split() -> SeededRandom {
         SeededRandom(seed: next())
     }
 
-    /// Evenly spread over 0 ..< 1.
+    /// Uniform in 0 ..< 1.
     package mutating func unit() -> Double {
         Double(next() >> 11) * 0x1p-53
     }
 
-    /// Whether an event of this probability happens.
+    /// Returns `true` with this probability.
     package mutating func happens(_ probability: Double) -> Bool {
         unit() < probability
     }

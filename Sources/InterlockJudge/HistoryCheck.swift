@@ -1,15 +1,14 @@
 public import InterlockCore
 
-/// Checks a history against all promises while it goes by.
+/// Checks a history against all promises as it happens.
 ///
-/// Events come in the order of their times. A history that makes no sense (an end without a beginning, a client that asks
-/// before it has its answer, a service that the rules do not have, time that goes back) breaks the promise `sound`, and the
-/// event is passed over; time that goes back counts as standing still.
+/// Events come in order of time. A history that makes no sense breaks the promise `sound`: an end without a beginning, a client
+/// that asks before it has its answer, an unknown service, time that goes back. Such an event is skipped; time that goes back
+/// counts as standing still.
 ///
-/// It keeps what is bounded by clients, names, sidecars and services, never by operations, and tells the same of the same
-/// history.
+/// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
 public struct HistoryCheck: Sendable {
-    /// The most violations that a report tells; the rest is counted.
+    /// The most violations in a report. Further ones are only counted.
     public static let toldViolations = 100
 
     private let services: [ServiceRules]
@@ -40,12 +39,12 @@ public struct HistoryCheck: Sendable {
     private var limitDecisions = 0
     private var violations: [Violation] = []
     private var found: [Violation] = []
-    /// When the history was over, once it is.
+    /// When the history ended; `nil` before.
     public private(set) var end: Instant?
-    /// How many violations there were so far.
+    /// How many violations were found so far.
     public private(set) var violationCount = 0
 
-    /// - Parameter toldViolations: the most that a report tells.
+    /// - Parameter toldViolations: the most violations in a report.
     public init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
         services = rules.services
         self.toldViolations = toldViolations
@@ -70,17 +69,17 @@ public struct HistoryCheck: Sendable {
             staleWritesRefused: fencedWrites.staleWritesRefused, violations: violations, violationCount: violationCount)
     }
 
-    /// After how many milliseconds from its end every sidecar that was asked served again, by the fault's number; of a fault
-    /// that another one followed before that, nothing.
+    /// By fault number: in how many milliseconds after its end every sidecar that was asked served again. Faults that another
+    /// fault followed too soon are missing.
     public var recoveries: [Int: Int64] { recovery.recoveries }
 
-    /// Grants of which it was not certain in which fixed window they were, and which only longer times could judge.
+    /// Grants that could not be assigned to a fixed window. Only bounds over longer times judge them.
     public var undecidedGrants: Int { limits.undecided }
 
-    /// The next event.
+    /// Takes the next event.
     public mutating func observe(_ event: HistoryEvent) {
         if event.at < now {
-            note("time goes back, from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
+            note("time went back from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
         } else {
             now = event.at
         }
@@ -97,27 +96,27 @@ public struct HistoryCheck: Sendable {
             show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, news)))
         case .forced(let service, let state, let until):
             guard services.indices.contains(service) else {
-                return note("a breaker of service \(service), which the rules do not have")
+                return note("a breaker of service \(service), which is not in the rules")
             }
             show(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
             guard services.indices.contains(service) else {
-                return note("a breaker of service \(service), which the rules do not have")
+                return note("a breaker of service \(service), which is not in the rules")
             }
             let news = HistoryStep.What.breakerSeen(
                 sidecar: sidecar, service: service, state: state, generation: generation, until: until)
             show(HistoryStep(at: now, what: news))
         case .faultBegan(let fault, let kind, let sidecar):
-            guard faults.began(fault, kind, sidecar: sidecar, at: now) else { return note("fault \(fault) begins twice") }
+            guard faults.began(fault, kind, sidecar: sidecar, at: now) else { return note("fault \(fault) began twice") }
             show(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
         case .faultEnded(let fault):
-            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ends and has not begun") }
+            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ended without a beginning") }
             show(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
         }
         keepFindings()
     }
 
-    /// The history is over at `end`: judges what has no end. Nothing is observed afterwards.
+    /// The history ends at `end`. Judges what never ended. No event may follow.
     public mutating func finish(at end: Instant) {
         now = max(now, end)
         self.end = now
@@ -143,14 +142,14 @@ public struct HistoryCheck: Sendable {
 
     private mutating func invoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
         if let service = operation.service, !services.indices.contains(service) {
-            return note("\(operation.kind.rawValue) of service \(service), which the rules do not have")
+            return note("\(operation.kind.rawValue) of service \(service), which is not in the rules")
         }
         let call = Call(
             client: client, sidecar: sidecar, operation: operation, invoked: now, grantsBefore: leases.grants)
         if let open = calls.updateValue(call, forKey: client) {
             note(
                 """
-                client \(client) asks for \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
+                client \(client) asked for \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
                 \(open.invoked.inMilliseconds) ms has ended
                 """)
         }
@@ -159,10 +158,10 @@ public struct HistoryCheck: Sendable {
 
     private mutating func ended(_ client: Int, _ ending: OperationEnding) {
         guard let call = calls.removeValue(forKey: client) else {
-            return note("an operation of client \(client) ends and was not invoked")
+            return note("an operation of client \(client) ended without a beginning")
         }
         guard ending.belongs(to: call.operation) else {
-            return note("\(call.operation.kind.rawValue) of client \(client) ends as another kind of operation does")
+            return note("\(call.operation.kind.rawValue) of client \(client) ended like another kind of operation")
         }
         operations += 1
         switch ending {
@@ -208,7 +207,7 @@ public struct HistoryCheck: Sendable {
 }
 
 extension OperationEnding {
-    /// Whether an operation of this kind can be done so.
+    /// Whether an operation of this kind can end like this.
     fileprivate func belongs(to operation: Operation) -> Bool {
         guard case .done(let success) = self else { return true }
         switch (success, operation) {
@@ -222,8 +221,8 @@ extension OperationEnding {
 }
 
 extension HistoryCheck {
-    /// Checks a history that was written down, by the rules that stand in it: it says the same as when it was made.
-    /// - Throws: `HistoryFileError`: the file is damaged, or cut off.
+    /// Checks a history file by the rules in it. Gives the same report as the original run.
+    /// - Throws: `HistoryFileError` if the file is damaged or cut off.
     public init(replaying path: String) throws(HistoryFileError) {
         var reader = try HistoryReader(path: path)
         self.init(rules: reader.rules)

@@ -1,12 +1,11 @@
-/// Waits until `condition` holds; returns at once when it already does.
+/// Waits until `condition` holds. Returns at once if it already does.
 ///
-/// For what cannot be awaited, such as another process' state. It looks every 2 ms, so it ends as soon as the condition
-/// holds, however generous the limit is.
+/// For state that nothing can await, such as another process'. It checks every 2 ms, so a generous limit costs nothing.
 ///
 /// - Parameters:
-///   - limit: how long to wait at most.
-///   - expectation: what is waited for, for the error's message.
-/// - Throws: `DeadlineExceeded` when the condition does not hold in time; whatever `condition` throws.
+///   - limit: the longest wait.
+///   - expectation: what is awaited, for the error's message.
+/// - Throws: `DeadlineExceeded` if the condition does not hold in time, or what `condition` throws.
 package func eventually(
     within limit: Duration = .seconds(20),
     _ expectation: String,
@@ -15,16 +14,16 @@ package func eventually(
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw DeadlineExceeded(expectation: expectation, limit: limit) }
-        // Between two looks at what tells nobody that it has changed.
+        // Polling: nothing announces the change.
         try await Task.sleep(for: .milliseconds(2))
     }
 }
 
-/// Something that a test waited for did not come about in time.
+/// A test waited in vain.
 package struct DeadlineExceeded: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was waited for.
+    /// What it waited for.
     package var expectation: String
-    /// How long.
+    /// How long it waited.
     package var limit: Duration
 
     package init(expectation: String, limit: Duration) {

@@ -1,6 +1,6 @@
 internal import Subprocess
 
-/// The `redis-server` that tests start: the first in PATH, which `make test REDIS_SERVER=/path/to/server` chooses.
+/// The `redis-server` of the tests: the first in PATH. `make test REDIS_SERVER=/path/to/server` chooses another.
 package struct RedisProgram: Sendable, CustomStringConvertible {
     /// "Redis" or "Valkey".
     package let product: String
@@ -9,7 +9,7 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
 
     package var description: String { "\(product) \(version)" }
 
-    /// - Throws: `RedisServerError` when there is none, or it does not say what it is.
+    /// - Throws: `RedisServerError` if there is none, or it reports no version.
     package static var current: RedisProgram {
         get async throws {
             // "Redis server v=7.0.15 sha=…", "Valkey server v=9.1.2 sha=…"
@@ -18,7 +18,7 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
                 throw RedisServerError(
                     reason: "redis-server --version says nothing of a version", log: words.joined(separator: " "))
             }
-            // Who can speak it misses a certificate, and ends; who cannot ends before that.
+            // A build with TLS complains about the missing certificate. One without TLS fails earlier.
             let complaint = try await output("--port", "0", "--tls-port", "1")
             return RedisProgram(
                 product: String(product), version: String(version), speaksTLS: complaint.contains("tls-cert-file"))
@@ -33,11 +33,11 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
     }
 }
 
-/// A private server could not be started, or not be used as asked.
+/// A test's server could not be started or used.
 package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What was asked and what was wrong.
     package var reason: String
-    /// What the server had said until then.
+    /// The server's log until then.
     package var log: String
 
     package init(reason: String, log: String) {

@@ -1,36 +1,36 @@
 internal import Glibc
 package import Hiredis
 
-/// A real `redis-server` of a test's own: in a fresh folder, on a Unix socket and, unless told otherwise, a free TCP port of
-/// 127.0.0.1. It persists nothing by itself, and dies with the test process.
+/// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of 127.0.0.1. It saves
+/// nothing by itself and ends with the test process.
 ///
 /// Use `withServer`, which always ends it.
 package actor RedisServer {
-    /// What the server offers beside its Unix socket.
+    /// What the server offers besides its Unix socket.
     package enum Listener: Hashable, Sendable {
         /// Nothing.
         case none
         /// Plain TCP on 127.0.0.1.
         case tcp
-        /// TLS on 127.0.0.1, with a certificate made for it.
+        /// TLS on 127.0.0.1, with a fresh certificate.
         case tls
     }
 
-    /// The server's working directory; deleted at the end.
+    /// The server's working directory. Deleted at the end.
     package nonisolated var folder: String { temporaryFolder.path }
     package nonisolated var socketPath: String { "\(folder)/redis.sock" }
-    /// The TCP or TLS port; `nil` when there is none. Stays the same over a restart.
+    /// The TCP or TLS port; `nil` if there is none. A restart keeps it.
     package nonisolated let port: Int?
-    /// The certificate of a server with a `tls` listener, for a client to trust.
+    /// The certificate that clients of a `tls` listener must trust.
     package nonisolated let certificate: TestCertificate?
 
     private nonisolated let temporaryFolder: TemporaryFolder
-    /// That of `--requirepass`: of letters and digits, for it becomes part of URLs.
+    /// The password of `--requirepass`. Letters and digits only, because it becomes part of URLs.
     nonisolated let password: String?
     private let arguments: [String]
     private let environment: [String: String]
     private var process: ServerProcess?
-    /// The logs of the processes before `process`.
+    /// The logs of earlier processes.
     private var earlierLog = ""
     /// In characters.
     private static let earlierLogLimit = 1 << 18
@@ -48,11 +48,11 @@ package actor RedisServer {
 
     /// Starts a server and waits until it serves.
     /// - Parameters:
-    ///   - arguments: further configuration as the command line takes it: `["--requirepass", "secret"]`.
-    ///   - listener: what it offers beside its Unix socket.
-    ///   - environment: variables for the server beside those of this process.
-    /// - Throws: `RedisServerError` with the server's log when it does not come up within 20 s. A port that was taken in
-    ///   the meantime is replaced by another.
+    ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
+    ///   - listener: what it offers besides its Unix socket.
+    ///   - environment: variables in addition to those of this process.
+    /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If its port was taken meanwhile, it
+    ///   tries another.
     package static func start(
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:]
     ) async throws -> RedisServer {
@@ -70,7 +70,7 @@ package actor RedisServer {
         }
     }
 
-    /// Starts a server, runs `body`, and ends the server whatever happens. When `body` throws, the server's log is printed.
+    /// Starts a server, runs `body`, and always ends the server. Prints the server's log if `body` throws.
     ///
     /// For the parameters see `start`.
     package static func withServer<Result>(
@@ -91,40 +91,39 @@ package actor RedisServer {
         }
     }
 
-    /// What the server printed since it was first started; of a lot, the end.
+    /// What the server printed since its first start; only the end of a long log.
     package var log: String { earlierLog + (process?.log ?? "") }
 
-    /// The server's process; `nil`: it does not run. Another after each start.
+    /// The server's process; `nil` if it does not run. Each start has a new one.
     package var processID: Int32? { process?.processID }
 
-    /// Ends the server as an operator would: SIGTERM, and SIGKILL when it has not ended within 5 s.
+    /// Ends the server as an operator does: SIGTERM, then SIGKILL after 5 s.
     package func stop() async {
         await process?.stop(patience: .seconds(5))
     }
 
-    /// Ends the server as a power cut would: SIGKILL.
+    /// Ends the server as a power cut does: SIGKILL.
     package func kill() async {
         process?.send(signal: SIGKILL)
         await process?.waitUntilEnd()
     }
 
-    /// Stops the server's clock: it keeps its connections and answers nothing.
+    /// Stops the server (SIGSTOP): it keeps its connections and answers nothing.
     package func pause() {
         process?.send(signal: SIGSTOP)
     }
 
-    /// Lets the server go on after `pause`.
+    /// Continues after `pause`.
     package func resume() {
         process?.send(signal: SIGCONT)
     }
 
-    /// Starts the server again on the same socket and port; ends it first when it runs.
+    /// Restarts the server on the same socket and port. Ends it first if it runs.
     /// - Parameters:
-    ///   - keepingData: whether a running server saves its data first. One that was killed comes back with what it had
-    ///     saved before.
-    ///   - addedArguments: configuration for this start only.
-    ///   - untilReady: whether to wait until it serves, and not only until it has started.
-    /// - Throws: `RedisServerError` when it cannot save its data or does not come up.
+    ///   - keepingData: whether a running server saves its data first. A killed server restarts with its last saved data.
+    ///   - addedArguments: arguments for this start only.
+    ///   - untilReady: whether to wait until it serves.
+    /// - Throws: `RedisServerError` if it cannot save its data or does not serve.
     package func restart(
         keepingData: Bool = true, addedArguments: [String] = [], untilReady: Bool = true
     ) async throws {
@@ -134,9 +133,9 @@ package actor RedisServer {
         try await launch(untilReady: untilReady, addedArguments: addedArguments)
     }
 
-    /// Waits until `count` connections are told of the next change to a key that they read. Who looks for the cause of such
-    /// a change has by then heard what was published with it.
-    /// - Throws: `DeadlineExceeded` when it does not come about; `RedisError`.
+    /// Waits until `count` connections will hear of the next change to a key that they read. By then they have also received
+    /// everything that was published before.
+    /// - Throws: `DeadlineExceeded` or `RedisError`.
     package func untilItTracks(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
         do {
@@ -161,7 +160,7 @@ package actor RedisServer {
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
         earlierLog = String(log.suffix(Self.earlierLogLimit))
         process = nil
-        // By `env`, so that the variables are the server's alone: what a test preloads is not for `setpriv`.
+        // `env` limits the variables to the server: a preloaded library is not meant for `setpriv`.
         let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]
         let launched = try await ServerProcess.start("env", arguments: command + baseArguments + arguments + addedArguments)
         process = launched
@@ -182,7 +181,7 @@ package actor RedisServer {
         return words
     }
 
-    /// Tries until the server answers anything but "still loading": an error about the login is an answer.
+    /// Waits until the server answers anything but "loading". A login error is an answer.
     private func waitUntilReady(_ launched: ServerProcess) async throws {
         var probe = configuration
         probe.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
@@ -227,8 +226,7 @@ package actor RedisServer {
 }
 
 extension RedisServer {
-    /// How to reach the server by its Unix socket, with the password of `--requirepass`. Patient, for a noisy machine: a
-    /// test of timeouts sets its own.
+    /// Connects by the Unix socket, with the password of `--requirepass`. The timeouts are long, for a busy machine.
     package nonisolated var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .unixSocket(path: socketPath))
         configuration.password = password
@@ -237,10 +235,10 @@ extension RedisServer {
         return configuration
     }
 
-    /// The server's Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
+    /// The Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
     package nonisolated var url: String { "unix://\(credentials)\(socketPath)" }
 
-    /// The server's port as a URL: `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` when it has no port.
+    /// The port as a URL: `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` if there is no port.
     package nonisolated var portURL: String? {
         port.map { "\(certificate == nil ? "redis" : "rediss")://\(credentials)127.0.0.1:\($0)" }
     }

@@ -2,10 +2,10 @@ internal import Glibc
 internal import NIOConcurrencyHelpers
 internal import Subprocess
 
-/// A child process that runs until it is told to end, and what it printed.
+/// A child process that runs until it is told to end, and its output.
 ///
-/// It dies with this process: `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess
-/// starts every child on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
+/// It ends with this process. `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess starts
+/// all children on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
 package final class ServerProcess: Sendable {
     private let record: Record
     private let ended: Task<Void, Never>
@@ -15,10 +15,10 @@ package final class ServerProcess: Sendable {
         self.ended = ended
     }
 
-    /// Starts `program`, found on the PATH.
-    /// - Parameter logLimit: how many bytes of what it prints last are sure to be kept; at most twice as many are.
-    /// - Throws: what swift-subprocess throws when nothing could be started. A program that does not exist starts all the
-    ///   same, and ends at once with a word about it in its log.
+    /// Starts `program` from the PATH.
+    /// - Parameter logLimit: at least this many bytes of the latest output are kept, and at most twice as many.
+    /// - Throws: an error of swift-subprocess if nothing could be started. A missing program starts anyway and ends at once,
+    ///   with a message in its log.
     package static func start(
         _ program: String, arguments: [String], logLimit: Int = 1 << 20
     ) async throws -> ServerProcess {
@@ -34,7 +34,7 @@ package final class ServerProcess: Sendable {
                     error: .combinedWithOutput
                 ) { execution in
                     record.began(execution.processIdentifier.value)
-                    // The process is reaped after this body: until it returns, its id belongs to nobody else.
+                    // The process is reaped after this body, so its id is not reused before.
                     defer { record.ends() }
                     launch.yield()
                     for try await chunk in execution.standardOutput {
@@ -46,17 +46,17 @@ package final class ServerProcess: Sendable {
                 launch.finish(throwing: error)
             }
         }
-        // Not cancelled with the caller, who could not end then what has not begun yet.
+        // Not cancelled with the caller, which could not yet end the process.
         try await Task { for try await _ in launches { break } }.value
         return ServerProcess(record: record, ended: ended)
     }
 
-    /// The end of what the process printed so far.
+    /// The end of the output so far.
     package var log: String { record.log }
 
     package var isRunning: Bool { record.processID != nil }
 
-    /// `nil`: it is gone, and the number may be another's.
+    /// `nil` once the process is gone, because its id may be reused.
     package var processID: Int32? { record.processID }
 
     /// Sends a signal, unless the process is gone.
@@ -69,12 +69,12 @@ package final class ServerProcess: Sendable {
         await ended.value
     }
 
-    /// Asks the process to end, and ends it when it has not within `patience`.
+    /// Asks the process to end, and kills it after `patience`.
     package func stop(patience: Duration) async {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
         let insistence = Task { [record] in
-            // Cancelled when the process has ended before.
+            // Cancelled if the process ends before.
             try await Task.sleep(for: patience)
             record.send(signal: SIGKILL)
         }
@@ -84,7 +84,7 @@ package final class ServerProcess: Sendable {
 }
 
 extension ServerProcess {
-    /// What is known of the process; shared with the task that runs it.
+    /// The process' state, shared with the task that runs it.
     private final class Record: Sendable {
         private struct State {
             var pid: pid_t?
@@ -109,7 +109,7 @@ extension ServerProcess {
         func append(_ bytes: UnsafeRawBufferPointer) {
             state.withLockedValue { state in
                 state.output.append(contentsOf: bytes)
-                // At twice the limit: each byte is moved at most once.
+                // At twice the limit, so that each byte is moved at most once.
                 if state.output.count > 2 * logLimit { state.output.removeFirst(state.output.count - logLimit) }
             }
         }
@@ -124,7 +124,7 @@ extension ServerProcess {
 
         func send(signal: Int32) {
             state.withLockedValue { state in
-                // Fails only for a process that has ended and is not reaped yet, which is as well.
+                // Fails only for a process that has ended and is not reaped, which is fine.
                 if let pid = state.pid { _ = Glibc.kill(pid, signal) }
             }
         }

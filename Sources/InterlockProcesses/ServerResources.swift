@@ -8,7 +8,7 @@ internal import Subprocess
 package struct TemporaryFolder: Sendable {
     package let path: String
 
-    /// Creates the folder in `/tmp`, whatever `TMPDIR` says: the path of a Unix socket may have 107 bytes.
+    /// Creates the folder in `/tmp`, ignoring `TMPDIR`, because the path of a Unix socket is limited to 107 bytes.
     package init() throws {
         var template = Array("/tmp/interlock-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else {
@@ -17,7 +17,7 @@ package struct TemporaryFolder: Sendable {
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// Deletes what the server saved, so that it starts empty.
+    /// Deletes a server's saved data, so that it starts empty.
     func removeData() {
         for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
             // Most of these do not exist.
@@ -25,23 +25,23 @@ package struct TemporaryFolder: Sendable {
         }
     }
 
-    /// Deletes the folder with all that is in it.
+    /// Deletes the folder and its content.
     package func remove() {
-        // A folder left behind in /tmp must not fail a test that is over.
+        // A leftover folder in /tmp must not fail a finished test.
         try? FileManager.default.removeItem(atPath: path)
     }
 }
 
-/// A TCP port of 127.0.0.1 that nobody listens on. Another process may take it before its user does: be ready to try again.
+/// A free TCP port of 127.0.0.1. Another process may take it first, so be ready to try again.
 package enum LocalPort {
-    /// Below what the kernel gives to outgoing connections. One of those could be somebody's while its server is away, and
-    /// whoever tries to connect to it then could end up connected to himself.
+    /// Below the ephemeral ports. An ephemeral port could belong to an outgoing connection, and a client that connects to it while
+    /// its server is away could even connect to itself.
     private static let candidates = 10_240..<32_768
 
     package static func unused() async throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: candidates)
-            // It is taken: so another one.
+            // Taken: try another one.
             guard let channel = try? await bound(to: port) else { continue }
             try await channel.close()
             return port
@@ -54,15 +54,15 @@ package enum LocalPort {
     }
 }
 
-/// A self-signed certificate for `localhost` and 127.0.0.1, valid for a day, made by the `openssl` program.
+/// A self-signed certificate for `localhost` and 127.0.0.1, made with `openssl` and valid for a day.
 package struct TestCertificate: Hashable, Sendable {
-    /// The certificate in PEM; it is its own root of trust.
+    /// The certificate in PEM. It is its own root.
     package let certificatePath: String
-    /// Its private key in PEM.
+    /// The private key in PEM.
     package let keyPath: String
 
     /// Writes `certificate.pem` and `key.pem` to `folder`.
-    /// - Throws: `RedisServerError` with what `openssl` printed when it failed.
+    /// - Throws: `RedisServerError` with the output of `openssl` if it fails.
     package static func selfSigned(in folder: String) async throws -> TestCertificate {
         let certificate = TestCertificate(certificatePath: "\(folder)/certificate.pem", keyPath: "\(folder)/key.pem")
         let result = try await run(

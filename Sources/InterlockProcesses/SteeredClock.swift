@@ -2,25 +2,25 @@ internal import FoundationEssentials
 internal import Glibc
 internal import Subprocess
 
-/// The wall clock that a program shows itself, moved by libfaketime; its monotonic clock is the true one. Give the program
+/// A wall clock for a child process, controlled through libfaketime. The monotonic clock stays true. Start the process with
 /// `environment`.
 package struct SteeredClock: Sendable {
-    /// What makes a program read this clock.
+    /// The variables that make a program use this clock.
     package let environment: [String: String]
     private let path: String
 
     /// Shows the true time at first.
     /// - Parameters:
-    ///   - path: of a file that tells the time; its folder must exist.
-    ///   - isReadEachTime: whether a move is seen at once, at the price of a file read whenever the program asks for the time:
-    ///     a Redis under load does an eighth of its work. Otherwise within two seconds, and it does two thirds.
-    /// - Throws: `SteeredClockError` when libfaketime is not installed; what Foundation throws when the file cannot be written.
+    ///   - path: the file that holds the time; its folder must exist.
+    ///   - isReadEachTime: whether a change shows at once, which costs a file read for each look at the clock: a loaded Redis does
+    ///     an eighth of its work. Otherwise a change shows within two seconds, and Redis does two thirds.
+    /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be written.
     package init(file path: String, isReadEachTime: Bool = true) async throws {
         self.path = path
         let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
-            // jemalloc, which Redis is linked with, reads the clock while libfaketime is still allocating its own memory, and
-            // both wait for ever. So memory comes from libc.
+            // Redis is linked with jemalloc, which reads the clock while libfaketime is still allocating: both would wait for ever.
+            // So memory comes from libc.
             "LD_PRELOAD": "\(try await Self.library()):libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": path,
             reading: "1",
@@ -30,7 +30,7 @@ package struct SteeredClock: Sendable {
         try show(secondsBesideTrueTime: 0)
     }
 
-    /// Goes on from the true time and so many seconds more.
+    /// Continues from the true time plus this offset.
     package func show(secondsBesideTrueTime offset: Int) throws {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
@@ -46,19 +46,19 @@ package struct SteeredClock: Sendable {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and cuts it off: the half keeps the microsecond.
+        // libfaketime reads the fraction as a floating-point number and truncates it: the half keeps the microsecond.
         try write("\(day) \(hour).\(padded(time % 1_000_000, 6))5")
     }
 
-    /// Replaces the file at once: libfaketime may read it at any time.
+    /// Replaces the file atomically, because libfaketime may read it at any time.
     private func write(_ text: String) throws {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
-    /// How often `faketime` is asked: it fails when one that was killed had its process id, and has left a semaphore behind.
+    /// How often to try `faketime`. It fails if a killed one had its process id and left a semaphore behind.
     private static let attempts = 5
 
-    /// What `faketime` itself preloads: only it knows where its library lies.
+    /// What `faketime` preloads. Only it knows the library's path.
     private static func library() async throws -> String {
         let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
         var said = ""
@@ -78,7 +78,7 @@ package struct SteeredClock: Sendable {
     }
 }
 
-/// A clock cannot be moved.
+/// The clock cannot be controlled.
 package struct SteeredClockError: Error, CustomStringConvertible {
     package var reason: String
 

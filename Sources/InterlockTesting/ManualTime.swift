@@ -1,16 +1,16 @@
 public import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// A clock that stands still until a test moves it. Hand `{ time.now }` to whatever reads a clock.
+/// A clock that only a test moves. Pass `{ time.now }` to code that reads a clock.
 public final class ManualTime: Sendable {
     private let instant: NIOLockedValueBox<Instant>
 
-    /// A clock that shows `start`. Not zero by default, so that code that takes zero for "never" is found out.
+    /// Starts at `start`. The default is not zero, to catch code that takes zero for "never".
     public init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
         instant = NIOLockedValueBox(start)
     }
 
-    /// What the clock shows.
+    /// The clock's time.
     public var now: Instant {
         instant.withLockedValue { $0 }
     }

@@ -3,10 +3,10 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
 
-/// A TCP server on 127.0.0.1 that speaks as much RESP as a test has it speak: junk, half replies, nothing at all.
+/// A TCP server on 127.0.0.1 whose replies a test scripts: junk, half replies, nothing at all.
 ///
-/// It remembers what it received, so that a test can tell how often a command was sent. It takes at most 64 connections
-/// and remembers at most 100,000 commands; whatever exceeds that is hung up on.
+/// It remembers what it received, so a test can count commands. It accepts at most 64 connections and 100,000 commands, and closes
+/// what exceeds that.
 public final class MisbehavingRedis: Sendable {
     private struct State {
         var commands: [ReceivedCommand] = []
@@ -21,7 +21,7 @@ public final class MisbehavingRedis: Sendable {
     private let script: @Sendable (ReceivedCommand) -> ScriptedAnswer
     private let state = NIOLockedValueBox(State())
     private let listener = NIOLockedValueBox<(any Channel)?>(nil)
-    /// The port it listens on; known before `withServer` hands it out.
+    /// The port, known before `withServer` calls its body.
     private let boundPort = NIOLockedValueBox(0)
 
     private init(answersLogin: Bool, script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer) {
@@ -29,11 +29,11 @@ public final class MisbehavingRedis: Sendable {
         self.script = script
     }
 
-    /// Runs `body` with a server that answers each command as `script` says, and closes it afterwards.
+    /// Runs `body` with a server that answers each command as `script` says, and closes the server afterwards.
     /// - Parameters:
-    ///   - answersLogin: whether the first `PING` of each connection is answered properly and kept from `script`: it is how
-    ///     a client ends its login.
-    ///   - script: what to do about a command. It is called on the server's event loop.
+    ///   - answersLogin: whether to answer the first `PING` of each connection without asking `script`. A client's login ends
+    ///     with it.
+    ///   - script: what to do about a command. Called on the server's event loop.
     public static func withServer<Result>(
         answersLogin: Bool = true,
         script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
@@ -56,7 +56,7 @@ public final class MisbehavingRedis: Sendable {
     /// `redis://127.0.0.1:PORT`.
     public var url: String { "redis://127.0.0.1:\(port)" }
 
-    /// How to reach the server; patient, as that of `RedisServer`.
+    /// Connects to the server, with long timeouts like `RedisServer`'s.
     public var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
         configuration.connectTimeout = .seconds(10)
@@ -64,10 +64,10 @@ public final class MisbehavingRedis: Sendable {
         return configuration
     }
 
-    /// Every command so far, in the order of arrival, without those of a login that the server answered itself.
+    /// All commands so far, in order of arrival, except logins that the server answered itself.
     public var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
 
-    /// How many connections there were so far, open or not.
+    /// How many connections there were, open or not.
     public var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
 
     private func listen() async throws {
@@ -88,7 +88,7 @@ public final class MisbehavingRedis: Sendable {
         listener.withLockedValue { $0 = channel }
     }
 
-    /// Numbers a new connection; `nil` when there were too many.
+    /// Numbers a new connection; `nil` if there are too many.
     private func accepted(_ channel: any Channel) -> Int? {
         let number = state.withLockedValue { state -> Int? in
             guard state.open.count < Self.connectionLimit else { return nil }
@@ -113,7 +113,7 @@ public final class MisbehavingRedis: Sendable {
 
     private func close() async {
         let listening = listener.withLockedValue { $0.take() }
-        // Closing what is closed already fails, which is as well.
+        // Fails if it is closed already, which is fine.
         try? await listening?.close()
         for channel in state.withLockedValue({ Array($0.open.values) }) { try? await channel.close() }
     }
@@ -121,16 +121,16 @@ public final class MisbehavingRedis: Sendable {
 
 /// What a `MisbehavingRedis` does about a command.
 public enum ScriptedAnswer: Hashable, Sendable {
-    /// Nothing; the connection stays open.
+    /// Nothing. The connection stays open.
     case silence
     /// Writes these bytes at once.
     case bytes([UInt8])
-    /// Writes these bytes one at a time, each in a packet of its own as far as the kernel goes along.
+    /// Writes these bytes one at a time, each in its own packet if the kernel cooperates.
     case oneByOne([UInt8])
-    /// Writes these bytes and hangs up.
+    /// Writes these bytes and closes the connection.
     case bytesThenClose([UInt8])
 
-    /// Hangs up.
+    /// Closes the connection.
     public static let close = ScriptedAnswer.bytesThenClose([])
 
     /// Writes this text at once.
@@ -141,9 +141,9 @@ public enum ScriptedAnswer: Hashable, Sendable {
 
 /// A command that a `MisbehavingRedis` received.
 public struct ReceivedCommand: Hashable, Sendable {
-    /// The number of the connection it came by; the first is 0.
+    /// The number of its connection, from 0.
     public var connection: Int
-    /// Its number on that connection; the first is 0.
+    /// Its number on the connection, from 0.
     public var index: Int
     /// The command's name and its arguments.
     public var words: [[UInt8]]
@@ -154,7 +154,7 @@ public struct ReceivedCommand: Hashable, Sendable {
         self.words = words
     }
 
-    /// The words as text; bytes that are not UTF-8 are replaced.
+    /// The words as text. Invalid UTF-8 is replaced.
     public var text: [String] { words.map { String(decoding: $0, as: UTF8.self) } }
 }
 

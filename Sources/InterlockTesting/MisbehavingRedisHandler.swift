@@ -51,7 +51,7 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes one output, and the next when it has left.
+    /// Writes one output, and the next once that has left.
     private func writeNext(context: ChannelHandlerContext) {
         guard !isWriting, let output = outputs.popFirst() else { return }
         switch output {
@@ -62,25 +62,25 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
             let written = context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)))
             written.assumeIsolated().whenSuccess { [self] in
                 isWriting = false
-                // A tick of its own, lest the next output joins this write.
+                // In a later tick, so that outputs are not joined in one write.
                 context.eventLoop.assumeIsolated().execute { [self] in writeNext(context: context) }
             }
         }
     }
 }
 
-/// Reads commands as clients send them: `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`.
+/// Decodes commands as clients send them: `*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n`.
 struct CommandDecoder: ByteToMessageDecoder {
     typealias InboundOut = [[UInt8]]
 
-    /// The peer sent what no client sends.
+    /// No client sends this.
     struct Malformed: Error {}
 
     private static let wordLimit = 100_000
     private static let lengthLimit = 64 << 20
 
     mutating func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
-        // Read again from its start when the rest of the command has come: commands in tests are short.
+        // Starts over when more bytes arrive: commands in tests are short.
         var attempt = buffer
         guard let words = try Self.command(from: &attempt) else { return .needMoreData }
         buffer = attempt

@@ -33,7 +33,7 @@ struct BackoffTests {
         #expect(backoff.next(random: 1) == .milliseconds(1000))
     }
 
-    @Test("a success starts it again")
+    @Test("a success resets the pause")
     func reset() {
         var backoff = Backoff(range: range)
         for _ in 0..<5 { _ = backoff.next(random: 1) }

@@ -3,7 +3,7 @@ import Logging
 import NIOCore
 import NIOPosix
 
-/// Runs `body` with a client, connected unless told otherwise, and closes it afterwards.
+/// Runs `body` with a client, by default connected, and closes the client afterwards.
 func withClient<Result>(
     _ configuration: RedisConfiguration,
     connects: Bool = true,
@@ -21,7 +21,7 @@ func withClient<Result>(
     }
 }
 
-/// Why `operation` failed, when it did with a `RedisError`.
+/// The code of the `RedisError` that `operation` throws; `nil` if it succeeds.
 func failureCode(of operation: () async throws -> Void) async -> RedisError.Code? {
     do {
         try await operation()
@@ -32,18 +32,18 @@ func failureCode(of operation: () async throws -> Void) async -> RedisError.Code
 }
 
 extension RedisClient {
-    /// Sends a command by its words.
+    /// Sends a command given by its words.
     func words(_ words: String..., timeout: Duration? = nil) async throws -> RedisReply {
         try await send(AnyCommand(words), timeout: timeout)
     }
 
-    /// The number that the server knows this client's connection by: another number, another connection.
+    /// The server's number of this client's connection. Another number means another connection.
     func connectionNumber() async throws -> Int64? {
         try await words("CLIENT", "ID").integer
     }
 }
 
-/// A `RedisPipeline` for tests: on its event loop, with what it reports turned into values that can be awaited.
+/// A `RedisPipeline` for tests. It runs on its event loop and turns callbacks into values that can be awaited.
 actor PinnedPipeline {
     private nonisolated let eventLoop: any EventLoop
     private let pipeline: RedisPipeline
@@ -59,7 +59,7 @@ actor PinnedPipeline {
 
     var commandsSent: Int64 { pipeline.commandsSent }
 
-    /// Starts, and waits for the first connection.
+    /// Starts the pipeline and waits for the first connection.
     func connect() async {
         await withCheckedContinuation { continuation in
             pipeline.onUp = { continuation.resume() }
@@ -68,14 +68,14 @@ actor PinnedPipeline {
         pipeline.onUp = nil
     }
 
-    /// Starts, and writes something on each connection.
+    /// Starts the pipeline and writes something on each connection.
     func writeWheneverUp() {
         pipeline.onUp = { [weak pipeline] in pipeline?.send(AnyCommand(["SET", "a", "b"])) { _ in } }
         pipeline.start()
     }
 
-    /// Sends commands in one tick of the event loop; their results in the order in which they came, each with the number of
-    /// its command.
+    /// Sends commands in one tick of the event loop. Returns the results in the order of their arrival, each with the number
+    /// of its command.
     func batch(_ commands: [AnyCommand]) async -> [(number: Int, result: Result<RedisReply, RedisError>)] {
         await withCheckedContinuation { continuation in
             var results: [(number: Int, result: Result<RedisReply, RedisError>)] = []
@@ -88,7 +88,7 @@ actor PinnedPipeline {
         }
     }
 
-    /// Sends `first`, and `second` from within its completion; the result of `second`.
+    /// Sends `first`, and `second` from within its completion. Returns the result of `second`.
     func chain(_ first: AnyCommand, _ second: AnyCommand) async -> Result<RedisReply, RedisError> {
         await withCheckedContinuation { continuation in
             pipeline.send(first) { [pipeline] _ in

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Closing a client", .timeLimit(.minutes(1)))
 struct ClosingTests {
-    @Test("what is pending fails, and further commands are not sent")
+    @Test("closing fails pending commands, and later ones are not sent")
     func pending() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -30,7 +30,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("a closed client cannot be connected again, and says so")
+    @Test("a closed client cannot connect again, and says so")
     func connectAfterClose() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -40,13 +40,13 @@ struct ClosingTests {
         }
     }
 
-    @Test("whoever waits for a connection is told when the client is closed")
+    @Test("closing the client answers whoever waits for a connection")
     func closeWhileConnecting() async throws {
         var configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
         configuration.reconnectDelay = .seconds(60) ... .seconds(60)
         try await withClient(configuration, connects: false) { client in
             #expect(await failureCode { try await client.connect() } == .connectionFailed)
-            // Half a minute at least until the next attempt.
+            // The next attempt is at least half a minute away.
             async let waiting = failureCode { try await client.connect() }
             await Task.yield()
             await client.close()

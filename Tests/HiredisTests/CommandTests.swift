@@ -49,7 +49,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a reply of another shape is told from a server's error")
+    @Test("a reply of an unexpected shape differs from a server's error")
     func unexpectedReply() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("+QUEUED\r\n")
@@ -61,7 +61,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a bulk of a megabyte goes there and comes back")
+    @Test("a bulk string of a megabyte makes the round trip")
     func largeValue() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -72,7 +72,7 @@ struct CommandTests {
         }
     }
 
-    @Test("the port of a server serves as its socket does")
+    @Test("a server's port works like its socket")
     func port() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             for url in [server.url, try #require(server.portURL)] {
@@ -104,7 +104,7 @@ struct CommandEncoderTests {
             } == "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\ngrün\r\n")
     }
 
-    @Test("an argument may be empty, also the last and also the only one")
+    @Test("an argument may be empty, even the last or the only one")
     func empty() {
         #expect(
             wire {
@@ -133,7 +133,7 @@ struct CommandEncoderTests {
         #expect(wire { $0.append(value) } == "*1\r\n$\(text.utf8.count)\r\n\(text)\r\n")
     }
 
-    @Test("a command is forgotten once it is written")
+    @Test("a written command leaves nothing behind")
     func reuse() {
         var encoder = CommandEncoder()
         var buffer = ByteBuffer()

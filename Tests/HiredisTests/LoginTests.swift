@@ -20,7 +20,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a password alone logs the default user in")
+    @Test("a password alone logs in the default user")
     func defaultUser() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             try await withClient(server.configuration) { client in
@@ -30,7 +30,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a wrong password is told from a missing one")
+    @Test("a wrong password and a missing one are distinct errors")
     func refused() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
@@ -41,7 +41,7 @@ struct LoginTests {
         }
     }
 
-    @Test("the message about a refused login has no password in it")
+    @Test("the message of a refused login does not contain the password")
     func secrecy() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
@@ -88,7 +88,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a server that hangs up during the login is not connected to")
+    @Test("a server that closes the connection during the login is not connected to")
     func hangingUp() async throws {
         try await MisbehavingRedis.withServer(answersLogin: false) { _ in
             .close

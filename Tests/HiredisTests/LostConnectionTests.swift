@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Lost connections", .timeLimit(.minutes(1)))
 struct LostConnectionTests {
-    @Test("an answer that is lost is reported, and the command never sent twice")
+    @Test("a lost answer is reported, and the command is not sent twice")
     func neverTwice() async throws {
         try await MisbehavingRedis.withServer { command in
             command.text[0] == "SET" ? .close : .text("+OK\r\n")
@@ -22,7 +22,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("L6: a server that takes the login and refuses the first write is not tried again at once, for ever")
+    @Test("a server that accepts the login and closes on the first write is retried with growing pauses")
     func readOnly() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("-READONLY You can't write against a read only replica.\r\n")
@@ -31,10 +31,10 @@ struct LostConnectionTests {
             configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(1000))
             let clock = ContinuousClock()
             let start = clock.now
-            // Each pause is as long as it may be: 20, 40, 80, 160 and 320 ms between six connections.
+            // Each pause is at its maximum: 20, 40, 80, 160 and 320 ms between six connections.
             let pipeline = PinnedPipeline(
                 configuration, random: RandomSource { $0.initializeMemory(as: UInt8.self, repeating: 255) })
-            // Each time it is up it writes, and is refused.
+            // Each new connection writes and is closed.
             await pipeline.writeWheneverUp()
             try await eventually("it has been refused six times") { server.commands.count >= 6 }
             #expect(clock.now - start >= .milliseconds(620))
@@ -42,7 +42,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("L10: a connection behind which everything is swallowed is given up although nobody asks anything")
+    @Test("an idle connection is given up when nothing arrives any more")
     func blackHole() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -51,13 +51,13 @@ struct LostConnectionTests {
             configuration.commandTimeout = .milliseconds(200)
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
-            // Five seconds without a word, and twice the timeout.
+            // Five silent seconds, and twice the timeout.
             try await eventually(within: .seconds(15), "it has connected again") { server.connectionCount >= 2 }
             try await pipeline.close()
         }
     }
 
-    @Test("half a reply is no answer")
+    @Test("half a reply is not an answer")
     func halfReply() async throws {
         try await MisbehavingRedis.withServer { _ in
             .bytesThenClose(Array("$5\r\nhel".utf8))
@@ -69,7 +69,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("answers that came before the loss are delivered, the others are lost")
+    @Test("answers before the loss are delivered, the others are lost")
     func partial() async throws {
         try await MisbehavingRedis.withServer { command in
             command.index == 1 ? .bytesThenClose(Array("+second\r\n".utf8)) : .text("+first\r\n")
@@ -85,7 +85,7 @@ struct LostConnectionTests {
     }
 
     @Test(
-        "bytes that are no reply end the connection, and what was asked is in doubt",
+        "bytes that are not a reply end the connection, and the command's result is unknown",
         arguments: ["HTTP/1.1 400 Bad Request\r\n", "$600000000\r\n", "*1000000000\r\n", ":1x\r\n"]
     )
     func junk(bytes: String) async throws {
@@ -102,7 +102,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a reply that nobody asked for ends the connection: the next ones could not be trusted")
+    @Test("an unexpected reply ends the connection, because later replies could not be matched")
     func unasked() async throws {
         try await MisbehavingRedis.withServer { command in
             command.connection == 0 ? .text("+OK\r\n+OK\r\n") : .text("+again\r\n")
@@ -116,7 +116,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("the server is killed while a command waits there")
+    @Test("a command fails if the server is killed while the command waits there")
     func killedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -132,7 +132,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a command that follows a loss at once was never sent, and says so")
+    @Test("a command sent right after a loss fails as unsent")
     func notSentAfterLoss() async throws {
         try await MisbehavingRedis.withServer { _ in
             .close
@@ -160,7 +160,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a client finds its server again after a restart")
+    @Test("a client reconnects to its server after a restart")
     func restart() async throws {
         try await RedisServer.withServer { server in
             for configuration in [server.configuration, try RedisConfiguration(url: try #require(server.portURL))] {
@@ -175,7 +175,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a server that lost its data answers as one that has none")
+    @Test("a server that lost its data answers like an empty one")
     func restartWithoutData() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in

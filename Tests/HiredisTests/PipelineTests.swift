@@ -21,7 +21,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("an error fails its own command and none beside it")
+    @Test("an error fails its own command only")
     func errorsAmongReplies() async throws {
         try await RedisServer.withServer { server in
             let pipeline = PinnedPipeline(server.configuration)
@@ -38,7 +38,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("more pending commands than allowed are refused unsent")
+    @Test("commands beyond the pending limit are refused unsent")
     func overload() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -62,7 +62,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("replies that come a byte at a time are put together")
+    @Test("replies that arrive a byte at a time are assembled")
     func bytewise() async throws {
         try await MisbehavingRedis.withServer { command in
             .oneByOne(Array("*2\r\n$\(command.text[1].utf8.count)\r\n\(command.text[1])\r\n:\(command.index)\r\n".utf8))

@@ -33,7 +33,7 @@ struct RedisConfigurationTests {
         Reading(url: "unix:///run/my%20redis.sock", address: .unixSocket(path: "/run/my redis.sock")),
     ]
 
-    @Test("a good URL is read", arguments: readings)
+    @Test("a valid URL is parsed", arguments: readings)
     func good(reading: Reading) throws {
         let configuration = try RedisConfiguration(url: reading.url)
         #expect(configuration.address == reading.address)
@@ -45,7 +45,7 @@ struct RedisConfigurationTests {
     }
 
     @Test(
-        "a bad URL is refused",
+        "an invalid URL is refused",
         arguments: [
             "", "cache", "cache:6379", "://", "http://cache", "redis://", "redis:///1", "redis://cache:0", "redis://cache:65536",
             "redis://cache:port", "redis://cache/one", "redis://cache/-1", "redis://cache/0/1", "redis://cache?db=1",

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Hiredis
 
-@Suite("Reply parser: anything may come over the wire")
+@Suite("Reply parser: random input")
 struct ReplyFuzzTests {
     private func pieces(of stream: [UInt8], using random: inout SeededRandom) -> [ArraySlice<UInt8>] {
         var pieces: [ArraySlice<UInt8>] = []
@@ -17,7 +17,7 @@ struct ReplyFuzzTests {
         return pieces
     }
 
-    @Test("valid replies are read back, however they are split", arguments: 0..<200 as Range<UInt64>)
+    @Test("valid replies are parsed, however they are split", arguments: 0..<200 as Range<UInt64>)
     func roundTrip(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         let replies = (0..<Int.random(in: 1...10, using: &random)).map { _ in RedisReply.random(depth: 7, using: &random) }
@@ -30,7 +30,7 @@ struct ReplyFuzzTests {
         }
     }
 
-    @Test("a damaged stream is refused or read, the same however it is split", arguments: 0..<400 as Range<UInt64>)
+    @Test("a damaged stream is refused or parsed, the same however it is split", arguments: 0..<400 as Range<UInt64>)
     func mutations(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var stream = (0..<Int.random(in: 1...5, using: &random)).flatMap { _ in
@@ -50,13 +50,13 @@ struct ReplyFuzzTests {
     @Test("random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
     func noise(seed: UInt64) {
         var random = SeededRandom(seed: seed)
-        // Mostly bytes that mean something, or the first one already ends it.
+        // Mostly meaningful bytes, or the first one would already be refused.
         let alphabet = Array("$*:+-\r\n\r\n0123456789".utf8) + [0, 255]
         let stream = (0..<Int.random(in: 1...300, using: &random)).map { _ in alphabet.randomElement(using: &random) ?? 0 }
         expectSameOutcome(of: stream, using: &random)
     }
 
-    /// A chunk is judged before it is read, so a violation may hide replies of its own chunk, and nothing else may differ.
+    /// A chunk is checked before it is parsed: a violation may hide replies of its own chunk, and nothing else may differ.
     private func expectSameOutcome(of stream: [UInt8], using random: inout SeededRandom) {
         let bytewise = Parsing(bytewise: stream)
         for parsing in [Parsing(stream), Parsing(chunks: pieces(of: stream, using: &random))] {
@@ -68,7 +68,7 @@ struct ReplyFuzzTests {
 }
 
 extension RedisReply {
-    /// Any reply, with arrays at most `depth` deep.
+    /// A random reply, with arrays at most `depth` deep.
     static func random(depth: Int, using random: inout SeededRandom) -> RedisReply {
         switch Int.random(in: 0..<(depth > 0 ? 8 : 6), using: &random) {
         case 0: .status(randomText(using: &random))

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Hiredis
 
-@Suite("Reply parser: what replies mean")
+@Suite("Reply parser: values")
 struct ReplyParserTests {
     static let wholeReplies: [(stream: String, reply: RedisReply)] = [
         ("+OK\r\n", .status("OK")),
@@ -37,14 +37,14 @@ struct ReplyParserTests {
         ),
     ]
 
-    @Test("every type of reply is read", arguments: wholeReplies)
+    @Test("every type of reply is parsed", arguments: wholeReplies)
     func types(stream: String, reply: RedisReply) {
         let parsing = Parsing(stream)
         #expect(parsing.replies == [reply])
         #expect(parsing.violation == nil)
     }
 
-    @Test("a reply means the same wherever it is split", arguments: wholeReplies)
+    @Test("a reply has the same value wherever it is split", arguments: wholeReplies)
     func splits(stream: String, reply: RedisReply) {
         let bytes = Array(stream.utf8)
         for position in 0...bytes.count {
@@ -55,14 +55,14 @@ struct ReplyParserTests {
         #expect(Parsing(bytewise: bytes).replies == [reply])
     }
 
-    @Test("replies that come together are told apart")
+    @Test("replies in one piece are separated")
     func several() {
         let stream = Self.wholeReplies.map(\.stream).joined()
         #expect(Parsing(stream).replies == Self.wholeReplies.map(\.reply))
         #expect(Parsing(bytewise: Array(stream.utf8)).replies == Self.wholeReplies.map(\.reply))
     }
 
-    @Test("half a reply is no reply, and no error", arguments: wholeReplies)
+    @Test("half a reply is neither a reply nor an error", arguments: wholeReplies)
     func half(stream: String, reply: RedisReply) {
         for length in 0..<stream.utf8.count {
             let parsing = Parsing(stream.utf8.prefix(length))
@@ -71,13 +71,13 @@ struct ReplyParserTests {
         }
     }
 
-    @Test("a bulk string is binary safe")
+    @Test("a bulk string may contain any bytes")
     func binary() {
         let content = (0...255).map { UInt8($0) }
         #expect(Parsing(Array("$256\r\n".utf8) + content + Array("\r\n".utf8)).replies == [.bulk(content)])
     }
 
-    @Test("a bulk string of a megabyte is read from small pieces")
+    @Test("a bulk string of a megabyte is assembled from small pieces")
     func largeBulk() {
         let content = [UInt8](repeating: 120, count: 1 << 20)
         let stream = Array("$\(content.count)\r\n".utf8) + content + Array("\r\n".utf8)
@@ -85,13 +85,13 @@ struct ReplyParserTests {
         #expect(Parsing(chunks: pieces).replies == [.bulk(content)])
     }
 
-    @Test("bytes of a status that are not UTF-8 are replaced")
+    @Test("invalid UTF-8 in a status is replaced")
     func invalidText() {
         #expect(Parsing([0x2B, 0xFF, 0x0D, 0x0A]).replies == [.status("\u{FFFD}")])
     }
 }
 
-/// What a parser makes of a stream that comes in these chunks: the replies, and what ended it.
+/// How the parser reads a stream that arrives in these chunks: the replies, and what ended it.
 struct Parsing: Equatable {
     var replies: [RedisReply] = []
     var violation: RedisError?

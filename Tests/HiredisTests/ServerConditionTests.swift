@@ -2,14 +2,14 @@ import Hiredis
 import InterlockProcesses
 import Testing
 
-@Suite("A server that cannot serve says why", .timeLimit(.minutes(1)))
+@Suite("Errors of a server that cannot serve", .timeLimit(.minutes(1)))
 struct ServerConditionTests {
     private func write(_ client: RedisClient) async -> RedisError.Code? {
         await failureCode { _ = try await client.send(SetFields(key: "hash", fields: [(name: "field", value: "x")])) }
     }
 
     @Test(
-        "what a setting makes the server refuse is told apart",
+        "refusals caused by a setting have their own condition",
         arguments: [
             (["maxmemory", "1"], ServerCondition.outOfMemory), (["min-replicas-to-write", "1"], .tooFewReplicas),
         ]
@@ -26,7 +26,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a key of another type is told apart, and is no unavailability")
+    @Test("a key of another type has its own condition, which is not unavailability")
     func wrongType() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -37,7 +37,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a command that the user may not run is told apart")
+    @Test("a forbidden command has its own condition")
     func noPermission() async throws {
         let user = ["--user", "reader", "on", "nopass", "~*", "+@read", "+@connection"]
         try await RedisServer.withServer(arguments: user) { server in
@@ -51,9 +51,9 @@ struct ServerConditionTests {
     }
 
     @Test(
-        "what a script was refused is told apart, however a version of Redis wraps it",
+        "a refused call inside a script keeps its condition, in whatever form a version of Redis wraps it",
         arguments: [
-            // 6.2 (L8)
+            // 6.2
             (
                 "ERR Error running script (call to f_0f): @user_script:4: @user_script: 4: -READONLY You can't write against a read only replica. ",
                 ServerCondition.readOnly
@@ -66,7 +66,7 @@ struct ServerConditionTests {
                 "ERR Error running script (call to f_0f): @user_script:1: The user executing the script can't run this command or subcommand ",
                 .noPermission
             ),
-            // 7.0 (D23)
+            // 7.0
             (
                 "ERR The user executing the script can't run this command or subcommand script: 0f, on @user_script:8.",
                 .noPermission
@@ -85,7 +85,7 @@ struct ServerConditionTests {
         #expect(Parsing("-\(reply)\r\n").replies == [.error(RedisError(.server(condition), reply))])
     }
 
-    @Test("a script that the server does not know is told apart")
+    @Test("a missing script has its own condition")
     func noScript() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -98,12 +98,12 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a replica refuses writes, and the client looks for the primary by a new connection")
+    @Test("a replica refuses writes, and the client reconnects to look for the primary")
     func readOnly() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 let before = try await client.connectionNumber()
-                // Port 1 is nobody's: the primary is away.
+                // Nobody listens on port 1: the primary is away.
                 #expect(try await client.words("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
                 #expect(await write(client) == .server(.readOnly))
                 try await eventually("the client has a new connection") {
@@ -119,7 +119,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a replica that lost its primary and must not serve old data is told apart")
+    @Test("a replica that lost its primary and must not serve old data has its own condition")
     func primaryDown() async throws {
         try await RedisServer.withServer(arguments: ["--replica-serve-stale-data", "no"]) { server in
             try await withClient(server.configuration) { client in
@@ -133,7 +133,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a server busy with an endless script says so, until the script is killed")
+    @Test("a server that runs an endless script says so until the script is killed")
     func busy() async throws {
         try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
             try await withClient(server.configuration) { client in
@@ -152,9 +152,9 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a server that still reads its data is not connected to, and says why")
+    @Test("a server that is loading its data is not connected to, and the error says why")
     func loading() async throws {
-        // About 20 s of loading, of which it answers after every 2 MiB; nobody waits for its end.
+        // Loading takes about 20 s, and the server answers after every 2 MiB. The test does not wait for the end.
         let slowly = ["--key-load-delay", "10000"]
         try await RedisServer.withServer(arguments: ["--rdbcompression", "no"]) { server in
             try await withClient(server.configuration) { client in

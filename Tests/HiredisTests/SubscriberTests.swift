@@ -28,7 +28,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("after a loss the channels are subscribed again, and the subscriber hears of it")
+    @Test("after a loss the channels are subscribed again, and the subscriber is told")
     func resubscription() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
@@ -49,7 +49,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("the signs of life that a subscriber asks for are no messages, and keep a quiet connection")
+    @Test("pings of a subscriber are not messages, and keep a quiet connection open")
     func signsOfLife() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(300))
@@ -59,7 +59,7 @@ struct SubscriberTests {
             try await withClient(server.configuration) { client in
                 try await eventually("the subscriber has asked a few times") {
                     let report = try await client.send(Info(section: "commandstats"))["cmdstat_ping"] ?? ""
-                    // Its login and this client's are among them.
+                    // Includes its login and this client's.
                     return (report.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) } ?? 0) >= 5
                 }
                 _ = try await client.words("PUBLISH", "one", "x")
@@ -69,13 +69,13 @@ struct SubscriberTests {
         }
     }
 
-    @Test("a server that hangs is given up after two checks without a sign of life")
+    @Test("a hanging server is given up after two checks without an answer")
     func hangingServer() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(500))
             await recorder.start()
             var events = recorder.stream.makeAsyncIterator()
-            // On a busy machine the very first checks may come too early, too.
+            // On a busy machine even the first checks may come too early.
             var first = await events.next()
             while first == .down { first = await events.next() }
             #expect(first == .subscribed)
@@ -89,7 +89,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("a user who may not subscribe is told: the subscription is down")
+    @Test("a subscription that is forbidden is reported as down")
     func refused() async throws {
         let user = ["--user", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"]
         try await RedisServer.withServer(arguments: user) { server in
@@ -105,7 +105,7 @@ struct SubscriberTests {
     }
 }
 
-/// A `RedisSubscriber` for tests: what it reports comes as a sequence of events.
+/// A `RedisSubscriber` for tests. It turns callbacks into a sequence of events.
 actor SubscriptionRecorder {
     enum Event: Equatable, Sendable {
         case subscribed

@@ -14,7 +14,7 @@ struct TLSTests {
         return configuration
     }
 
-    @Test("a certificate that is trusted connects", arguments: ["127.0.0.1", "localhost"])
+    @Test("a trusted certificate connects", arguments: ["127.0.0.1", "localhost"])
     func trusted(host: String) async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: host)
@@ -28,7 +28,7 @@ struct TLSTests {
         }
     }
 
-    @Test("a certificate that is not trusted is refused")
+    @Test("an untrusted certificate is refused")
     func untrusted() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             let configuration = try configuration(of: server, host: "127.0.0.1")
@@ -48,11 +48,11 @@ struct TLSTests {
         }
     }
 
-    @Test("a server without TLS is not connected to: nothing goes to it in plain text")
+    @Test("a server without TLS is not connected to, and receives no plain text")
     func plainServer() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
-            // Redis waits for the end of what it takes for a command.
+            // Redis waits for the end of what looks like a command.
             configuration.connectTimeout = .milliseconds(200)
             #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
         }

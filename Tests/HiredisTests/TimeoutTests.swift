@@ -5,10 +5,10 @@ import Testing
 
 @Suite("Timeouts", .timeLimit(.minutes(1)))
 struct TimeoutTests {
-    /// Far more than any timeout below, far less than the patient defaults of the test server.
+    /// Far above every timeout below, and far below the long defaults of the test server.
     private let soon = Duration.seconds(5)
 
-    @Test("a command to a server that hangs times out, and the connection outlives it without mixing up replies")
+    @Test("a command to a hanging server times out, and the connection survives without mixing up replies")
     func pausedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -28,7 +28,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test("a timeout is no longer than asked for while a more patient command waits before it")
+    @Test("a timeout is exact even behind a command with a longer one")
     func behindPatientCommand() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -46,7 +46,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test("a patient command that was answered holds up nobody's timeout")
+    @Test("an answered command with a long timeout delays no other timeout")
     func afterPatientCommand() async throws {
         try await MisbehavingRedis.withServer { command in
             command.text[1] == "patient" ? .text("+OK\r\n") : .silence
@@ -61,7 +61,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test("a connection on which nothing comes any more is given up for a new one")
+    @Test("a connection on which nothing arrives any more is replaced")
     func silentPeer() async throws {
         try await MisbehavingRedis.withServer { command in
             command.connection == 0 ? .silence : .text("+OK\r\n")

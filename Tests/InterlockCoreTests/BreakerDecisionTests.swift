@@ -32,7 +32,7 @@ struct BreakerDecisionTests {
     }
 
     @Test(
-        "a forced state stands above all others",
+        "a forced state overrides every other",
         arguments: [
             (BreakerSnapshot.Forced.open, Breaker.Admission.refuse(retryAfter: Breaker.forcedRetryMilliseconds)),
             (.closed, .allow), (.disabled, .allow),
@@ -47,7 +47,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("the copy only ever moves to a higher generation")
+    @Test("the copy only moves to higher generations")
     func generations() {
         var breaker = Breaker(settings: settings)
         do {
@@ -65,7 +65,7 @@ struct BreakerDecisionTests {
         #expect(breaker.snapshot.state == .open)
     }
 
-    @Test("a later end of the same open time is taken over, an earlier one is not")
+    @Test("a later end of the same open time is adopted, an earlier one is not")
     func laterEnd() {
         var breaker = Breaker(settings: settings)
         breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1000, receivedAt: now)
@@ -75,7 +75,7 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
     }
 
-    @Test("a forced state with an end is over then, also when Redis says nothing of it")
+    @Test("a forced state ends at its time, even without news from Redis")
     func forcedEnd() {
         var breaker = Breaker(settings: settings)
         var forced = snapshot(.open, generation: 1, forced: .open)
@@ -87,7 +87,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: after) == .closed)
     }
 
-    @Test("when a forced state has ended and Redis is away, it trips for itself again")
+    @Test("after a forced state has ended, the sidecar trips by itself again while Redis is away")
     func tripsAfterForced() {
         var breaker = Breaker(settings: BreakerSettings(minimumCalls: 2))
         breaker.apply(
@@ -103,7 +103,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("what the limit has opened asks for no trial: the limit itself tries it out")
+    @Test("a breaker that a limit opened asks for no trial, because the limit itself tries")
     func openByLimit() {
         var breaker = Breaker(settings: settings)
         var byLimit = snapshot(.open, generation: 1, until: 2000)
@@ -114,7 +114,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now.advanced(byMilliseconds: 1001)) == .halfOpen)
     }
 
-    @Test("with metrics only nothing is refused but by force")
+    @Test("with metrics only, just a forced state refuses calls")
     func metricsOnly() {
         var only = settings
         only.isMetricsOnly = true
@@ -130,7 +130,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .open)
     }
 
-    @Test("while Redis is away a sidecar trips for itself, and takes the fleet's word when it is back")
+    @Test("a sidecar trips by itself while Redis is away, and follows the fleet when Redis is back")
     func alone() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
@@ -148,7 +148,7 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .allow)
     }
 
-    @Test("what it tripped for alone is forgotten when its time is over")
+    @Test("a trip of this sidecar alone ends with its time")
     func aloneAgain() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
@@ -160,7 +160,7 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: after) == .allow)
     }
 
-    @Test("a failure in half-open without a trial permit, Redis being away, opens it for this sidecar")
+    @Test("a failure in half-open without a trial permit, while Redis is away, opens the breaker for this sidecar")
     func failsHalfOpenAlone() {
         var breaker = Breaker(settings: settings)
         breaker.apply(snapshot(.halfOpen, generation: 1), redisTime: 0, receivedAt: now)
@@ -170,7 +170,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .open)
     }
 
-    @Test("an outage that this sidecar alone knows of ends when it is over, another reason stays")
+    @Test("an outage that only this sidecar knows of ends with it, other causes remain")
     func recoversAlone() {
         var breaker = Breaker(settings: settings)
         do {
@@ -183,7 +183,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .closed)
     }
 
-    @Test("where more than one sidecar must see it, one that does trips for itself and votes, once")
+    @Test("where several sidecars must agree, one trips for itself and votes once")
     func votes() {
         var byReporters = settings
         byReporters.reporters = 2

@@ -14,7 +14,7 @@ struct BulkheadTests {
         return bulkhead
     }
 
-    @Test("as many get a place as there are, and whoever does not wait is told that it is full")
+    @Test("as many calls get a place as there are places, and a call that does not wait is told that all are taken")
     func bounded() {
         var bulkhead = Bulkhead(places: 2, maximumWaiting: 10)
         var entries: [Bulkhead.Entry] = []
@@ -23,7 +23,7 @@ struct BulkheadTests {
         #expect(bulkhead.taken == 2)
     }
 
-    @Test("without a bound everyone gets a place, and they are counted")
+    @Test("without a bound every call gets a place, and the calls are counted")
     func unbounded() {
         var bulkhead = Bulkhead(places: nil, maximumWaiting: 0)
         for number in UInt64(0)..<1000 { _ = bulkhead.enter(number, deadline: nil, now: now) }
@@ -31,7 +31,7 @@ struct BulkheadTests {
         #expect(!bulkhead.isFull)
     }
 
-    @Test("a place that comes free goes to those who wait, in the order of their arrival")
+    @Test("free places go to waiting calls in the order of arrival")
     func inOrder() {
         var bulkhead = full(2)
         for number in 11...14 {
@@ -49,7 +49,7 @@ struct BulkheadTests {
         #expect(second == .init(admitted: [13]))
     }
 
-    @Test("nobody goes before those who wait, although a place has come free")
+    @Test("nobody overtakes a waiting call, even when a place is free")
     func noOvertaking() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
@@ -62,7 +62,7 @@ struct BulkheadTests {
         #expect(settlement == .init(admitted: [11]))
     }
 
-    @Test("an earlier call that comes later stands before those who came after it")
+    @Test("an earlier call that arrives late stands before later calls")
     func earlierNumberFirst() {
         var bulkhead = full(1)
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
@@ -80,7 +80,7 @@ struct BulkheadTests {
         #expect(entries == [.waiting, .waiting, .full])
     }
 
-    @Test("a wait ends at its deadline, also when a place comes free then")
+    @Test("a wait ends at its deadline, even if a place becomes free just then")
     func expires() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(100), now: now)
@@ -94,14 +94,14 @@ struct BulkheadTests {
         #expect(bulkhead.nextDeadline == nil)
     }
 
-    @Test("a deadline that has passed is no wait")
+    @Test("a deadline in the past means no wait")
     func noTimeToWait() {
         var bulkhead = full(1)
         let entry = bulkhead.enter(11, deadline: now, now: now)
         #expect(entry == .full)
     }
 
-    @Test("whoever leaves is not given a place")
+    @Test("a call that has left gets no place")
     func leaves() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
@@ -114,7 +114,7 @@ struct BulkheadTests {
         #expect(settlement == .init(admitted: [12]))
     }
 
-    @Test("more places are given at once, fewer when enough calls have ended", arguments: [Int?.none, 3])
+    @Test("a higher bound gives out places at once, a lower one when enough calls have ended", arguments: [Int?.none, 3])
     func resized(places: Int?) {
         var bulkhead = full(1)
         for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
@@ -132,7 +132,7 @@ struct BulkheadTests {
         #expect(last == .init(admitted: [13]))
     }
 
-    @Test("a refused call is told a time by how long calls take and how many wait, within bounds")
+    @Test("a refused call's retry time depends on how long calls take and how many wait, within bounds")
     func retryHint() {
         var bulkhead = full(2)
         #expect(bulkhead.retryMilliseconds == Bulkhead.shortestRetryMilliseconds)
@@ -145,7 +145,7 @@ struct BulkheadTests {
         #expect(bulkhead.retryMilliseconds == Bulkhead.longestRetryMilliseconds)
     }
 
-    @Test("whatever happens, no more places are held than there are, and nobody who waits is lost")
+    @Test("under random load no more places are taken than there are, and no waiting call is lost")
     func random() {
         var random = SeededRandom(seed: 7)
         for _ in 0..<200 {

@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// Several sidecars' limiters before one Redis, in a time of their own: each has callers that wait and is never without.
+/// Several sidecars' limiters with one Redis, on virtual time. Each always has waiting callers.
 struct FleetOfLimiters {
     private enum Phase {
         case idle
@@ -32,7 +32,7 @@ struct FleetOfLimiters {
         }
     }
 
-    /// How many calls of each sidecar were granted.
+    /// The number of granted calls of each sidecar.
     var shares: [Int] { sidecars.map(\.granted.count) }
     /// The callers in the order in which each sidecar served them.
     var served: [[Int]] { sidecars.map(\.granted) }
@@ -43,7 +43,7 @@ struct FleetOfLimiters {
         _ = sidecars[index].limiter.admit(request, now: now)
     }
 
-    /// Lets so much time go by.
+    /// Lets this much time pass.
     mutating func run(forMilliseconds milliseconds: Int64) {
         let end = now.advanced(byMilliseconds: milliseconds)
         while now < end {
@@ -88,7 +88,7 @@ struct FleetOfLimiters {
         }
     }
 
-    /// Some 50 to 250 microseconds.
+    /// About 50 to 250 microseconds.
     private mutating func travel() -> Instant {
         now.advanced(byMicroseconds: 50 + Int64(random.next() % 200))
     }

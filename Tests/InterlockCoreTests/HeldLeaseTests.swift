@@ -1,16 +1,16 @@
 import InterlockCore
 import Testing
 
-@Suite("A lease that somebody relies on")
+@Suite("A lease that is extended for its holder")
 struct HeldLeaseTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
     private static let ttl: Int64 = 900
-    /// 900 ms less what clocks may drift.
+    /// 900 ms less the allowance for clock drift.
     private static let length: Int64 = 889
 
     private static func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    /// A lease that was granted at the start, for the asking.
+    /// A lease that was granted at the start, without a delay.
     private static func lease(ttl: Int64 = 900, isExtended: Bool = true, ceiling: Int64? = nil) -> HeldLease {
         HeldLease(
             ttl: ttl, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: start), isExtended: isExtended,
@@ -19,7 +19,7 @@ struct HeldLeaseTests {
 
     // MARK: Extensions
 
-    @Test("it is extended when a third of it is over, and not before")
+    @Test("a lease is extended after a third of its time, and not before")
     func firstExtension() {
         let lease = Self.lease()
         let third = Self.length / 3
@@ -28,7 +28,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(third)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("of one whose grant took long a third of what was left of it then")
+    @Test("after a slow grant a lease is extended after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
             ttl: Self.ttl, deadline: Self.at(90), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
@@ -36,12 +36,12 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("an extension that is late is still made, until the very end", arguments: [Int64(301), 600, 888])
+    @Test("a late extension is still sent, until the very end", arguments: [Int64(301), 600, 888])
     func lateExtension(moment: Int64) {
         #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("while an extension is under way nothing else is asked for")
+    @Test("while an extension is under way nothing else is sent")
     func oneAtATime() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -69,7 +69,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(880)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("an extension never brings the end nearer")
+    @Test("an extension never shortens the lease")
     func neverShorter() {
         var lease = Self.lease()
         let deadline = lease.deadline
@@ -78,7 +78,7 @@ struct HeldLeaseTests {
         #expect(lease.deadline == deadline)
     }
 
-    @Test("one that nobody wants extended is left alone until its end")
+    @Test("a lease that is not to be extended just ends")
     func notExtended() {
         let lease = Self.lease(isExtended: false)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -87,7 +87,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(Self.length)) == .over)
     }
 
-    @Test("whether it is extended may change at any time")
+    @Test("whether to extend a lease may change at any time")
     func changesItsMind() {
         var lease = Self.lease(isExtended: false)
         lease.isExtended = true
@@ -99,7 +99,7 @@ struct HeldLeaseTests {
     // MARK: Failures
 
     @Test(
-        "a failed extension is tried again after a tenth of the length, and half a second at most",
+        "a failed extension is retried after a tenth of the length, at most half a second",
         arguments: [
             (30_000, HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
             (900, 90), (100, 10), (15, 1), (9, 1),
@@ -113,7 +113,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(moment + pause)) == .extend(ttl: ttl))
     }
 
-    @Test("it is tried again and again until the end, which failures do not move", arguments: [Int64(100), 900, 30_000])
+    @Test("extensions are retried until the end, which failures do not move", arguments: [Int64(100), 900, 30_000])
     func failuresUntilTheEnd(ttl: Int64) {
         var lease = Self.lease(ttl: ttl)
         let deadline = lease.deadline
@@ -138,7 +138,7 @@ struct HeldLeaseTests {
         #expect(lease.deadline == deadline)
     }
 
-    @Test("nobody waits beyond the end for the next extension", arguments: [Int64(1), 50, 89])
+    @Test("no retry is scheduled beyond the end", arguments: [Int64(1), 50, 89])
     func neverWaitsBeyondTheEnd(before: Int64) {
         var lease = Self.lease()
         let moment = Self.at(Self.length - before)
@@ -149,7 +149,7 @@ struct HeldLeaseTests {
 
     // MARK: The end
 
-    @Test("it is over at its deadline to the nanosecond, extended or not", arguments: [true, false])
+    @Test("a lease ends at its deadline to the nanosecond, extended or not", arguments: [true, false])
     func over(isExtended: Bool) {
         let lease = Self.lease(isExtended: isExtended)
         let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
@@ -158,14 +158,14 @@ struct HeldLeaseTests {
         #expect(lease.step(now: .distantFuture) == .over)
     }
 
-    @Test("when time has jumped it is over at once, whatever was due or under way", arguments: [true, false])
+    @Test("after a jump in time the lease is over at once, whatever was due or under way", arguments: [true, false])
     func jump(isUnderWay: Bool) {
         var lease = Self.lease()
         if isUnderWay { lease.extensionBegan() }
         #expect(lease.step(now: Self.at(3_600_000)) == .over)
     }
 
-    @Test("its holder may extend it too: that moves the end and not the next extension")
+    @Test("an extension by the holder moves the end but not the next extension")
     func movedForward() {
         var lease = Self.lease()
         let third = Self.length / 3
@@ -176,7 +176,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(5000)) == .over)
     }
 
-    @Test("its holder may shorten it too")
+    @Test("the holder may shorten the lease")
     func movedBack() {
         var lease = Self.lease(isExtended: false)
         lease.moved(to: Self.at(100), now: Self.start)
@@ -184,7 +184,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(100)) == .over)
     }
 
-    @Test("one that its holder shortened is extended so much earlier")
+    @Test("a lease that its holder shortened is extended that much earlier")
     func extendedEarlier() {
         var lease = Self.lease()
         lease.moved(to: Self.at(100), now: Self.at(10))
@@ -194,7 +194,7 @@ struct HeldLeaseTests {
 
     // MARK: The ceiling
 
-    @Test("an extension reaches no further than the ceiling")
+    @Test("an extension does not exceed the ceiling")
     func shortenedExtension() {
         let lease = Self.lease(ceiling: 1000)
         #expect(lease.ceiling == Self.at(1000))
@@ -202,7 +202,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(800)) == .extend(ttl: 200))
     }
 
-    @Test("what the ceiling leaves is not extended when that gains nothing", arguments: [Int64(1), 100, 889])
+    @Test("an extension that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
     func nothingToGain(ceiling: Int64) {
         let lease = Self.lease(ceiling: ceiling)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -211,7 +211,7 @@ struct HeldLeaseTests {
     }
 
     @Test(
-        "with answers that come at once it is held for nearly as long as the ceiling allows",
+        "with immediate answers the lease lasts nearly as long as the ceiling allows",
         arguments: [Int64(1000), 5000, 60_000])
     func heldUntilTheCeiling(ceiling: Int64) {
         var lease = Self.lease(ceiling: ceiling)
@@ -239,7 +239,7 @@ struct HeldLeaseTests {
 
     // MARK: Any life
 
-    @Test("whatever happens, one extension at a time is asked for, none beyond the ceiling and none after the end")
+    @Test("in any sequence there is one extension at a time, none beyond the ceiling and none after the end")
     func randomLives() {
         for seed in 0..<5000 {
             var life = RandomLife(seed: UInt64(seed))
@@ -248,7 +248,7 @@ struct HeldLeaseTests {
     }
 }
 
-/// A lease, and an extension that may be under way for it.
+/// A lease and its extension under way.
 private struct RandomLife {
     private var random: SeededRandom
     private var now: Instant
@@ -286,7 +286,7 @@ private struct RandomLife {
         case 3:
             lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
         default:
-            // Some steps are small, and some a pause of the whole process.
+            // Some steps are short, some are a pause of the whole process.
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
             now = now.advanced(byMilliseconds: Int64.random(in: 0...longest, using: &random))
         }

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-/// What the algorithms promise, on random calls, against counting by hand.
+/// The guarantees of the algorithms, checked on random calls against a simple count.
 @Suite("Limits by each algorithm")
 struct LimitAlgorithmTests {
     private struct Grant {
@@ -11,7 +11,7 @@ struct LimitAlgorithmTests {
 
     private let start = Instant(nanoseconds: 5_000_000_000_000)
 
-    /// Calls at random moments, in crowds and at the edges of windows; those that were granted, in microseconds.
+    /// Calls at random times, in bursts and at the edges of windows. Returns the granted ones, in microseconds.
     private func grants(_ definition: LimitDefinition, sidecars: Int = 1, seed: UInt64, calls: Int = 1500) -> [Grant] {
         var random = SeededRandom(seed: seed)
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 50)
@@ -46,7 +46,7 @@ struct LimitAlgorithmTests {
 
     private func at(_ microseconds: Int64) -> Instant { Instant(nanoseconds: microseconds * 1000) }
 
-    /// The most that was granted within `length` of any grant, the end included or not.
+    /// The most that was granted within `length` of any grant, including the end or not.
     private func most(_ grants: [Grant], within length: Int64, isClosed: Bool) -> Int64 {
         var most: Int64 = 0
         for (index, first) in grants.enumerated() {
@@ -75,20 +75,20 @@ struct LimitAlgorithmTests {
         }
     }
 
-    @Test("a gcra limit never grants more at once than its burst and one", arguments: [0, 1, 5] as [Int64])
+    @Test("a gcra limit never grants more than its burst + 1 at once", arguments: [0, 1, 5] as [Int64])
     func gcraAtOnce(burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(700), algorithm: .gcra(burst: burst))
         #expect(most(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
     }
 
-    @Test("a sidecar's share of a sliding limit holds in any window of its own clock", arguments: [2, 3] as [Int])
+    @Test("a sidecar's share of a sliding limit holds in any window of the sidecar's clock", arguments: [2, 3] as [Int])
     func slidingShare(sidecars: Int) {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .sliding)
         let grants = grants(definition, sidecars: sidecars, seed: 5)
         #expect(most(grants, within: 700_000, isClosed: true) == 30 / Int64(sidecars))
     }
 
-    @Test("a sidecar's share of a gcra limit comes back that many times slower, and has its part of the burst")
+    @Test("a sidecar's share of a gcra limit refills at its part of the rate and has its part of the burst")
     func gcraShare() {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .gcra(burst: 8))
         let grants = grants(definition, sidecars: 3, seed: 6)
@@ -97,7 +97,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test(
-        "whoever comes back when it was told to is granted, and not a microsecond earlier",
+        "a call that returns at its retry time is granted, and one microsecond earlier is not",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm], [3, 7, 97] as [Int64])
     func retry(algorithm: LimitAlgorithm, limit: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
@@ -110,7 +110,7 @@ struct LimitAlgorithmTests {
             let verdict = judge(definition, cost: cost, &counters, now)
             guard verdict.runs[0].granted == 0 else { continue }
             let wait = verdict.runs[0].retryAfterMicroseconds
-            // Of a fixed window Redis tells whole milliseconds.
+            // Redis reports fixed windows in whole milliseconds.
             if algorithm != .fixed {
                 var early = counters
                 #expect(judge(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).runs[0].granted == 0)
@@ -121,7 +121,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test(
-        "what was granted without Redis is not forgotten before it counts no more",
+        "what was granted without Redis is kept until it no longer counts",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm])
     func memory(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
@@ -141,7 +141,7 @@ struct LimitAlgorithmTests {
         return counters.judge(batch, now: now)
     }
 
-    @Test("fractions of a microsecond add up: a limit of 7 grants 7 in each window for ever")
+    @Test("fractions of a microsecond add up: a limit of 7 always grants 7 in each window")
     func exact() {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(1), algorithm: .gcra(burst: 0))
         var counters = LocalCounters()
@@ -155,11 +155,11 @@ struct LimitAlgorithmTests {
                 now = now.advanced(byMicroseconds: verdict.runs[0].retryAfterMicroseconds)
             }
         }
-        // Each comes up to a microsecond late, of 142 6/7.
+        // Each is up to a microsecond late, out of 142 6/7.
         #expect((6960...7001).contains(granted))
     }
 
-    @Test("a rate whose burst takes centuries to come back is not exact, the largest one that is configured is")
+    @Test("a rate whose burst takes centuries to refill is inexact, the largest configurable rate is exact")
     func exactness() {
         let year: Int64 = 366 * 86_400 * 1_000_000
         #expect(CellRate(limit: 1, windowMicroseconds: year, capacity: 100).isExact)

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Limits when a call that stood before others does not wait, or waits no more")
+@Suite("Limits when a call that stood before others leaves or does not wait")
 struct LimitLeavingTests {
     private let start = Instant(nanoseconds: 1_000_000_000_000)
 
@@ -39,7 +39,7 @@ struct LimitLeavingTests {
         #expect(second.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("when a call that waits for much gives up, a smaller one behind it asks at once")
+    @Test("when a waiting call of high cost gives up, a smaller one behind it asks at once")
     func leaver() {
         var limiter = limiter(window: .seconds(86_400))
         var counters = LocalCounters()
@@ -57,7 +57,7 @@ struct LimitLeavingTests {
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("after a give-back nobody is told a time of centuries")
+    @Test("after a give-back no retry time is centuries long")
     func givenBack() {
         var limiter = limiter()
         var counters = LocalCounters()
@@ -71,7 +71,7 @@ struct LimitLeavingTests {
     }
 
     @Test(
-        "what costs more than this sidecar's share is refused at once, and told a time that is no busy loop",
+        "a call above this sidecar's share is refused at once, with a retry time that causes no busy loop",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func aboveShare(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
@@ -85,7 +85,7 @@ struct LimitLeavingTests {
         #expect(second.map(\.answer.isTaken) == [true])
     }
 
-    @Test("a refusal is relied on no longer than it may be, by those who wait neither")
+    @Test("a remembered refusal is not used beyond its time, not even for calls that do not wait")
     func localRefusal() {
         var limiter = limiter(window: .seconds(86_400))
         var counters = LocalCounters()
@@ -101,7 +101,7 @@ struct LimitLeavingTests {
         #expect(behind == .queued)
     }
 
-    @Test("calls to which no limit applies after a reload are not judged")
+    @Test("calls without a limit after a reload are not judged")
     func unlimitedAfterReload() {
         let perUser = LimitDefinition(name: "user", limit: 10, window: .seconds(1), isPerSubject: true)
         var limiter = limiter()

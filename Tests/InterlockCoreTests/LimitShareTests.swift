@@ -45,7 +45,7 @@ struct LocalShareTests {
     }
 }
 
-@Suite("Sidecars that wait for the same limit share it")
+@Suite("Sidecars that wait for the same limit")
 struct TurnSharingTests {
     private static let windows: Int64 = 20
 
@@ -66,37 +66,37 @@ struct TurnSharingTests {
         return fleet
     }
 
-    @Test("over some windows each gets about the same", arguments: cases)
+    @Test("over a few windows each sidecar gets about the same", arguments: cases)
     func fair(definition: LimitDefinition, sidecars: Int) {
         let shares = fleet(definition, sidecars).shares
         let even = Double(shares.reduce(0, +)) / Double(sidecars)
-        // Who is first has the whole burst; few grants cannot be divided more evenly than by two.
+        // The first sidecar gets the whole burst. Few grants can differ by two.
         let tolerance = max(0.35 * even, 2) + Double(definition.capacity == 5 ? 4 : 0)
         for share in shares { #expect(abs(Double(share) - even) <= tolerance, "\(shares)") }
     }
 
-    @Test("little of the limit is left unused for it", arguments: cases)
+    @Test("waiting sidecars leave little of the limit unused", arguments: cases)
     func whole(definition: LimitDefinition, sidecars: Int) {
         let total = fleet(definition, sidecars).shares.reduce(0, +)
         #expect(Double(total) >= 0.95 * Double(definition.limit * Self.windows))
     }
 
-    @Test("within a sidecar they are served in the order in which they came", arguments: cases)
+    @Test("within a sidecar calls are served in the order of arrival", arguments: cases)
     func inOrder(definition: LimitDefinition, sidecars: Int) {
         for served in fleet(definition, sidecars).served { #expect(served == served.sorted()) }
     }
 }
 
-@Suite("Subjects that have counters of their own")
+@Suite("Subjects with their own counters")
 struct SubjectBookTests {
     private static let start = Instant(nanoseconds: 1_000_000)
 
-    /// Which of them are taken in.
+    /// Which of the names get a counter.
     private static func takenIn(_ names: [String], to book: inout SubjectBook, atMilliseconds time: Int64 = 0) -> [String] {
         names.filter { book.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
 
-    @Test("R11: there are as many as are allowed, and those who are there stay while others come")
+    @Test("at most the allowed number of subjects have counters, and known subjects keep theirs")
     func capacity() {
         var book = SubjectBook(capacity: 3)
         let known = ["a", "b", "c"]
@@ -109,12 +109,12 @@ struct SubjectBookTests {
         #expect(book.count == 3)
     }
 
-    @Test("who was not seen for two windows has left its place, and who was seen keeps it")
+    @Test("a subject that was not seen for two windows loses its place, and one that was seen keeps it")
     func places() {
         var book = SubjectBook(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),
-            // All are forgotten when nobody came.
+            // All are dropped when nobody came.
             (["d", "e", "f"], 60_000, ["d", "e"]),
         ] as [([String], Int64, [String])] {
             let taken = Self.takenIn(names, to: &book, atMilliseconds: time)

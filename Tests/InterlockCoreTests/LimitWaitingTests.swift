@@ -19,7 +19,7 @@ struct LimitWaitingTests {
         return settlements
     }
 
-    /// Takes everything there is, and has one call refused so that its time is known.
+    /// Uses everything up, and has one call refused so that its retry time is known.
     private func exhaust(_ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id), now: start) }
         _ = limiter.admit(LimitRequest(id: calls), now: start)
@@ -31,11 +31,11 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "whose turn cannot come in time, for all that wait before, is refused at once with the time when it could",
+        "a call whose turn cannot come in time, behind all waiting calls, is refused at once with its retry time",
         arguments: [
-            // A window is full after ten of those who wait: the eleventh and later wait for the one behind it.
+            // Ten waiting calls fill a window: the eleventh and later ones wait for the next.
             (.fixed, 10, 2001), (.sliding, 10, 2001), (.fixed, 9, nil), (.fixed, 25, 3001),
-            // One call each 100 ms.
+            // One call every 100 ms.
             (.gcra(burst: 0), 10, nil), (.gcra(burst: 0), 20, 2100),
         ] as [(LimitAlgorithm, Int, Int64?)])
     func hopeless(algorithm: LimitAlgorithm, ahead: Int, expected: Int64?) {
@@ -51,11 +51,13 @@ struct LimitWaitingTests {
             return
         }
         let told = answer(admission)?.retryAfter ?? 0
-        // The sliding window ends a microsecond later than it is long, the fixed one's key a millisecond.
+        // A sliding window ends a microsecond late, a fixed window's key a millisecond late.
         #expect((expected - 1...expected + 1).contains(told))
     }
 
-    @Test("who does not wait is told a time behind those who do", arguments: [.fixed, .sliding] as [LimitAlgorithm])
+    @Test(
+        "the retry time of a call that does not wait lies behind the waiting calls",
+        arguments: [.fixed, .sliding] as [LimitAlgorithm])
     func toldBehindWaiters(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
@@ -64,7 +66,7 @@ struct LimitWaitingTests {
         #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfter ?? 0 > 2000)
     }
 
-    @Test("a call that came while another was refused stands behind it, though it would fit")
+    @Test("a call that came while another was refused stands behind it, even if it would fit")
     func arrivedMeanwhile() {
         var limiter = limiter(.fixed)
         var counters = LocalCounters()
@@ -78,7 +80,7 @@ struct LimitWaitingTests {
         #expect(settlements.last?.answer.isTaken == false)
     }
 
-    @Test("where sidecars share, those who wait ask for a part of a window at a time, and newcomers stay behind them")
+    @Test("where sidecars share, waiting calls ask for part of a window at a time, and new calls stay behind them")
     func parts() {
         var limiter = limiter(.fixed, limit: 80)
         var counters = LocalCounters()
@@ -90,7 +92,7 @@ struct LimitWaitingTests {
         #expect(batch?.requests.map(\.id) == Array(100..<105))
     }
 
-    @Test("alone they all ask at once")
+    @Test("in a single sidecar all waiting calls ask at once")
     func alone() {
         var limiter = limiter(.fixed, limit: 80)
         var counters = LocalCounters()
@@ -101,7 +103,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "a refusal of a sliding or smooth limit answers the same cost only",
+        "a remembered refusal of a sliding or gcra limit answers the same cost only",
         arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func rememberedCost(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
@@ -114,7 +116,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "whoever comes back when it was told to is not refused by what is remembered",
+        "a call that returns at its retry time is not refused by a remembered refusal",
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func rememberedEnd(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm, limit: 3)
@@ -126,7 +128,7 @@ struct LimitWaitingTests {
         #expect(judge(&limiter, &counters, at: back).last?.answer.isTaken == true)
     }
 
-    @Test("after a reload that left no room for its cost, a call that waits is told that no wait can help")
+    @Test("after a reload makes its cost impossible, a waiting call is told that no wait can help")
     func shrunkLimit() {
         var limiter = limiter(.fixed)
         var counters = LocalCounters()
@@ -138,7 +140,7 @@ struct LimitWaitingTests {
         #expect(settlements.first?.answer.retryAfter == LimitAnswer.neverSatisfiable)
     }
 
-    @Test("subjects that look alike and are written in other bytes are two")
+    @Test("subjects that look alike but differ in bytes are two subjects")
     func exactSubjects() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 0)

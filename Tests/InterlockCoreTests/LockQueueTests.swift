@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("The queue of a lock's waiters in one sidecar")
+@Suite("The waiters for one lock in one sidecar")
 struct LockQueueTests {
     private let start = Instant(nanoseconds: 0)
 
@@ -11,7 +11,7 @@ struct LockQueueTests {
 
     private func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    /// A queue of the waiters 1…count whose ticket stands in Redis.
+    /// A queue of the waiters 1…count with a ticket in Redis.
     private func queue(of count: UInt64) -> LockQueue {
         var queue = LockQueue()
         for id in 1...count { _ = queue.enqueue(waiter(id)) }
@@ -29,7 +29,7 @@ struct LockQueueTests {
     }
 
     @Test(
-        "a refused head waits for the holder's ttl at most, and never longer than the recheck",
+        "a refused head waits for the holder's ttl, and never longer than the recheck",
         arguments: [
             (Int64?.some(100), Int64(101)), (.some(0), 1), (nil, LockQueue.recheckMilliseconds),
             (.some(3_600_000), LockQueue.recheckMilliseconds),
@@ -41,7 +41,7 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(pause)) == .attempt(1))
     }
 
-    @Test("the first in the fleet's queue looks a little later, and then rests for as long as the lock is held")
+    @Test("the first in the fleet's queue looks a little later, then waits while the lock is held")
     func firstLooks() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -51,14 +51,14 @@ struct LockQueueTests {
         #expect(queue.looked(.held(ttl: 400), now: at(look)) == .armTimer(at(look + 401)))
     }
 
-    @Test("a lease that ends before the look has its own timer")
+    @Test("a lease that ends before the next look has its own timer")
     func shortLease() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         #expect(queue.refused(1, ttl: 5, place: 0, now: start) == .armTimer(at(6)))
     }
 
-    @Test("a lock that a look finds free is tried for at once; without an answer the recheck remains")
+    @Test("a lock that a look finds free is tried at once; without an answer the recheck remains")
     func lookFindsFree() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(100)) == .look)
@@ -69,7 +69,7 @@ struct LockQueueTests {
         #expect(queue.looked(.unknown, now: at(120)) == .armTimer(recheck))
     }
 
-    @Test("a change is looked at, but not more often than every so many milliseconds")
+    @Test("a change causes a look, within a minimum interval")
     func changesAreLookedAt() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(1000)) == .look)
@@ -88,7 +88,7 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(1020)) == .look)
     }
 
-    @Test("news that others are served put the look off: in a busy queue nobody looks")
+    @Test("news that others are served postpones the look: in a busy queue nobody looks")
     func busyQueue() {
         var queue = queue(of: 1)
         for turn in 1...50 {
@@ -106,7 +106,7 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) != .attempt(1))
     }
 
-    @Test("a wake-up that comes before the grant that caused it is the next one's")
+    @Test("a wake-up that arrives before the grant that caused it counts for the next waiter")
     func wokenBeforeGranted() {
         var queue = queue(of: 2)
         _ = queue.wake()
@@ -115,7 +115,7 @@ struct LockQueueTests {
         #expect(queue.granted(1, ttl: 30_000, now: start) == .attempt(2))
     }
 
-    @Test("who is granted by an attempt leaves; those behind it have a ticket, or the next one places it")
+    @Test("a granted waiter leaves; those behind it have a ticket, or the next one places it")
     func grantedByAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -136,7 +136,7 @@ struct LockQueueTests {
         #expect(queue.granted(4, ttl: 1000, now: start) == .drop(hasTicket: false))
     }
 
-    @Test("a queue without waiters takes its ticket along")
+    @Test("an empty queue removes its ticket")
     func dropped() {
         var queue = queue(of: 2)
         #expect(queue.remove(2) == (true, .none))
@@ -144,7 +144,7 @@ struct LockQueueTests {
         #expect(queue.remove(1) == (true, .drop(hasTicket: true)))
     }
 
-    @Test("a leaver whose attempt is under way is waited for")
+    @Test("a waiter that leaves during its attempt is kept until the attempt ends")
     func leaverDuringAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -162,7 +162,7 @@ struct LockQueueTests {
         #expect(queue.failed(2) == .drop(hasTicket: false))
     }
 
-    @Test("an attempt that the connection took with it leaves nobody stuck, woken meanwhile or not", arguments: [true, false])
+    @Test("an attempt lost with its connection leaves nobody stuck, woken meanwhile or not", arguments: [true, false])
     func unanswered(isWoken: Bool) {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -175,7 +175,7 @@ struct LockQueueTests {
 
     // MARK: Releases
 
-    @Test("a turn serves so many waiters in order, then others may come first")
+    @Test("a turn serves a bounded number of waiters in order, then others may go first")
     func turns() {
         var queue = queue(of: 20)
         _ = queue.wake()
@@ -190,14 +190,14 @@ struct LockQueueTests {
         #expect(last?.goesOn == false)
     }
 
-    @Test("a holder from before the queue begins no turn of it")
+    @Test("a holder from before the queue starts no turn of it")
     func holderFromBefore() {
         var queue = queue(of: 2)
         let succession = queue.beginRelease()
         #expect(succession == .init(id: 1, goesOn: false, hasOthers: true))
     }
 
-    @Test("of two releases at once only one names a successor")
+    @Test("of two concurrent releases only one names a successor")
     func twoReleases() {
         var queue = queue(of: 2)
         let first = queue.beginRelease()
@@ -219,7 +219,7 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 1000, place: 0, now: start) == .attempt(1))
     }
 
-    @Test("whom another sidecar passed goes on waiting, first or not", arguments: [true, false])
+    @Test("a waiter that another sidecar passed keeps waiting, first or not", arguments: [true, false])
     func passedBy(isFirst: Bool) {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
@@ -228,7 +228,7 @@ struct LockQueueTests {
         #expect(queue.count == 2)
     }
 
-    @Test("a successor who left while the release was under way keeps the queue until that is answered")
+    @Test("a successor that left during the release keeps the queue until the release is answered")
     func successorLeaves() throws {
         var queue = queue(of: 1)
         let named = queue.beginRelease()
@@ -237,7 +237,7 @@ struct LockQueueTests {
         #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .drop(hasTicket: false))
     }
 
-    @Test("an attempt that a release overtook grants nobody twice, and the next one places the ticket")
+    @Test("an attempt that a release overtook grants nobody twice, and the next attempt places the ticket")
     func overtaken() throws {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -249,7 +249,7 @@ struct LockQueueTests {
         #expect(queue.overtaken(1, now: start) == .attempt(2))
     }
 
-    @Test("whatever happens in whatever order, the head is served first, and somebody who waits is always being looked after")
+    @Test("in any order of events the head is served first, and no waiter is left without a pending step")
     func randomLives() {
         for seed in 0..<2_000 {
             var life = RandomLife(seed: UInt64(seed))
@@ -258,7 +258,7 @@ struct LockQueueTests {
     }
 }
 
-/// A queue and what is under way for it.
+/// A queue and its requests under way.
 private struct RandomLife {
     private let start = Instant(nanoseconds: 0)
     private var random: SeededRandom
@@ -291,7 +291,7 @@ private struct RandomLife {
         case .drop:
             #expect(expected.isEmpty)
             #expect(attempt == nil && succession == nil)
-            // Whoever comes next opens another.
+            // The next waiter starts another queue.
             queue = LockQueue()
             isTimerArmed = false
             isLooking = false

@@ -31,7 +31,7 @@ struct NameTests {
     }
 
     @Test(
-        "a token of another form is foreign, whatever it looks like",
+        "a token in any other form is foreign",
         arguments: [
             "", "x", "job-7", "redsync+base64/AbC==", String(repeating: "0", count: 32), "/short",
             "web/0123456789abcdeffedcba987654321G", "web/0123456789ABCDEFFEDCBA9876543210",
@@ -67,10 +67,10 @@ struct NameTests {
     }
 }
 
-@Suite("Excerpts: what somebody sent, in a message")
+@Suite("Excerpts of untrusted text in messages")
 struct ExcerptTests {
     @Test(
-        "a short text is shown as it is, but for control characters",
+        "a short text is unchanged, except for control characters",
         arguments: [
             ("", ""), ("orders", "orders"), ("größe 名", "größe 名"),
             ("a\r\nb\u{1B}[31m\u{0}", "a\u{FFFD}\u{FFFD}b\u{FFFD}[31m\u{FFFD}"),
@@ -79,13 +79,13 @@ struct ExcerptTests {
         #expect(Excerpt(text).description == shown)
     }
 
-    @Test("a long one is cut, and says so")
+    @Test("a long text is cut, and shows it")
     func long() {
         #expect(Excerpt("abcdef", length: 5).description == "abcde…")
         #expect(Excerpt("abcde", length: 5).description == "abcde")
     }
 
-    @Test("a single character that is made of thousands of scalars is cut as well")
+    @Test("a single character of thousands of scalars is cut as well")
     func longCharacter() {
         let text = "e" + String(repeating: "\u{301}", count: 5000)
         #expect(Excerpt(text).description.unicodeScalars.count == Excerpt.length + 1)

@@ -14,7 +14,7 @@ struct OutcomeReportTests {
         breaker.reportEnded(lost: nil, generation: breaker.snapshot.generation, now: instant)
     }
 
-    @Test("sums leave at most every 100 ms, whatever comes meanwhile")
+    @Test("sums are sent at most every 100 ms, whatever happens meanwhile")
     func pace() {
         var breaker = Breaker(settings: settings)
         let first = record(&breaker, .ok, at: now)
@@ -32,7 +32,7 @@ struct OutcomeReportTests {
         #expect(afterwards == .sendAt(next))
     }
 
-    @Test("a failure that would trip is sent at once, although the last report was just now")
+    @Test("a failure that would trip is sent at once, even right after a report")
     func atOnce() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -43,7 +43,7 @@ struct OutcomeReportTests {
         #expect(actions.last == .sendNow)
     }
 
-    @Test("what the fleet has seen counts towards sending at once, its failures in a row too")
+    @Test("the fleet's counts and failures in a row contribute to sending at once")
     func fleetSums() {
         var inARow = settings
         inARow.consecutiveFailures = 5
@@ -59,10 +59,10 @@ struct OutcomeReportTests {
         }
     }
 
-    @Test("failures that look like a trip and are none to Redis leave no more often than others")
+    @Test("failures that only look like a trip are not sent more often than others")
     func noStorm() {
         var breaker = Breaker(settings: settings)
-        // To the sidecar it is just about half; Redis, which has not rounded, does not trip.
+        // The sidecar rounds to one half; Redis does not round and does not trip.
         breaker.apply(BreakerSnapshot(generation: 1, failureRate: 0.5, calls: 100), redisTime: 0, receivedAt: now)
         var reports = 0
         var due: Instant?
@@ -84,7 +84,7 @@ struct OutcomeReportTests {
         #expect(reports >= 9)
     }
 
-    @Test("sums that certainly never arrived are kept, in their order")
+    @Test("sums that certainly did not arrive are kept in order")
     func putBack() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -97,7 +97,7 @@ struct OutcomeReportTests {
         #expect(everything == OutcomeSums(calls: 3, failures: 2, trailingFailures: 1))
     }
 
-    @Test("sums of a generation that is over are not put back")
+    @Test("sums of an old generation are not put back")
     func putBackLate() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -108,7 +108,7 @@ struct OutcomeReportTests {
         #expect(nothing == nil)
     }
 
-    @Test("of what was held up for long no more is sent than the window still holds")
+    @Test("after a long delay no more is sent than the window still holds")
     func heldUp() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<100 { _ = record(&breaker, .error, at: now) }
@@ -118,7 +118,7 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1))
     }
 
-    @Test("failures in a row that were reported already are not reported again, also when the window has forgotten some")
+    @Test("reported failures in a row are not reported again, even if the window has dropped some")
     func failuresInARowOnce() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<3 { _ = record(&breaker, .error, at: now) }
@@ -131,7 +131,7 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1, failures: 1, trailingFailures: 2))
     }
 
-    @Test("a hash with impossible numbers in it is no reason to fall over")
+    @Test("a hash with impossible numbers is tolerated")
     func impossibleNumbers() {
         var breaker = Breaker(settings: settings)
         breaker.apply(
@@ -142,7 +142,7 @@ struct OutcomeReportTests {
         #expect(action != .none)
     }
 
-    @Test("outcomes of another generation, ignored ones and those of a breaker that is not closed do not count")
+    @Test("outcomes of another generation, ignored outcomes and those of a breaker that is not closed do not count")
     func outcomesThatDoNotCount() {
         var breaker = Breaker(settings: settings)
         let ofAnother = breaker.record(.error, latencyMilliseconds: nil, generation: 7, now: now)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import InterlockCore
 
-@Suite("What outcomes count as, and when they trip")
+@Suite("How outcomes count, and when they trip")
 struct OutcomeRuleTests {
     private let now = Instant(nanoseconds: 10_000_000_000)
     private let settings = BreakerSettings(
@@ -10,7 +10,7 @@ struct OutcomeRuleTests {
         failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404))
 
     @Test(
-        "the rates trip from the minimum of calls on, failures, slow calls and failures in a row apart",
+        "failure rate, slow rate and failures in a row each trip, rates only from the minimum of calls on",
         arguments: [
             (OutcomeSums(calls: 3, failures: 3), nil), (OutcomeSums(calls: 4, failures: 1), nil),
             (OutcomeSums(calls: 4, failures: 2), BreakerCause.failures), (OutcomeSums(calls: 10, slow: 8), .slow),
@@ -22,7 +22,7 @@ struct OutcomeRuleTests {
         #expect(sums.cause(by: settings) == cause)
     }
 
-    @Test("failures in a row go on from one report to the next until a success")
+    @Test("failures in a row continue across reports until a success")
     func inARow() {
         let failures = OutcomeSums(calls: 2, failures: 2, trailingFailures: 2)
         let mixed = OutcomeSums(calls: 3, failures: 2, trailingFailures: 1)
@@ -32,7 +32,7 @@ struct OutcomeRuleTests {
     }
 
     @Test(
-        "a status overrules what was reported, but not that a call is to be ignored",
+        "a status overrides a reported outcome, except an ignored one",
         arguments: [
             (Outcome.ok, 503, Outcome.error), (.ok, 429, .error), (.error, 404, .ignore), (.ignore, 500, .ignore),
             (.error, 200, .error), (.ok, 200, .ok), (.error, nil, .error),
@@ -61,7 +61,7 @@ struct OutcomeRuleTests {
         #expect(deaf.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
     }
 
-    @Test("a window of time forgets a tenth at a time")
+    @Test("a window of time drops a tenth at a time")
     func timeWindow() {
         var window = OutcomeWindow(.time(.seconds(10)))
         for second in 0..<10 {
@@ -75,7 +75,7 @@ struct OutcomeRuleTests {
         #expect(empty.isEmpty)
     }
 
-    @Test("a window of calls holds at least so many of the last, and a tenth more at most")
+    @Test("a window of calls holds the latest calls, and at most a tenth more")
     func callWindow() {
         var window = OutcomeWindow(.calls(100))
         for index in 0..<1000 {
@@ -87,7 +87,7 @@ struct OutcomeRuleTests {
         #expect(sums.failures == 0)
     }
 
-    @Test("the digest tells definitions apart, and is the same for the same")
+    @Test("equal definitions have equal digests, and different ones differ")
     func digest() {
         let service = ServiceDefinition(name: "catalog", limits: [LimitDefinition(name: "1s", limit: 10, window: .seconds(1))])
         var other = service
@@ -99,7 +99,7 @@ struct OutcomeRuleTests {
         #expect(service.digest.utf8.count == 16)
     }
 
-    @Test("a definition that says only what is the default has the digest of one that says nothing")
+    @Test("a definition that states a default has the digest of one that omits it")
     func digestOfDefaults() {
         #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")
     }

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Those who wait through a pause that the limit made")
+@Suite("Calls that wait through a pause made by a limit")
 struct PausedCallsTests {
     private let now = Instant(nanoseconds: 10_000_000_000)
 
@@ -15,7 +15,7 @@ struct PausedCallsTests {
         return paused
     }
 
-    @Test("nobody is sent while the pause goes on, and it is looked at again when it ends")
+    @Test("no call is sent during the pause, and the line is checked when it ends")
     func pauses() {
         var paused = paused(1, 2)
         let decision = paused.decide(.paused(until: after(2000)), now: now)
@@ -23,7 +23,7 @@ struct PausedCallsTests {
         #expect(paused.nextWakeUp(.paused(until: after(2000)), now: now) == after(2000))
     }
 
-    @Test("the first alone tries, and the others follow in their order when the breaker has closed")
+    @Test("only the first call tries, and the others follow in order when the breaker has closed")
     func firstTries() {
         var paused = paused(1, 2, 3)
         let first = paused.decide(.trial, now: now)
@@ -40,7 +40,7 @@ struct PausedCallsTests {
         #expect(!paused.isActive)
     }
 
-    @Test("when the breaker does not close by the first, the next one tries after a while")
+    @Test("if the breaker does not close after the first try, the next call tries after a while")
     func closingTakesTooLong() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -50,7 +50,7 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("when the first was refused or has left, the next one tries at once")
+    @Test("if the first call was refused or has left, the next one tries at once")
     func firstFails() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -59,7 +59,7 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("one that tried and comes back stands first again")
+    @Test("a call that tried and comes back stands first again")
     func comesBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -72,7 +72,7 @@ struct PausedCallsTests {
         #expect(again == .init(sent: [1]))
     }
 
-    @Test("one that tried and cannot wait any more still counts as the one that tries, until it is done with")
+    @Test("a call that tried and cannot wait any longer counts as the trying one until it is done")
     func cannotComeBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -82,7 +82,7 @@ struct PausedCallsTests {
         #expect(wasTrying)
     }
 
-    @Test("those for whom the pause lasts too long are refused at once with its end, the others wait on")
+    @Test("calls whose deadline is before the end of the pause are refused at once, the others wait on")
     func tooLong() {
         var paused = paused(1, deadline: 1000)
         _ = paused.insert(2, deadline: after(3000), earliest: now)
@@ -91,7 +91,7 @@ struct PausedCallsTests {
         #expect(paused.count == 1)
     }
 
-    @Test("when another cause keeps calls from being made, all are refused at once")
+    @Test("if another cause blocks calls, all are refused at once")
     func otherCause() {
         var paused = paused(1, 2)
         let decision = paused.decide(.refusing(retryAfter: 700), now: now)
@@ -108,7 +108,7 @@ struct PausedCallsTests {
         #expect(decision.refused.map(\.number) == [1])
     }
 
-    @Test("while no breaker is open, each is sent when its limit may have room")
+    @Test("while no breaker is open, each call is sent when its limit may have capacity")
     func earliest() {
         var paused = paused(1, earliest: 300)
         _ = paused.insert(2, deadline: after(5000), earliest: after(200))
@@ -119,7 +119,7 @@ struct PausedCallsTests {
         #expect(second == .init(sent: [1]))
     }
 
-    @Test("whoever cannot be sent before it gives up does not wait, and the line is bounded")
+    @Test("a call that cannot be sent before its deadline does not wait, and the line is bounded")
     func refusedAtOnce() {
         var paused = PausedCalls(maximumWaiting: 1)
         let hopeless = paused.insert(1, deadline: after(100), earliest: after(101))
@@ -128,7 +128,7 @@ struct PausedCallsTests {
         #expect(!hopeless && first && !second)
     }
 
-    @Test("one subject's calls take a quarter of the line")
+    @Test("one subject's calls take at most a quarter of the line")
     func subjects() {
         var paused = PausedCalls(maximumWaiting: 8)
         let inserted = (0..<5).map { paused.insert($0, of: "greedy", deadline: after(5000), earliest: now) }
@@ -137,12 +137,12 @@ struct PausedCallsTests {
             let isInserted = paused.insert(number, of: "\(number)", deadline: after(5000), earliest: now)
             #expect(isInserted)
         }
-        // One that has left makes room for another.
+        // A call that has left frees its place.
         let isGone = paused.leave(0)
         #expect(isGone)
         let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
         #expect(next)
-        // One that was sent and comes back stands, and counts.
+        // A call that was sent and comes back keeps its place, and counts.
         let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
         #expect(!back, "the line is full")
         let hasLeft = [10, 11].map { paused.leave($0) }
@@ -151,7 +151,7 @@ struct PausedCallsTests {
         #expect(isIn == [false, true])
     }
 
-    @Test("whoever leaves is not sent")
+    @Test("a call that has left is not sent")
     func leaves() {
         var paused = paused(1, 2, 3)
         let left = paused.leave(2)

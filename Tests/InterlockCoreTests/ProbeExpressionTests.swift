@@ -1,10 +1,10 @@
 import InterlockCore
 import Testing
 
-@Suite("Regular expressions: found in bounded time")
+@Suite("Regular expressions")
 struct RegularExpressionTests {
     @Test(
-        "an expression is found where it is",
+        "a match is found",
         arguments: [
             ("ok", "it is ok"), ("^ok$", "ok"), ("a.c", "abc"), ("colou?r", "color"), ("a|b|c", "xxc"), ("(ab)+c", "ababc"),
             ("[a-f]+9", "xdead9"), ("[^0-9]", "1a"), ("\\d{3}", "ab123"), ("\\bup\\b", "it is up."), ("x{2,}y", "xxxy"),
@@ -20,7 +20,7 @@ struct RegularExpressionTests {
     }
 
     @Test(
-        "an expression is not found where it is not",
+        "a mismatch is not found",
         arguments: [
             ("ok", "not o-k"), ("^ok", "not ok"), ("ok$", "ok\n"), ("a.c", "a\nc"), ("[^0-9]", "123"), ("\\bup\\b", "upper"),
             ("x{3}", "xx"), ("(?i)[^a]", "A"), ("a+b", "b"), ("\\Bup", "up"), ("(ab){2}", "abba"), ("[a-c]", "d"), ("a", ""),
@@ -31,7 +31,7 @@ struct RegularExpressionTests {
         #expect(search == .notFound)
     }
 
-    @Test("a class of many characters has each of them, and none between")
+    @Test("a class of many characters contains each of them and none in between")
     func manyRanges() throws {
         let scalars = (0x100..<0x300).compactMap(Unicode.Scalar.init)
         let members = scalars.filter { $0.value.isMultiple(of: 2) }.map(String.init).joined()
@@ -43,7 +43,7 @@ struct RegularExpressionTests {
     }
 
     @Test(
-        "syntax that is wrong, or needs more than bounded time, is refused with its place",
+        "wrong syntax, or syntax that needs unbounded time, is refused with its position",
         arguments: [
             ("(a", "a ( without its ) (character 3)"), ("a)", "a ) without its ( (character 2)"),
             ("[a", "a [ without its ] (character 1)"), ("[a\\]", "a [ without its ] (character 1)"),
@@ -67,19 +67,19 @@ struct RegularExpressionTests {
         #expect(violation?.description == reason)
     }
 
-    @Test("groups that are nested too deep are refused, and do not exhaust the stack")
+    @Test("groups that are nested too deeply are refused without exhausting the stack")
     func nesting() {
         let deep = String(repeating: "(", count: 100_000)
         #expect(throws: RegularExpression.Violation.self) { try RegularExpression(deep) }
     }
 
-    @Test("empty groups repeated a thousand times a thousand times are compiled at once")
+    @Test("empty groups repeated a thousand times a thousand times compile at once")
     func emptyRepetitions() throws {
         let expression = try RegularExpression("((((((){1000}){1000}){1000}){1000}){1000}){1000}")
         #expect(expression.search(in: "") == .found)
     }
 
-    @Test("what makes a backtracking matcher run for ages is not found at once")
+    @Test("patterns that are exponential for a backtracking matcher are fast")
     func catastrophic() throws {
         let text = String(repeating: "a", count: 20_000)
         #expect(try RegularExpression("^(a+)+$").search(in: text + "!") == .notFound)
@@ -87,7 +87,7 @@ struct RegularExpressionTests {
         #expect(try RegularExpression("(.*.*.*=.*)x").search(in: text) == .notFound)
     }
 
-    @Test("a search that would take too many steps is given up")
+    @Test("a search with too many steps is given up")
     func tooCostly() throws {
         let text = String(repeating: "a", count: 64 * 1024)
         let search = try RegularExpression("(a?){400}b").search(in: text)
@@ -95,9 +95,9 @@ struct RegularExpressionTests {
     }
 }
 
-@Suite("JSON paths: one value of a document")
+@Suite("JSON paths")
 struct JSONPathTests {
-    @Test("names and numbers, with dots and brackets")
+    @Test("a path has names and numbers, with dots and brackets")
     func steps() throws {
         let path = try JSONPath("$.checks[0]['disk space'][\"a\\\"b\"].status-2[-1]")
         #expect(
@@ -106,13 +106,13 @@ struct JSONPathTests {
             ])
     }
 
-    @Test("$ alone is the document")
+    @Test("$ alone is the whole document")
     func document() throws {
         #expect(try JSONPath("$").steps.isEmpty)
     }
 
     @Test(
-        "what is not a path to one value is refused with its place",
+        "an invalid path is refused with its position",
         arguments: [
             ("status", "a path begins with $ (character 1)"), ("", "a path begins with $ (character 1)"),
             ("$status", "expected . or [ before \"s\" (character 2)"),

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Counting the answers of a quorum, and when to try again")
+@Suite("Counting a quorum's answers, and when to try again")
 struct QuorumTallyTests {
     @Test("more than half is a majority", arguments: [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
     func majority(servers: Int, majority: Int) {
@@ -20,7 +20,7 @@ struct QuorumTallyTests {
         #expect(tally.verdict == verdict)
     }
 
-    @Test("half of an even number is not a majority, and half that said no leave none")
+    @Test("half of an even number is no majority, and half of refusals leave none")
     func even() {
         var tally = QuorumTally(servers: 4)
         tally.count(.yes)
@@ -31,7 +31,7 @@ struct QuorumTallyTests {
         #expect(tally.verdict == .no)
     }
 
-    @Test("a waiter tries again after a random pause, after shorter ones near its end, and not when there is no time left")
+    @Test("a waiter tries again after a random pause, shorter near its end, and not when no time is left")
     func pauses() {
         let now = Instant(nanoseconds: 0)
         func pause(left: Int64, random: Double) -> Int64? {
@@ -47,7 +47,7 @@ struct QuorumTallyTests {
     }
 
     @Test(
-        "a server's time limit is far below the ttl, and never above the longest",
+        "a server's timeout is far below the ttl, and never above the maximum",
         arguments: [(Int64(50), Int64(10)), (1000, 100), (60_000, 500)])
     func timeouts(ttl: Int64, timeout: Int64) {
         #expect(QuorumRetry.timeout(ttl: ttl, longest: 500) == timeout)
@@ -66,7 +66,7 @@ struct QuorumLineTests {
         #expect(line.count == 2)
     }
 
-    @Test("waiters are granted in the order in which they came")
+    @Test("waiters are granted in the order of arrival")
     func order() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -85,7 +85,7 @@ struct QuorumLineTests {
         #expect(line.refused(1) == .pause(1))
     }
 
-    @Test("what is granted to a waiter who left meanwhile is not wanted")
+    @Test("a grant for a waiter that left meanwhile is given back")
     func leaver() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -95,7 +95,7 @@ struct QuorumLineTests {
         #expect(line.remove(2) == .drop)
     }
 
-    @Test("after a leaver's refused attempt the next one tries at once; nobody left: the line is dropped")
+    @Test("after the refused attempt of a waiter that left, the next one tries at once; without one the line is dropped")
     func leaverRefused() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -106,7 +106,7 @@ struct QuorumLineTests {
         #expect(line.refused(2) == .drop)
     }
 
-    @Test("a new head tries, as its pause may be shorter")
+    @Test("a new head tries at once, because its pause may be shorter")
     func newHead() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -124,7 +124,7 @@ struct QuorumLineTests {
         #expect(line.failed(2) == .drop)
     }
 
-    @Test("answers to attempts of another line are passed over")
+    @Test("answers to attempts of another line are ignored")
     func strangers() {
         var line = QuorumLine()
         _ = line.enqueue(7)

@@ -12,7 +12,7 @@ struct QuorumRoundTests {
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    @Test("the lease is handed out when a majority has granted it and then recorded its fence")
+    @Test("the lease is granted when a majority has granted it and then recorded its fence")
     func granted() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 100), by: 0, now: after(1)) == .none)
@@ -22,14 +22,14 @@ struct QuorumRoundTests {
         #expect(round.recorded(true, by: 0, now: after(4)) == .granted(fence: 201, validMilliseconds: valid))
     }
 
-    @Test("a fence that has been recorded before is not raised again")
+    @Test("a fence that is recorded already is not raised again")
     func recordedFenceStays() {
         var round = newRound()
         _ = round.vote(.extended(fence: 101), by: 0, now: start)
         #expect(round.vote(.granted(fence: 90), by: 1, now: start) == .writeFence(101, servers: [0, 1]))
     }
 
-    @Test("it is held when others have the lock on so many servers that no majority is left")
+    @Test("the lock is held when others have so many servers that no majority is left")
     func held() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
@@ -38,14 +38,14 @@ struct QuorumRoundTests {
         #expect(round.isGivenUp)
     }
 
-    @Test("it is unavailable when so few servers can be reached that no majority is left")
+    @Test("the lock is unavailable when too few servers can be reached for a majority")
     func unavailable() {
         var round = newRound()
         #expect(round.vote(.failed, by: 0, now: start) == .none)
         #expect(round.vote(.failed, by: 1, now: start) == .giveUp(.unavailable))
     }
 
-    @Test("the answer does not hang on the order in which the servers' answers come")
+    @Test("the result does not depend on the order of the answers")
     func anyOrder() {
         for votes in orders(of: [QuorumRound.Vote.failed, .held(isRecorded: true), .held(isRecorded: true)]) {
             #expect(decision(on: votes) == .giveUp(.held))
@@ -61,7 +61,7 @@ struct QuorumRoundTests {
         }
     }
 
-    /// Every way that one to five servers can answer, in their order.
+    /// Every combination of answers of one to five servers, in order.
     @Test(
         "a round of any size asks for the fence exactly when a majority granted, and says held only when that is to blame",
         arguments: 1...5)
@@ -94,7 +94,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("servers that do not answer in time no longer count, and whoever is left decides")
+    @Test("servers that do not answer in time no longer count, and the others decide")
     func timedOut() {
         var silent = newRound()
         #expect(silent.vote(.granted(fence: 2), by: 0, now: start) == .none)
@@ -105,7 +105,7 @@ struct QuorumRoundTests {
         #expect(patient.timedOut(now: after(500)) == .writeFence(5, servers: [0, 1]))
     }
 
-    @Test("a lease that is over before it can be handed out is given up, in either phase")
+    @Test("a lease that is over before it can be granted is given up, in either phase")
     func over() {
         var collecting = newRound()
         _ = collecting.vote(.granted(fence: 2), by: 0, now: start)
@@ -132,7 +132,7 @@ struct QuorumRoundTests {
         #expect(silent.timedOut(now: after(500)) == .giveUp(.unavailable))
     }
 
-    @Test("a grant that comes while the fence is recorded takes part in it, and may make the majority")
+    @Test("a grant that arrives while the fence is recorded takes part, and may make the majority")
     func lateGrantHelps() {
         var round = newRound()
         _ = round.vote(.granted(fence: 2), by: 0, now: start)
@@ -146,7 +146,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("a grant that comes after the lease was handed out is told the fence; one after giving up is released")
+    @Test("a grant after the lease was granted is told the fence; one after giving up is released")
     func lateGrants() {
         var granted = newRound()
         _ = granted.vote(.granted(fence: 2), by: 0, now: start)
@@ -174,7 +174,7 @@ struct QuorumRoundTests {
 
     // MARK: The same owner again
 
-    @Test("an owner who has the lease gets its fence again, although another server has a higher number")
+    @Test("an owner with a lease gets its fence again, even if another server has a higher number")
     func sameFence() {
         for votes in orders(of: [QuorumRound.Vote.extended(fence: 101), .extended(fence: 101), .extended(fence: 107)]) {
             guard case .writeFence(101, _) = decision(on: votes, awaitsEveryAnswer: true) else {
@@ -184,7 +184,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("where no majority agrees on a fence the owner gets a new one, above all numbers")
+    @Test("where no majority agrees on a fence, the owner gets a new one above all numbers")
     func newFence() {
         let votes = [QuorumRound.Vote.extended(fence: 101), .extended(fence: 107), .granted(fence: 110)]
         for votes in orders(of: votes) {
@@ -195,7 +195,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("numbers that were only minted are no lease's fence, also when a majority has the same")
+    @Test("numbers that were only minted are no fence, even if a majority has the same")
     func mintedIsNotRecorded() {
         let votes = [QuorumRound.Vote.extended(fence: 100), .extended(fence: 100), .failed]
         #expect(decision(on: votes, awaitsEveryAnswer: true) == .writeFence(101, servers: [0, 1]))
@@ -203,12 +203,12 @@ struct QuorumRoundTests {
 
     // MARK: Fences over many rounds
 
-    @Test("fences strictly rise whichever servers answer and however their clocks run apart", arguments: 1...50)
+    @Test("fences strictly rise, whichever servers answer and however their clocks differ", arguments: 1...50)
     func fencesRise(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         let servers = [3, 4, 5][seed % 3]
         var numbers = [Int64](repeating: 0, count: servers)
-        // Each server's clock, which the mint looks at: up to a million apart, and some stand still.
+        // The servers' clocks, on which minting depends: up to a million apart, and some stand still.
         var clocks = (0..<servers).map { _ in Int64.random(in: 1...1_000_000, using: &random) }
         var last: Int64 = 0
         for _ in 0..<200 {
@@ -247,7 +247,7 @@ struct QuorumRoundTests {
 
     // MARK: Helpers
 
-    /// What a round says last when all of `votes` have come, in their order.
+    /// The round's last result after all `votes`, in order.
     private func decision(on votes: [QuorumRound.Vote], awaitsEveryAnswer: Bool = false) -> QuorumRound.Action {
         var round = newRound(of: votes.count, awaitsEveryAnswer: awaitsEveryAnswer)
         for (server, vote) in votes.enumerated() {

@@ -9,7 +9,7 @@ struct RetryBudgetTests {
         RetryBudget(settings: RetrySettings(attempts: 1, budget: share, minimumPerSecond: perSecond))
     }
 
-    /// How many retries are given in a row.
+    /// How many retries are allowed in a row.
     private func retries(of budget: inout RetryBudget, at now: Instant, upTo most: Int = 1000) -> Int {
         var count = 0
         while count < most, budget.takeRetry(now: now) { count += 1 }
@@ -23,13 +23,13 @@ struct RetryBudgetTests {
         #expect(retries(of: &budget, at: start) == 5)
     }
 
-    @Test("without calls there are none but those that are always allowed")
+    @Test("without calls only the minimum of retries is allowed")
     func minimum() {
         var budget = budget(0.1, perSecond: 3)
         #expect(retries(of: &budget, at: start) == 3)
     }
 
-    @Test("the allowance comes back with time, and no more of it than for one second")
+    @Test("the minimum refills with time, up to one second's worth")
     func refill() {
         var budget = budget(0.1, perSecond: 2)
         #expect(retries(of: &budget, at: start) == 2)
@@ -38,14 +38,14 @@ struct RetryBudgetTests {
         #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 60_000)) == 2)
     }
 
-    @Test("a quiet hour cannot be spent in a storm")
+    @Test("a quiet hour cannot be spent at once")
     func bounded() {
         var budget = budget(1, perSecond: 0)
         for _ in 0..<100_000 { budget.noteCall() }
         #expect(retries(of: &budget, at: start) == Int(RetryBudget.largestSavings))
     }
 
-    @Test("a clock that stands still gives nothing")
+    @Test("a clock that stands still adds nothing")
     func standstill() {
         var budget = budget(0.1, perSecond: 1)
         #expect(retries(of: &budget, at: start) == 1)

@@ -1,11 +1,9 @@
 import InterlockCore
 import Testing
 
-
-
 @Suite("Seeded randomness")
 struct SeededRandomTests {
-    @Test("a seed decides the numbers: those of the paper's own generator")
+    @Test("a seed gives the numbers of the published generator")
     func knownNumbers() {
         var random = SeededRandom(seed: 1_234_567)
         let numbers = (0..<3).map { _ in random.next() }

@@ -10,7 +10,7 @@ struct ServiceLimiterTests {
         ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
     }
 
-    /// Judges everything that is queued with `counters`, and returns the answers.
+    /// Judges everything queued with `counters`. Returns the answers.
     private func judge(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
@@ -21,7 +21,7 @@ struct ServiceLimiterTests {
         return settlements
     }
 
-    @Test("ten of eleven calls in a window are taken, in order, and the last is told when to come again")
+    @Test("ten of eleven calls in a window are taken in order, and the last gets a retry time")
     func fixedWindow() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -33,7 +33,7 @@ struct ServiceLimiterTests {
         #expect(settlements[10].answer.retryAfter == 1001)
     }
 
-    @Test("equal neighbours are one run")
+    @Test("equal neighbouring calls form one run")
     func runs() {
         var limiter = limiter([perSecond])
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
@@ -53,7 +53,7 @@ struct ServiceLimiterTests {
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1])
     }
 
-    @Test("a refusal is remembered for its cost and more until the window ends, and not a moment longer")
+    @Test("a refusal is remembered for its cost and above, exactly until the window ends")
     func rememberedRefusal() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -70,7 +70,7 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 4, cost: 6), now: end) == .queued)
     }
 
-    @Test("a give-back makes the refusal forgotten")
+    @Test("a give-back clears the remembered refusal")
     func giveBack() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -81,7 +81,7 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 
-    @Test("changed limits hold at once, remembered refusals included, and those who wait are judged anew in order")
+    @Test("changed limits apply at once, also to remembered refusals, and waiting calls are judged again in order")
     func redefined() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -106,7 +106,7 @@ struct ServiceLimiterTests {
         #expect(answer.retryAfter == LimitAnswer.neverSatisfiable)
     }
 
-    @Test("all limits of a service are taken from, or none")
+    @Test("a call takes from all limits of a service or from none")
     func allOrNone() {
         let perDay = LimitDefinition(name: "1d", limit: 3, window: .seconds(86_400))
         var limiter = limiter([perSecond, perDay])
@@ -115,7 +115,7 @@ struct ServiceLimiterTests {
         let settlements = judge(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
         #expect(settlements[4].answer.limitIndex == 1)
-        // The day's refusal is relied on for a second; then it still binds, and the refused calls took nothing from the second.
+        // The day's refusal is used for a second. Then it still binds, and the refused calls took nothing from the second's limit.
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999)) else {
             Issue.record("the day's refusal was forgotten")
             return
@@ -157,7 +157,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
         #expect(judge(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
-        // It would fit, but somebody waits for the same counter.
+        // It would fit, but another call waits for the same counter.
         guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
             Issue.record("a newcomer overtook a waiter")
             return
@@ -170,7 +170,7 @@ struct ServiceLimiterTests {
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("a waiter whose turn cannot come in time is refused at once with the time when it could")
+    @Test("a waiting call whose turn cannot come in time is refused at once with its retry time")
     func hopelessWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -199,7 +199,7 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("when a waiter leaves or its wait is over, those it held back may go")
+    @Test("when a waiting call leaves or ends, the calls that it held up may proceed")
     func leavingWaiter() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -214,7 +214,7 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2, cost: 2), now: start) == .queued)
     }
 
-    @Test("a wait that is over is answered with what there is to know")
+    @Test("an expired wait is answered with the known numbers")
     func expiredWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -229,7 +229,7 @@ struct ServiceLimiterTests {
         #expect(settlements.first?.answer.isTaken == false)
     }
 
-    @Test("under random load no window ever grants more than its limit, and everyone is answered once")
+    @Test("under random load no window exceeds its limit, and every call is answered once")
     func randomLoad() {
         var random = SeededRandom(seed: 7)
         let definitions = [
@@ -293,7 +293,7 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("very many subjects are judged in parts, in order")
+    @Test("a great many subjects are judged in parts, in order")
     func parts() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 100)
@@ -309,7 +309,7 @@ struct ServiceLimiterTests {
         #expect(batches == 3)
     }
 
-    @Test("one with 96 requests that are still to be asked about is backed up, until they travel")
+    @Test("a service with 96 unsent requests is backed up until they are sent")
     func backlog() {
         var limiter = ServiceLimiter(
             definitions: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], maximumWaiting: 100)
@@ -323,6 +323,6 @@ struct ServiceLimiterTests {
 }
 
 extension ServiceLimiter.Admission {
-    /// Whatever it would be told if it did not wait.
+    /// The answer to a call that does not wait.
     var isWaiting: Bool { if case .waiting = self { true } else { false } }
 }

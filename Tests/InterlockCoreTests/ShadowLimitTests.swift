@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Shadow limits and what is told of limits")
+@Suite("Shadow limits and limit events")
 struct ShadowLimitTests {
     private let start = Instant(nanoseconds: 1_000_000_000)
     private let real = LimitDefinition(name: "real", limit: 10, window: .seconds(60))
@@ -27,7 +27,7 @@ struct ShadowLimitTests {
     }
 
     @Test(
-        "a shadow refuses nobody, and counts what it would refuse",
+        "a shadow limit refuses nobody and counts what it would refuse",
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func refusesNobody(algorithm: LimitAlgorithm) {
         var limiter = limiter([real, shadow(3, algorithm)])
@@ -37,7 +37,7 @@ struct ShadowLimitTests {
         #expect(excess == 5)
     }
 
-    @Test("a service that has only shadows grants everything, and tells the shadow's numbers")
+    @Test("a service with only shadow limits grants everything and reports the shadow's numbers")
     func onlyShadows() {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()
@@ -47,7 +47,7 @@ struct ShadowLimitTests {
         #expect(settlements.last?.answer.remaining == 0)
     }
 
-    @Test("a shadow takes only of what was granted")
+    @Test("a shadow limit counts only granted calls")
     func onlyGranted() {
         var limiter = limiter([real, shadow(12)])
         var counters = LocalCounters()
@@ -61,7 +61,7 @@ struct ShadowLimitTests {
         #expect(limiter.admit(LimitRequest(id: 0, cost: 5), now: start) == .queued)
     }
 
-    @Test("near is told when four fifths are taken, reached when somebody is refused")
+    @Test("an event reports four fifths as near, and the first refusal as reached")
     func kinds() {
         var limiter = limiter([real])
         var counters = LocalCounters()
@@ -75,7 +75,7 @@ struct ShadowLimitTests {
         #expect(limiter.removeNotices().map(\.kind) == [.reached])
     }
 
-    @Test("each is told once for each window, whatever the number of subjects")
+    @Test("each event is sent once per window, whatever the number of subjects")
     func oncePerWindow() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(60), isPerSubject: true)
         var limiter = limiter([perUser])
@@ -91,7 +91,7 @@ struct ShadowLimitTests {
         #expect(limiter.removeNotices().map(\.subject) == ["ann"])
     }
 
-    @Test("a shadow that would refuse is told of")
+    @Test("an event reports a shadow limit that would refuse")
     func shadowNotice() {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()

@@ -20,7 +20,7 @@ struct WorkOrderTests {
         return try #require(id)
     }
 
-    @Test("work without dependencies begins in the order in which it was added, so much at a time")
+    @Test("work without dependencies begins in the order in which it was added, within a bound")
     func bounded() throws {
         var order = order(maximumStarted: 2)
         let ids = [try add(&order), try add(&order), try add(&order), try add(&order)]
@@ -45,7 +45,7 @@ struct WorkOrderTests {
         #expect(started5.count == 1)
     }
 
-    @Test("work begins when all that it comes after has succeeded, named twice or not")
+    @Test("work begins when all its dependencies have succeeded, even if one is named twice")
     func dependencies() throws {
         var order = order()
         let first = try add(&order)
@@ -62,7 +62,7 @@ struct WorkOrderTests {
         #expect(started7 == [third])
     }
 
-    @Test("work that comes after what has ended is ready at once")
+    @Test("work that depends on ended work is ready at once")
     func afterEnded() throws {
         var order = order()
         let first = try add(&order)
@@ -73,7 +73,7 @@ struct WorkOrderTests {
         #expect(order.stage(of: first) == nil)
     }
 
-    @Test("a failure cancels all that comes after it, each for the sake of the one before")
+    @Test("a failure cancels everything that depends on it, each because of its predecessor")
     func failure() throws {
         var order = order()
         let login = try add(&order)
@@ -87,7 +87,7 @@ struct WorkOrderTests {
         #expect(order.all == [other])
     }
 
-    @Test("what comes after two that both fail is cancelled once")
+    @Test("work that depends on two failures is cancelled once")
     func diamond() throws {
         var order = order()
         let top = try add(&order)
@@ -100,7 +100,7 @@ struct WorkOrderTests {
         #expect(order.count == 0)
     }
 
-    @Test("what is cancelled before it began never begins, nor does what comes after it")
+    @Test("work that is cancelled before it begins never begins, nor does what depends on it")
     func cancelled() throws {
         var order = order(maximumStarted: 1)
         let first = try add(&order)
@@ -116,7 +116,7 @@ struct WorkOrderTests {
         #expect(started10 == [fourth])
     }
 
-    @Test("what has begun is not cancelled here, and what has ended not at all")
+    @Test("work that has begun or ended is not cancelled")
     func cancelledTooLate() throws {
         var order = order()
         let first = try add(&order)
@@ -129,7 +129,7 @@ struct WorkOrderTests {
         #expect(ended == .init())
     }
 
-    @Test("what has not begun cannot end")
+    @Test("work that has not begun cannot end")
     func endsOnlyWhenStarted() throws {
         var order = order()
         let first = try add(&order)
@@ -138,7 +138,7 @@ struct WorkOrderTests {
         #expect(order.stage(of: first) == .ready)
     }
 
-    @Test("there is a bound to what has not ended")
+    @Test("the number of unfinished pieces of work is bounded")
     func full() throws {
         var order = order(capacity: 2)
         let first = try add(&order)
@@ -150,7 +150,7 @@ struct WorkOrderTests {
         _ = try add(&order)
     }
 
-    @Test("whatever is added, ended and cancelled: nothing begins before what it comes after, and all comes to an end")
+    @Test("in any sequence nothing begins before its dependencies, and everything ends")
     func random() {
         var random = SeededRandom(seed: 11)
         for _ in 0..<200 {

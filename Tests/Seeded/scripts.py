@@ -26,7 +26,7 @@ RUSH = ("limit", "--rate", "4000", "--clients", "100")
 CALLS = ("mixed", "--mix", "permit=100", "--hold", "0..60ms", "--rate", "2000", "--clients", "300")
 
 BUGS = [
-    # L3: a writer that stands still keeps readers out.
+    # A stopped writer keeps readers out.
     Bug(
         "silent-writer-waited-for",
         "groups.lua",
@@ -35,7 +35,7 @@ BUGS = [
         ("free-locks",),
         story="SimulationTests.LockFaultTests/stoppedWriter\\(",
     ),
-    # R7: after a loss of data an outage report is news, whatever an operator has forced.
+    # After a loss of data an outage report replaces a forced state.
     Bug(
         "outage-of-an-older-life",
         "breaker.lua",
@@ -49,7 +49,7 @@ BUGS = [
         "release.lua",
         "if holder ~= ARGV[1] then",
         "if not holder then",
-        # A client that was told that the lock is held, and releases it: the judge takes the answer 1 for a lease that it had.
+        # A client that was told "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
         ("exclusion", "fenced-writes", "free-locks"),
         CROWD,
     ),
@@ -105,7 +105,7 @@ BUGS = [
         ("exclusion",),
         CROWD,
     ),
-    # Whoever asks often enough keeps the window from its end.
+    # A client that asks often enough prevents the end of the window.
     Bug(
         "every-take-begins-the-window",
         "take.lua",

@@ -60,7 +60,7 @@ BUGS = [
         "if let error { fail(waiter, error) }",
         ("answers",),
     ),
-    # L1: what is cleared away after one attempt is then what a later one was granted.
+    # Clearing up after one attempt ends what a later attempt was granted.
     Bug(
         "quorum-attempts-share-a-token",
         "QuorumLocks.swift",
@@ -69,7 +69,7 @@ BUGS = [
         TWO_HOLDERS,
         story="SimulationTests.QuorumFaultTests/clearedAwayLater\\(",
     ),
-    # L2: told that it is held, and granted it all the same.
+    # A client is told "held" and still granted the lock.
     Bug(
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
@@ -77,7 +77,7 @@ BUGS = [
         "            waiter.mayHold, queue.decisions.isAttempting(waiter.id)\n",
         ("free-locks",),
     ),
-    # L5: nobody gets a free lock that several ask for at once.
+    # Nobody gets a free lock that several clients ask for at once.
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
@@ -122,7 +122,7 @@ BUGS = [
         "        completion(answer)\n",
         ("free-locks",),
     ),
-    # A lease whose owner chose the token is not released with its connection: it must lapse.
+    # A lease whose owner chose the token is not released with its connection. It must expire.
     Bug(
         "linked-lease-outlives-its-follower",
         "LeaseKeeper.swift",
@@ -133,7 +133,7 @@ BUGS = [
         ("free-locks",),
     ),
     # ---- Limits
-    # R1: what comes free elsewhere meanwhile is not noticed.
+    # Capacity that becomes free elsewhere is not noticed.
     Bug(
         "refusal-relied-on-to-its-end",
         "RefusalMemory.swift",
@@ -142,7 +142,7 @@ BUGS = [
         ("refusals", "answers"),
         story="SimulationTests.LimitFaultTests/rememberedTooLong\\(",
     ),
-    # R4: the share of a sidecar that thought that it was alone.
+    # A sidecar that was alone keeps its whole share.
     Bug(
         "share-kept-as-it-was",
         "LocalShare.swift",
@@ -151,7 +151,7 @@ BUGS = [
         ("limits",),
         story="SimulationTests.LimitFaultTests/beganAlone\\(",
     ),
-    # R6: a trial is kept while its call waits for its turn.
+    # A trial is held while its call waits for its turn.
     Bug(
         "trial-kept-while-waiting",
         "PermitCoordinator.swift",
@@ -160,7 +160,7 @@ BUGS = [
         ("half-open", "recovery", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/trialAtALimit\\(",
     ),
-    # Once refused, always refused, as far as this sidecar knows.
+    # The sidecar remembers a refusal for ever.
     Bug(
         "refusal-remembered-for-ever",
         "RefusalMemory.swift",
@@ -198,7 +198,7 @@ BUGS = [
         ("limits",),
         story="SimulationTests.LimitFaultTests/sideBySide\\(",
     ),
-    # What was taken for a permit goes back although the permit was given.
+    # A granted permit's share of the limit is given back.
     Bug(
         "granted-permit-given-back",
         "RateLimitCoordinator.swift",
@@ -214,7 +214,7 @@ BUGS = [
         ("answers",),
     ),
     # ---- Breakers and permits
-    # News of a change come over another connection than replies do, and may overtake them.
+    # News of a change arrives over another connection than replies, and may overtake them.
     Bug(
         "generation-not-compared",
         "Breaker.swift",
@@ -244,7 +244,7 @@ BUGS = [
         "        let known = service.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",),
     ),
-    # After so many as there are at once, this sidecar asks for no trial permit any more.
+    # After a few trials this sidecar asks for no more.
     Bug(
         "trials-asked-for-never-end",
         "BreakerCoordinator+Outcomes.swift",
@@ -267,7 +267,7 @@ BUGS = [
         ("answers",),
     ),
     # ---- Connections
-    # The reply to a command that nobody awaits any more must not go to the next.
+    # The reply to an abandoned command must not go to the next one.
     Bug(
         "late-reply-to-next-command",
         "RedisExchange.swift",

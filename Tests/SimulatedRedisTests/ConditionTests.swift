@@ -1,7 +1,7 @@
 import SimulatedRedis
 import Testing
 
-/// What a server in trouble answers, and what outlives a restart.
+/// Replies of a server in trouble, and what survives a restart.
 @Suite(.serialized, .isCompared) struct ConditionTests {
     private static let commands: [[String]] = [
         ["PING"], ["GET", "s"], ["SET", "s", "v"], ["DEL", "n"], ["PEXPIRE", "s", "100"], ["PUBLISH", "c", "m"],
@@ -30,7 +30,7 @@ import Testing
         print("\(condition): \(comparison.agreements) equal replies")
     }
 
-    /// A server, a connection to it, and what came of it.
+    /// A simulated server, and what its connections received.
     private final class Lone {
         var time: Int64 = 1_000_000
         private(set) lazy var server = SimulatedServer { [unowned self] in time }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The project's scripts as its sources assemble them, and random calls of each.
+/// The product's scripts, assembled as in its sources, and random calls of them.
 struct ProjectScripts {
     private static let folder =
         #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 } + "/Sources/Interlock/"
@@ -9,7 +9,7 @@ struct ProjectScripts {
         var script: [UInt8]
         var keys: [String]
         var arguments: [[UInt8]]
-        /// The reply has the fields of a hash, which have no order when the hash is big.
+        /// The reply lists the fields of a hash, which have no order in a big hash.
         var isUnordered = false
     }
 
@@ -149,7 +149,7 @@ struct ProjectScripts {
             "fleet", ["fleet"], [pick(Self.sidecars), pick(["15000", "100", "0"]), "events", #"{"type":""#, #"","at_ms":"#])
     }
 
-    /// - Parameter generation: the breaker's own.
+    /// - Parameter generation: the breaker's current one.
     mutating func breakerCall(generation: String) -> Call {
         let keys = ["b", "b:history", "b:window", "b:trials", "b:votes"]
         let expect = chance(80) ? generation : "7"

@@ -1,6 +1,6 @@
 import Testing
 
-/// The project's scripts in random order, with listeners to what they publish.
+/// The product's scripts in random order, with subscribers to what they publish.
 @Suite(.serialized, .isCompared) struct ScriptComparisonTests {
     @Test("the scripts of locks", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
@@ -54,7 +54,7 @@ import Testing
         print("scripts, seed \(seed): \(comparison.agreements) equal replies")
     }
 
-    /// All keys, and what they hold.
+    /// Compares all keys and their values.
     private func compareData(_ comparison: RedisComparison, _ connection: ComparedConnection) throws {
         guard case .array(let keys?) = try comparison.send("KEYS", "*", on: connection, isUnordered: true) else { return }
         for key in keys.compactMap(\.text) {

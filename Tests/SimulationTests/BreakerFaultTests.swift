@@ -5,12 +5,12 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of breakers, permits and outages, told in the shortest way.
-@Suite("Breakers and permits that blamed, blocked or forgot", .timeLimit(.minutes(2)))
+/// Faults of breakers, permits and outages that were found. Each test is the shortest story that shows one.
+@Suite("Breakers and permits: faults that were found", .timeLimit(.minutes(2)))
 struct BreakerFaultTests {
     private static let open: ClosedRange<Duration> = .seconds(1) ... .seconds(20)
 
-    /// Calls a service that answers so; how many of so many calls were let through.
+    /// Makes calls with this outcome. Returns how many of them were permitted.
     private func call(
         _ count: Int, on stage: Stage, _ outcome: Outcome, through sidecar: Int = 0, every milliseconds: Int64 = 10
     ) -> Int {
@@ -26,7 +26,7 @@ struct BreakerFaultTests {
     }
 
     @Test(
-        "field 2: a vote that is not renewed lapses, so that sidecars that are bad at different times trip for nobody else",
+        "a vote that is not renewed lapses: sidecars with failures at different times do not trip the fleet's breaker",
         arguments: [false, true])
     func voteLapses(isInTime: Bool) throws {
         var service = ServiceDefinition(
@@ -42,7 +42,7 @@ struct BreakerFaultTests {
             (0..<3).map { stage.breaker("api", at: $0)?.fleet.state } == Array(repeating: isInTime ? .open : .closed, count: 3))
         #expect(stage.breaker("api", at: 1)?.state == .open)
         guard !isInTime else { return }
-        // Each tries for itself whether the service is well again.
+        // Each sidecar probes the service by itself.
         stage.run(milliseconds: 1500)
         for sidecar in 0..<2 {
             #expect(call(2, on: stage, .ok, through: sidecar) == 2)
@@ -50,14 +50,14 @@ struct BreakerFaultTests {
         }
     }
 
-    @Test("R6: a trial is not kept while its call waits at a limit: healthy calls close the breaker at once")
+    @Test("a trial is not held by a call that waits at a limit: healthy calls close the breaker at once")
     func trialAtALimit() throws {
         let service = ServiceDefinition(
             name: "api",
             limits: [LimitDefinition(name: "each", limit: 1, window: .seconds(30), isPerSubject: true)],
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 3))
         let stage = Stage(services: [service])
-        // One tenant has used up what it has.
+        // One tenant has used up its limit.
         _ = stage.result(of: stage.take("api", subject: "exhausted"))
         for number in 0..<4 {
             let permit = try #require(stage.result(of: stage.permit("api", subject: "bad-\(number)"))?.permit)
@@ -77,13 +77,13 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api")?.state == .closed)
     }
 
-    @Test("R6: nor while it waits for a place")
+    @Test("a trial is not held by a call that waits for a place")
     func trialForAPlace() throws {
         let service = ServiceDefinition(
             name: "api", concurrency: 1,
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
         let stage = Stage(sidecars: 2, services: [service])
-        // A long call of before has the only place of the first sidecar.
+        // A long call occupies the first sidecar's only place.
         _ = try #require(stage.result(of: stage.permit("api"))?.permit)
         _ = call(4, on: stage, .error, through: 1)
         #expect(stage.breaker("api", at: 1)?.state == .open)
@@ -94,7 +94,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
-    @Test("R6: nothing of a limit is taken for a call that waits for a place until it has one")
+    @Test("a call that waits for a place takes nothing from a limit before it has the place")
     func chargeForAPlace() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)
@@ -107,7 +107,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         let second = try #require(stage.result(of: waiting)?.permit)
         #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 2")
-        // The limit is used up while it waits: it leaves the place that it got to others, and waits for its turn.
+        // The limit is used up meanwhile: the call passes its place on and waits for its turn.
         let late = stage.permit("api", wait: 5000)
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
@@ -115,7 +115,7 @@ struct BreakerFaultTests {
         #expect(stage.status()?.permitsUnderWay == 0)
     }
 
-    @Test("R6: who gets a place while a limit is used up waits at the limit, and passes the place on")
+    @Test("a call that gets a place while a limit is used up waits at the limit and passes the place on")
     func placeWithoutRoom() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))], concurrency: 1)
@@ -124,24 +124,24 @@ struct BreakerFaultTests {
         let waiting = (0..<5).map { _ in stage.permit("api", wait: 60_000) }
         stage.run(milliseconds: 100)
         _ = stage.result(of: stage.take("api"))
-        // It is refused, which is remembered.
+        // The refusal is remembered.
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         var reported = Set<Int>()
         let areAllGranted = stage.run(upTo: 59_000) {
-            for (place, wish) in waiting.enumerated() where !reported.contains(place) {
-                guard let permit = wish.value?.permit else { continue }
+            for (place, answer) in waiting.enumerated() where !reported.contains(place) {
+                guard let permit = answer.value?.permit else { continue }
                 reported.insert(place)
                 _ = stage.report(permit, of: "api", OutcomeReport(outcome: .ok))
             }
             return reported.count == waiting.count
         }
         #expect(areAllGranted)
-        // Two in each window.
+        // Two calls in each window.
         #expect((20_000...32_000).contains(stage.milliseconds))
     }
 
-    @Test("a call that was granted at the limit when the breaker has opened again is not made")
+    @Test("a call that a limit grants after the breaker has opened again is not made")
     func openedMeanwhile() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "3s", limit: 1, window: .seconds(3))],
@@ -162,7 +162,7 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.take("api"))?.isTaken == true)
     }
 
-    @Test("N6: a trial whose call finds no place is given back")
+    @Test("a trial is given back if its call finds no place")
     func trialWithoutAPlace() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], concurrency: 1,
@@ -171,14 +171,14 @@ struct BreakerFaultTests {
         _ = try #require(stage.result(of: stage.permit("api"))?.permit)
         _ = call(4, on: stage, .error, through: 1)
         stage.run(milliseconds: 1300)
-        // The trial goes to a sidecar that has no place for it.
+        // The trial goes to a sidecar without a free place.
         _ = stage.result(of: stage.permit("api"))
         stage.run(milliseconds: 110)
         #expect(call(3, on: stage, .ok, through: 1, every: 110) >= 1)
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
-    @Test("R7: after Redis lost its data an outage report does not erase what an operator forced")
+    @Test("after Redis lost its data, an outage report does not erase a forced state")
     func forcedSurvives() throws {
         let service = ServiceDefinition(
             name: "api", probe: ProbeSettings(target: .tcp(host: "localhost", port: 1), unhealthyAfter: 1))
@@ -194,7 +194,7 @@ struct BreakerFaultTests {
         }
     }
 
-    @Test("N2: what is forced after Redis lost its data stands, also when its clock had been ahead")
+    @Test("a state forced after Redis lost its data stands, even if its clock had been ahead")
     func forcedAfterwards() throws {
         let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api")])
         stage.redis.setClock(aheadByMilliseconds: 86_400_000)
@@ -207,7 +207,7 @@ struct BreakerFaultTests {
         for sidecar in 0..<2 { #expect(stage.breaker("api", at: sidecar)?.fleet.forced == .disabled) }
     }
 
-    @Test("R9: one service whose callers forget to report makes no other busy")
+    @Test("a service whose callers forget to report makes no other service busy")
     func forgotten() throws {
         let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
         let answers = (0...25_000).map { _ in stage.permit("api") }
@@ -219,7 +219,7 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
-    @Test("R14: sidecars whose windows differ, as in a rolling reload, do not erase each other's sums")
+    @Test("sidecars with different windows, as in a rolling reload, do not erase each other's sums")
     func windowsDiffer() throws {
         func service(_ window: Duration) -> ServiceDefinition {
             ServiceDefinition(name: "api", breaker: BreakerSettings(window: .time(window), minimumCalls: 20, openFor: Self.open))
@@ -236,7 +236,7 @@ struct BreakerFaultTests {
     }
 
     @Test(
-        "R15: a breaker that a sidecar opens for itself tries one call at a time, and stays open for longer each time",
+        "a breaker that a sidecar opens for itself tries one call at a time and stays open longer each time",
         arguments: [false, true])
     func alone(isRedisAway: Bool) throws {
         let service = ServiceDefinition(
@@ -250,7 +250,7 @@ struct BreakerFaultTests {
         }
         let first = call(20, on: stage, .error, every: 100)
         #expect((10...11).contains(first))
-        // 20 seconds of calls that all fail.
+        // 20 seconds of failing calls.
         let through = call(200, on: stage, .error, every: 100)
         #expect(through <= 6)
         stage.run(milliseconds: 9000)
@@ -258,7 +258,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api")?.state == .closed)
     }
 
-    @Test("R17: a Retry-After of an hour closes a service for no longer than open_for")
+    @Test("a Retry-After of an hour closes a service for no longer than open_for")
     func longPause() throws {
         let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
         let stage = Stage(services: [service])
@@ -271,7 +271,7 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("R17: a 429 to one subject's call pauses that subject only")
+    @Test("a 429 for one subject's call pauses only that subject")
     func pausedSubject() throws {
         let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
         let stage = Stage(services: [service])

@@ -4,16 +4,16 @@ import Testing
 
 @testable import Simulation
 
-/// What the libraries send when they connect, look whether somebody is there, subscribe, and try a transaction: those of redis-py as they
-/// were recorded, the others as they stand in the libraries' sources. The door's answers must be such that each goes on.
-@Suite("What client libraries say", .timeLimit(.minutes(2)))
+/// What client libraries send when they connect, ping, subscribe and try a transaction. redis-py's commands were recorded, the
+/// others are from the libraries' sources. The door's answers must let each library continue.
+@Suite("Conversations of client libraries", .timeLimit(.minutes(2)))
 struct ClientConversationTests {
     struct Conversation: Decodable, Sendable, CustomTestStringConvertible {
         var client: String
         var version: String
         var kind: String
         var `case`: String
-        /// Each write's commands; bytes as Latin-1.
+        /// The commands of each write. Each character is one byte (Latin-1).
         var writes: [[[String]]]
 
         var testDescription: String { "\(client) \(version), \(kind): \(`case`)" }
@@ -27,7 +27,7 @@ struct ClientConversationTests {
         return read
     }()
 
-    @Test("there are conversations of all libraries that matter")
+    @Test("the conversations include all major libraries")
     func libraries() {
         let clients = Set(Self.all.map(\.client))
         #expect(
@@ -45,7 +45,7 @@ struct ClientConversationTests {
             client.send(write)
             stage.run(milliseconds: 20)
         }
-        // What came unasked would be before this one's answer.
+        // Anything unasked would arrive before this answer.
         client.send([["ECHO", "over"]])
         stage.run(milliseconds: 20)
         let answers = try client.answers()
@@ -66,7 +66,7 @@ struct ClientConversationTests {
         case "CLIENT" where ["SETINFO", "SETNAME"].contains(words[1]): #expect(answer == .status("OK"), "\(command)")
         case "HELLO": #expect(answer.array?.isEmpty == false, "\(command): \(answer)")
         case "PING", "SUBSCRIBE", "SELECT": break
-        // Clients go on with an error, or with an answer.
+        // Libraries accept an error or any answer.
         default: break
         }
     }

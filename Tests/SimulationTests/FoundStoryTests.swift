@@ -1,16 +1,16 @@
 import Simulation
 import Testing
 
-/// Faults that the simulation found, each in the story that showed it then, as `make simulate ARGS='--seed N --shrink'` told it.
-/// Seeds draw another story when the product draws otherwise: what shows each fault for certain is beside this.
-@Suite("Stories in which something was found", .serialized, .timeLimit(.minutes(10)))
+/// Faults that the simulation found, each in the story that first showed it, as printed by `make simulate ARGS='--seed N --shrink'`.
+/// A change of the product may change a seed's story. The tests beside this one show each fault directly.
+@Suite("Stories that once showed a fault", .serialized, .timeLimit(.minutes(10)))
 struct FoundStoryTests {
     struct Story: Sendable, CustomTestStringConvertible {
         var finding: String
         var seed: UInt64
         var faults: Set<Int>
         var clients: Set<Int>
-        /// When everything is made whole.
+        /// When all faults end.
         var milliseconds: Int64
 
         var testDescription: String { "\(finding), seed \(seed)" }
@@ -47,7 +47,7 @@ struct FoundStoryTests {
         Story(finding: "N6", seed: 364, faults: [], clients: [78, 93], milliseconds: 32607),
     ]
 
-    @Test("nothing is found in it any more", arguments: stories)
+    @Test("a story that once showed a fault shows none", arguments: stories)
     func whole(story: Story) async {
         let result = await simulated(
             story.seed, operations: 10_000,

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of limits, told in the shortest way.
-@Suite("Limits that were overrun, or refused for too long", .timeLimit(.minutes(2)))
+/// Faults of limits that were found. Each test is the shortest story that shows one.
+@Suite("Limits: faults that were found", .timeLimit(.minutes(2)))
 struct LimitFaultTests {
-    /// With a limit of all and one of each subject; windows in seconds.
+    /// A service with a common limit and a limit for each subject. Windows in seconds.
     private static func service(all: Int64, in window: Int, each: Int64, in subjectWindow: Int) -> ServiceDefinition {
         ServiceDefinition(
             name: "api",
@@ -28,7 +28,7 @@ struct LimitFaultTests {
             onLimit: LimitPolicy(maximumWaiting: waiting), whenRedisIsDown: whenDown)
     }
 
-    /// How many of so many takes are granted.
+    /// How many of this many takes are granted.
     private func granted(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
         (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isTaken == true }
     }
@@ -39,7 +39,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "R1: what another sidecar gives back, what is deleted and what is lost can be taken within a second",
+        "capacity that another sidecar gives back, or that is deleted or lost in Redis, can be taken within a second",
         arguments: [0, 1, 2, 3])
     func rememberedTooLong(way: Int) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 1)])
@@ -49,7 +49,7 @@ struct LimitFaultTests {
         case 0: stage.cli("DEL", "interlock:rate:{api}:main")
         case 1: stage.redis.wipe()
         case 2:
-            // It comes back with nothing.
+            // Redis comes back empty.
             stage.redis.crash()
             stage.run(milliseconds: 200)
             stage.redis.start(with: .none)
@@ -61,7 +61,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a client that leaves a thousand calls behind has them given back together",
+        "a thousand calls of a client that left are given back together",
         arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
     func givenBackTogether(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
@@ -77,19 +77,19 @@ struct LimitFaultTests {
         #expect(decided.remaining == 1999)
     }
 
-    @Test("R11: made-up subjects fill Redis up to max_subjects, and leave those who were there alone")
+    @Test("made-up subjects fill Redis up to max_subjects and do not affect known subjects")
     func crowd() throws {
         var service = Self.service(limit: 2, perSubject: true)
         service.maximumSubjects = 3
         let stage = Stage(services: [service])
         for subject in ["a", "b", "c"] { #expect(granted(1, on: stage, subject: subject) == 1) }
-        // Those beyond share what one of them may take.
+        // Further subjects share one subject's limit.
         #expect((0..<20).count { granted(1, on: stage, subject: "made-up-\($0)") == 1 } == 2)
         for subject in ["a", "b", "c"] { #expect(granted(2, on: stage, subject: subject) == 1) }
         #expect(stage.cli("KEYS", "interlock:rate:*").split(separator: "interlock:rate:").count == 1 + 4)
     }
 
-    @Test("R11: a Redis that has no memory left says so in the status")
+    @Test("the status reports a Redis without free memory")
     func outOfMemory() throws {
         let stage = Stage(services: [Self.service()])
         stage.redis.server.condition = .outOfMemory
@@ -103,7 +103,7 @@ struct LimitFaultTests {
         #expect(stage.status()?.redisFailure == nil)
     }
 
-    @Test("R1: who waits is granted what comes free elsewhere")
+    @Test("a waiting call is granted capacity that another program frees")
     func waitsForWhatComesFree() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.sliding, limit: 1, window: .seconds(20))])
         #expect(granted(1, on: stage, through: 1) == 1)
@@ -115,14 +115,14 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "R2: a clock that was set back by an hour stops no limit for longer than its window",
+        "a clock that is set back by an hour stops no limit for longer than its window",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
     func clockSetBack(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
         #expect(granted(5, on: stage) >= 1)
         stage.redis.setClock(aheadByMilliseconds: -3_600_000)
         stage.run(milliseconds: 1500)
-        // It is noticed by a call, also by one that is refused.
+        // Any call notices the jump, even a refused one.
         _ = granted(1, on: stage)
         stage.run(milliseconds: 3000)
         #expect(granted(1, on: stage) == 1)
@@ -134,7 +134,7 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
-    @Test("R18: a gcra limit that is raised forgets the old limit's debt beyond its own")
+    @Test("a raised gcra limit drops debt of the old limit beyond its own")
     func raised() throws {
         let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])
         #expect(granted(1, on: stage) == 1)
@@ -145,10 +145,10 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
-    @Test("R4: a share that was made when a sidecar was alone is divided when it is no longer")
+    @Test("the share of a sidecar that was alone is divided when other sidecars join")
     func alone() throws {
         let stage = Stage(sidecars: 5, services: [Self.service(limit: 10)])
-        // Each has counted by itself while it knew of nobody else.
+        // Each counted by itself while it knew no other sidecar.
         cutOff(stage)
         for sidecar in 0..<5 { #expect(granted(1, on: stage, through: sidecar) == 1) }
         for sidecar in 0..<5 { stage.path(of: sidecar).isBlackHole = false }
@@ -159,10 +159,10 @@ struct LimitFaultTests {
         #expect(total <= 5)
     }
 
-    @Test("R4: a fleet that began one by one without its Redis grants what it is told is one sidecar's share")
+    @Test("sidecars that start one by one without Redis each grant the share that they know of")
     func beganAlone() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
-        // The first knows of itself only.
+        // The first sidecar knows only itself.
         stage.sidecars[1].kill()
         stage.run(milliseconds: 40_000)
         stage.path(of: 0).isBlackHole = true
@@ -176,7 +176,7 @@ struct LimitFaultTests {
         #expect(granted(10, on: stage, through: 1) == 5)
     }
 
-    @Test("sidecars that have been side by side for long share a limit while Redis is away")
+    @Test("sidecars that have long known each other share a limit while Redis is away")
     func sideBySide() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
         stage.run(milliseconds: 40_000)
@@ -186,7 +186,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "R5: made-up subjects use up nobody's share while Redis is away, and who is refused for want of room comes back in a second"
+        "while Redis is away, made-up subjects use up nobody's share, and a subject without a counter may retry within a second"
     )
     func madeUpSubjects() throws {
         let stage = Stage(services: [Self.service(limit: 2, window: .seconds(5), perSubject: true)])
@@ -201,12 +201,12 @@ struct LimitFaultTests {
         #expect(refusedFor.count == 4200 - 4095)
         #expect(refusedFor.allSatisfy { $0 <= 1000 })
         #expect(granted(1, on: stage, subject: "known") == 1)
-        // What was granted counts no more.
+        // The earlier grants have lapsed.
         stage.run(milliseconds: 6000)
         #expect(granted(1, on: stage, subject: "real") == 1)
     }
 
-    @Test("R5: who is only refused takes no counter")
+    @Test("a subject that is only refused occupies no counter")
     func refusedTakesNoCounter() throws {
         let both = Self.service(all: 1, in: 3600, each: 5, in: 3600)
         let stage = Stage(services: [both])
@@ -219,7 +219,7 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage, subject: "real") == 1)
     }
 
-    @Test("R10: a reload while Redis is away grants nothing anew, whatever it changes", arguments: [0, 1])
+    @Test("a reload while Redis is away grants nothing again, whatever it changes", arguments: [0, 1])
     func reloaded(way: Int) throws {
         let stage = Stage(services: [Self.service(limit: 10)])
         cutOff(stage)
@@ -230,20 +230,20 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "R12: a list of the fleet that is being refilled makes no share too large",
+        "a list of the fleet that is being rebuilt makes no share too large",
         arguments: [500, 1500, 2500, 3500, 4200, 4600] as [Int64])
     func refilled(milliseconds: Int64) throws {
         let stage = Stage(sidecars: 4, services: [Self.service(limit: 8, window: .seconds(600))])
         stage.run(milliseconds: 20_000)
         stage.redis.wipe()
-        // Some of them have said that they are there, and then Redis goes.
+        // Some sidecars have reported when Redis goes away.
         stage.run(milliseconds: milliseconds)
         cutOff(stage)
         let total = (0..<4).map { granted(8, on: stage, through: $0) }.reduce(0, +)
         #expect(total <= 8)
     }
 
-    @Test("R3: with on_limit: trip one tenant over its own limit opens the breaker for nobody")
+    @Test("with on_limit: trip, a tenant over its own limit opens the breaker for nobody")
     func oneTenant() throws {
         var service = Self.service(limit: 2, window: .seconds(10), perSubject: true)
         service.onLimit = LimitPolicy(action: .trip)
@@ -255,7 +255,7 @@ struct LimitFaultTests {
         for number in 0..<5 { #expect(stage.result(of: stage.permit("api", subject: "t\(number)"))?.permit != nil) }
     }
 
-    @Test("R3: a limit that trips opens the breaker until it has room again")
+    @Test("a limit that trips keeps the breaker open until it has capacity again")
     func tripsForLongEnough() throws {
         var service = Self.service(limit: 1, window: .seconds(10))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
@@ -267,7 +267,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("R13: very many subjects that are refused take nobody's place in the line")
+    @Test("thousands of refused subjects take nobody's place in the line")
     func manyRefusals() throws {
         let both = Self.service(all: 10_000, in: 1, each: 1, in: 3)
         let stage = Stage(services: [both])
@@ -281,7 +281,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: waiter)?.isTaken == true)
     }
 
-    @Test("R20: one tenant's waiting calls leave places for the others")
+    @Test("one tenant's waiting calls leave places in the line for other tenants")
     func waitingTenant() throws {
         let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
         var answers: [Stage.Answer<TakeAnswer>] = []
@@ -292,7 +292,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: waiter)?.isTaken == true)
     }
 
-    @Test("R20: nor do one tenant's calls fill the line for places")
+    @Test("one tenant's calls do not fill the line for places")
     func waitingForAPlace() throws {
         var service = ServiceDefinition(name: "api", onLimit: LimitPolicy(maximumWaiting: 8))
         service.concurrency = 1
@@ -307,7 +307,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
-    @Test("R19: an answer is due within redis.timeout of the call, also behind a batch that is not answered")
+    @Test("an answer comes within redis.timeout of its call, even behind a batch without an answer")
     func behindABatch() throws {
         let stage = Stage(services: [Self.service(whenDown: .deny)])
         stage.redis.stop()
@@ -319,7 +319,7 @@ struct LimitFaultTests {
         #expect((second.at ?? 60_000) - began <= 560)
     }
 
-    @Test("calls behind a batch without an answer, whose limits a reload takes away, are told so")
+    @Test("calls behind a batch without an answer are told when a reload removes their limits")
     func unlimitedBehindABatch() throws {
         let stage = Stage(services: [Self.service(whenDown: .allow)])
         stage.redis.stop()
@@ -332,7 +332,7 @@ struct LimitFaultTests {
         #expect(error.code == .invalid)
     }
 
-    @Test("a smaller burst elsewhere, as in a rolling reload, wipes nobody's debt")
+    @Test("a smaller burst in another sidecar, as in a rolling reload, erases nobody's debt")
     func smallerBurst() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.gcra(burst: 9), limit: 10, window: .seconds(60))])
         stage.sidecars[1].reload([Self.service(.gcra(burst: 0), limit: 10, window: .seconds(60))])
@@ -347,7 +347,7 @@ struct LimitFaultTests {
         #expect(left > 50_000)
     }
 
-    @Test("R3: a costly call that is refused opens the breaker for no longer than the pause")
+    @Test("a refused call of high cost opens the breaker for no longer than the pause")
     func costly() throws {
         var service = Self.service(.gcra(burst: 9), limit: 10, window: .seconds(600))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
@@ -358,7 +358,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("N3: a call without WAIT does not stand behind one that came after it")
+    @Test("a call without WAIT is not held up by a later call")
     func order() throws {
         let stage = Stage(
             services: [
@@ -366,7 +366,7 @@ struct LimitFaultTests {
                     name: "api", limits: [LimitDefinition(name: "main", limit: 5, window: .seconds(4), algorithm: .sliding)])
             ], redisMilliseconds: 10)
         #expect(granted(3, on: stage) == 3)
-        // While a batch is under way that is refused, a small call comes and then a large one that waits.
+        // A small call and then a large waiting call arrive while a batch that will be refused is under way.
         _ = stage.take("api", cost: 4)
         stage.run(milliseconds: 2)
         let small = stage.take("api", cost: 1)
@@ -376,7 +376,7 @@ struct LimitFaultTests {
         _ = stage.result(of: large)
     }
 
-    @Test("who stands behind a waiter that is given up is judged at once")
+    @Test("a call behind a cancelled waiter is judged at once")
     func behindALeaver() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
         #expect(granted(4, on: stage) == 4)

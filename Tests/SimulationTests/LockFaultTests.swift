@@ -5,8 +5,8 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of locks that were found in the first edition or by simulated worlds, each told in the shortest way.
-@Suite("Locks that were lost, doubled or stuck", .timeLimit(.minutes(2)))
+/// Faults of locks that were found. Each test is the shortest story that shows one.
+@Suite("Locks: faults that were found", .timeLimit(.minutes(2)))
 struct LockFaultTests {
     static func request(
         _ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
@@ -14,7 +14,7 @@ struct LockFaultTests {
         LockRequest(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, mode: mode)
     }
 
-    @Test("L2: a waiter with an OWNER that is told nothing holds nothing, whichever way its turn comes", arguments: [0, 1])
+    @Test("a waiter with an OWNER that is not granted the lock does not hold it", arguments: [0, 1])
     func ghost(through releaser: Int) throws {
         let stage = Stage(sidecars: 2, redisMilliseconds: 5)
         for round in 0..<60 {
@@ -31,7 +31,7 @@ struct LockFaultTests {
         }
     }
 
-    /// Redis has the scripts, as it nearly always has.
+    /// A second lease, so that Redis has all scripts cached.
     private static func heldByOneThatHasReleased(maximumPending: Int = 100_000) throws -> (Stage, Lease) {
         let stage = Stage(maximumPending: maximumPending)
         let first = try #require(stage.result(of: stage.acquire(try request("orders")))?.lease)
@@ -39,12 +39,12 @@ struct LockFaultTests {
         return (stage, try #require(stage.result(of: stage.acquire(try request("orders", ttl: 60_000)))?.lease))
     }
 
-    @Test("L2: a waiter to whom a release without an answer has handed the lock finds that out", arguments: [nil, "me"])
+    @Test("a waiter learns that a release without an answer has handed it the lock", arguments: [nil, "me"])
     func handedWithoutAnAnswer(owner: String?) throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased()
         let waiter = stage.acquire(try Self.request("orders", wait: 3000, owner: owner))
         stage.run(milliseconds: 100)
-        // Redis takes the release, and carries it out only after the sidecar has given it up.
+        // Redis receives the release, and executes it after the sidecar has given up on it.
         stage.redis.stop()
         let release = stage.release(holder)
         stage.run(upTo: 2000) { release.value != nil }
@@ -56,7 +56,7 @@ struct LockFaultTests {
         #expect(waiter.count == 1)
     }
 
-    @Test("L2: nor is it told that the lock is held when its wait is over meanwhile", arguments: [nil, "me"])
+    @Test("a waiter that may have been handed the lock is not told that it is held when its wait ends", arguments: [nil, "me"])
     func handedWithoutAnAnswerTooLate(owner: String?) throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased()
         let waiter = stage.acquire(try Self.request("orders", wait: 300, owner: owner))
@@ -68,19 +68,19 @@ struct LockFaultTests {
         guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
         #expect(error.code == .unavailable)
         stage.run(milliseconds: 200)
-        // A retry may hold what its owner was granted; nobody else's lease is kept for nobody.
+        // A retry may hold what its owner was granted. No lease is kept for nobody.
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == (owner == nil ? ":0" : ":1"))
         #expect(waiter.count == 1)
     }
 
-    @Test("L2: a waiter that cannot ask any more gives back what a release without an answer may have handed it")
+    @Test("a waiter that cannot ask any more gives back a lock that a release without an answer may have handed it")
     func handedWithoutAnAnswerWhenFull() throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased(maximumPending: 2)
         let waiter = stage.acquire(try Self.request("orders", wait: 3000))
         stage.run(milliseconds: 100)
         stage.redis.stop()
         _ = stage.release(holder)
-        // No more than two commands may await their answers.
+        // Only two commands may be pending.
         _ = stage.acquire(try Self.request("another"))
         stage.run(upTo: 2000) { waiter.value != nil }
         guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
@@ -89,7 +89,7 @@ struct LockFaultTests {
         #expect(stage.run(upTo: 6000) { stage.cli("EXISTS", "interlock:lock:{orders}") == ":0" })
     }
 
-    /// The second sidecar holds the lock as a reader, and a writer waits at the first.
+    /// The second sidecar has a reader, and a writer waits at the first.
     private static func writerBehindAReader() throws -> Stage {
         let stage = Stage(sidecars: 3)
         _ = try #require(stage.result(of: stage.acquire(try request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
@@ -98,7 +98,7 @@ struct LockFaultTests {
         return stage
     }
 
-    /// The third sidecar's reader does not wait longer than the claim window.
+    /// A reader at the third sidecar gets the lock within the claim window.
     private static func expectReaderLetIn(on stage: Stage) throws {
         let began = stage.milliseconds
         let reader = stage.acquire(try request("report", wait: 30_000, mode: .shared), through: 2)
@@ -106,14 +106,14 @@ struct LockFaultTests {
         #expect((reader.at ?? 60_000) - began <= 400)
     }
 
-    @Test("L3: a sidecar that stands still with a writer at the head keeps no reader waiting longer than the claim window")
+    @Test("a stopped sidecar with a writer at the head of the queue delays readers by the claim window at most")
     func stoppedWriter() throws {
         let stage = try Self.writerBehindAReader()
         stage.sidecars[0].stop()
         try Self.expectReaderLetIn(on: stage)
     }
 
-    @Test("L3: neither does one that was killed while somebody listens to everything")
+    @Test("a killed sidecar with a writer delays no reader, even if a program subscribes to every wake-up channel")
     func killedWriter() throws {
         let stage = try Self.writerBehindAReader()
         let everything = stage.redis.server.connect { _ in }
@@ -124,7 +124,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "L3: readers that wait already behind a writer whose sidecar goes are let in when it should have looked again",
+        "readers behind a writer whose sidecar goes away get the lock when that sidecar should have checked again",
         arguments: [0, 500, 3000, 4900], [false, true])
     func waitingReaders(_ milliseconds: Int64, isKilled: Bool) throws {
         let stage = Stage(sidecars: 4)
@@ -138,7 +138,7 @@ struct LockFaultTests {
         let began = stage.milliseconds
         if isKilled { stage.sidecars[0].kill() } else { stage.sidecars[0].stop() }
         stage.run(milliseconds: 15_000)
-        // Of one that is killed Redis knows that nobody listens.
+        // Redis reports that nobody listens to a killed sidecar's channel.
         let most = LockQueue.recheckMilliseconds + (isKilled ? 0 : LockQueue.claimWindowMilliseconds)
         for reader in readers {
             #expect(reader.value?.lease != nil)
@@ -146,7 +146,7 @@ struct LockFaultTests {
         }
     }
 
-    @Test("L3: a reader that comes when others have just asked waits no longer than they do")
+    @Test("a new reader waits no longer than readers that have just asked")
     func newReader() throws {
         let stage = try Self.writerBehindAReader()
         let early = stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: 1)
@@ -159,12 +159,12 @@ struct LockFaultTests {
         #expect((late.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds)
     }
 
-    @Test("L3: a writer of the version before, which does not say that it has looked, keeps its place before readers")
+    @Test("a writer of an older version, which does not mark its ticket, keeps its place before readers")
     func writerOfTheVersionBefore() throws {
         let stage = Stage(sidecars: 2)
         _ = try #require(
             stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        // Somebody listens to its channel, and its ticket has no mark.
+        // An older sidecar listens to its channel. Its ticket has no mark.
         let old = stage.redis.server.connect { _ in }
         old.receive("SUBSCRIBE", "interlock:wake:0123456789ab")
         stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
@@ -172,11 +172,11 @@ struct LockFaultTests {
         let before = stage.status(of: 1)?.redisCommands ?? 0
         let reader = stage.acquire(try Self.request("report", wait: 20_000, mode: .shared), through: 1)
         #expect(stage.result(of: reader)?.isHeld == true)
-        // It does not ask all the time for that.
+        // The reader does not poll for that.
         #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("L3: a writer that lives is not passed by readers, however long it waits")
+    @Test("readers do not pass a live writer, however long it waits")
     func livingWriter() throws {
         let stage = Stage(sidecars: 3)
         let held = try #require(
@@ -187,14 +187,14 @@ struct LockFaultTests {
         let before = stage.status(of: 2)?.redisCommands ?? 0
         stage.run(milliseconds: 20_000)
         #expect(reader.value == nil)
-        // It does not ask all the time for that.
+        // The reader does not poll for that.
         #expect((stage.status(of: 2)?.redisCommands ?? 0) - before < 60)
         _ = stage.release(held, through: 1)
         #expect(stage.result(of: writer)?.lease != nil)
         #expect(reader.value == nil)
     }
 
-    @Test("readers of one sidecar that wait behind one another are all let in at once")
+    @Test("all readers that wait in one sidecar get the lock at once")
     func readersTogether() throws {
         let stage = Stage(sidecars: 2)
         let writer = try #require(stage.result(of: stage.acquire(try Self.request("report"), through: 1))?.lease)
@@ -205,13 +205,13 @@ struct LockFaultTests {
         #expect(readers.allSatisfy { $0.value?.lease != nil })
     }
 
-    @Test("N4: a ticket that was not withdrawn blocks nobody", arguments: [LockMode.permits(1), .shared])
+    @Test("a ticket that was not withdrawn blocks nobody", arguments: [LockMode.permits(1), .shared])
     func leftTicket(mode: LockMode) throws {
         let stage = Stage(sidecars: 2)
         let ttl: Int64 = 2000
         _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: ttl, mode: mode), through: 1))?.lease)
         let id = try #require(stage.status()?.id)
-        // A ticket of a sidecar that lives, and has forgotten it.
+        // A ticket of a live sidecar that does not know it any more.
         stage.cli("ZADD", "interlock:queue:{places}", "1", "\(id)/ticket/0123456789abcdef0123456789abcdef")
         stage.cli("PEXPIRE", "interlock:queue:{places}", "60000")
         let before = stage.status()?.redisCommands ?? 0
@@ -222,7 +222,7 @@ struct LockFaultTests {
         #expect((stage.status()?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("N1: a place of a semaphore that lapses goes to the next at once")
+    @Test("an expired place of a semaphore goes to the next waiter at once")
     func lapsedPlace() throws {
         let stage = Stage(sidecars: 2)
         let mode = LockMode.permits(2)
@@ -238,7 +238,7 @@ struct LockFaultTests {
         _ = long
     }
 
-    @Test("N5: a call that was sent twice waits for nobody else when its first copy is granted", arguments: [0, 1])
+    @Test("a repeated call waits for nobody else once its first copy is granted", arguments: [0, 1])
     func twin(through releaser: Int) throws {
         let stage = Stage(sidecars: 2)
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: releaser))?.lease)
@@ -274,7 +274,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "L11: fences rise although Redis' clock was far ahead for a while and the fence's key has lapsed since",
+        "fences rise although Redis' clock was far ahead for a while and the fence's key has expired since",
         arguments: [0, 3])
     func clockWasAhead(quorum servers: Int) throws {
         let stage = Stage(quorum: servers)
@@ -293,13 +293,13 @@ struct LockFaultTests {
         #expect(second.fence < third.fence)
     }
 
-    @Test("L12: the fence of a lock that nobody takes again is forgotten when its time is over", arguments: [0, 3])
+    @Test("the fence of an unused lock is forgotten after fence_lifetime", arguments: [0, 3])
     func fenceLifetime(quorum servers: Int) throws {
         let stage = Stage(quorum: servers, locks: LockSettings(fenceLifetime: .seconds(60)))
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 90_000)))?.lease)
         let host = servers == 0 ? stage.redis : stage.quorum[0]
         let left = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))
-        // As long as the lease at least.
+        // At least as long as the lease.
         #expect((85_000...90_000).contains(left))
         _ = stage.result(of: stage.release(lease))
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 1000)))?.lease)
@@ -308,7 +308,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "L14: an owner who asks again for less keeps what it was promised",
+        "an owner that asks again for less keeps its longer lease",
         arguments: [(LockMode.exclusive, 0), (.shared, 0), (.permits(2), 0), (.exclusive, 3)])
     func notShortened(mode: LockMode, quorum servers: Int) throws {
         let stage = Stage(quorum: servers)
@@ -324,7 +324,7 @@ struct LockFaultTests {
         _ = stage.result(of: other)
     }
 
-    @Test("L15: after a hand-over the fence is remembered as long as the lease is")
+    @Test("after a hand-over the fence is kept as long as the lease")
     func fenceAfterHandOver() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(maximumTTL: .seconds(864_000)))
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease)
@@ -336,7 +336,7 @@ struct LockFaultTests {
         #expect(left > 860_000_000)
     }
 
-    @Test("L16: a host whose name is of 12 hexadecimal digits, as Docker gives them, holds a lock like any other")
+    @Test("a host name of 12 hexadecimal digits, as Docker assigns them, holds a lock like any other")
     func hostOfHexadecimalDigits() throws {
         let stage = Stage(sidecars: 2)
         var exclusive = try Self.request("orders")
@@ -348,7 +348,7 @@ struct LockFaultTests {
         #expect((semaphore.at ?? 0) < 2000)
     }
 
-    @Test("a caller who tries before it waits is told once when Redis goes away for too long")
+    @Test("a call that tries before it waits is answered once when Redis is away for too long")
     func toldOnce() throws {
         let stage = Stage(redisMilliseconds: 50)
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
@@ -362,7 +362,7 @@ struct LockFaultTests {
         #expect(trier.count == 1)
     }
 
-    @Test("a holder is told that its lock was broken, also when it finds the key gone before the news is there")
+    @Test("a holder learns that its lock was broken, even if it finds the key gone before the news arrives")
     func brokenBeforeTheNews() throws {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
@@ -370,7 +370,7 @@ struct LockFaultTests {
         stage.sidecars[0].call { calls in
             _ = calls.followLease(lease, isLinked: false) { losses.append($0.loss) }
         }
-        // The lock is broken just before the first look at it, and the news is slower than the reply to that look.
+        // The lock is broken just before the first check, and the news is slower than the check's reply.
         stage.run(milliseconds: 12)
         let name = try ResourceName("orders")
         let broken = stage.ask(1) { calls, completion in

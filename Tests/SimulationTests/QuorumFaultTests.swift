@@ -8,20 +8,21 @@ import Testing
 /// Faults of locks on a quorum of Redis servers. Each test is the shortest story that shows one.
 @Suite("Quorum locks: faults that were found", .timeLimit(.minutes(2)))
 struct QuorumFaultTests {
-    @Test("L1: what is cleared away after one attempt of a waiter does not end what a later attempt was granted")
+    @Test("clearing up after one attempt of a waiter does not end what a later attempt was granted")
     func clearedAwayLater() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
-        let first = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 3000), through: 1))?.lease)
-        // C takes a question and does not answer it in time; its connection stays.
+        let first = try #require(
+            stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 3000), through: 1))?.lease)
+        // C receives a request and does not answer in time. Its connection stands.
         stage.quorum[2].stop()
         let waiter = stage.acquire(try LockFaultTests.request("orders", wait: 30_000))
         stage.run(milliseconds: 700)
         stage.quorum[2].resume()
-        // B goes, with all its data; the waiter is granted the lock on A and C.
+        // B goes away with its data. The waiter gets the lock on A and C.
         stage.quorum[1].crash()
         _ = stage.release(first, through: 1)
         let lease = try #require(stage.result(of: waiter)?.lease)
-        // The connection to C blips, B is back, and another asks.
+        // The connection to C breaks, B is back, and another client asks.
         stage.path(of: 0, toQuorum: 2).cutAll()
         stage.run(milliseconds: 1500)
         stage.quorum[1].start(with: .all)
@@ -34,23 +35,24 @@ struct QuorumFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
-    @Test("L1: what could not be cleared away at once does not end what a later attempt was granted")
+    @Test("a delayed clearing up does not end what a later attempt was granted")
     func clearedAwayWithTheNextConnection() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
-        // The holder's lease is on A and B, and of the waiter C knows first.
+        // The holder's lease is on A and B, and the waiter's attempt reaches C first.
         stage.quorum[2].crash()
-        let first = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000), through: 1))?.lease)
+        let first = try #require(
+            stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000), through: 1))?.lease)
         stage.quorum[2].start(with: .none)
         stage.run(milliseconds: 1500)
         Self.putNear(2, to: 0, on: stage)
         let waiter = stage.acquire(try LockFaultTests.request("orders", wait: 30_000))
         stage.run(milliseconds: 1)
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":1")
-        // It does not take the attempt back, for now.
+        // C refuses the clearing up for now.
         stage.quorum[2].server.condition = .misconfigured
         stage.run(milliseconds: 20)
         stage.quorum[2].server.condition = .serving
-        // B goes with what it knows: A and C are needed.
+        // B is gone: A and C are needed.
         stage.quorum[1].crash()
         _ = stage.release(first, through: 1)
         stage.run(milliseconds: 1500)
@@ -65,7 +67,7 @@ struct QuorumFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
-    /// The server answers this sidecar before the others do.
+    /// This server answers the sidecar before the others do.
     private static func putNear(_ server: Int, to sidecar: Int, on stage: Stage) {
         for other in 0..<3 {
             let delay: Int64 = .microseconds(other == server ? 50 : 3000)
@@ -73,13 +75,13 @@ struct QuorumFaultTests {
         }
     }
 
-    @Test("L5: of several who ask a quorum at once and do not wait, one gets a free lock", arguments: [false, true])
+    @Test("one of several concurrent calls without a wait gets a free lock", arguments: [false, true])
     func splitVote(isOneAway: Bool) throws {
         var rounds = 0
         var unavailable = 0
         for round in 0..<40 {
             let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
-            // Each is near a server of its own.
+            // Each sidecar is nearest to another server.
             for sidecar in stage.sidecars.indices { Self.putNear(sidecar, to: sidecar, on: stage) }
             if isOneAway {
                 stage.quorum[2].crash()
@@ -97,7 +99,7 @@ struct QuorumFaultTests {
         #expect(unavailable == 0)
     }
 
-    @Test("L2: a waiter of a quorum with an OWNER that is told nothing holds nothing")
+    @Test("a waiter with an OWNER that is not granted the lock does not hold it")
     func ghostOfQuorum() throws {
         let stage = Stage(sidecars: 2, quorum: 3, redisMilliseconds: 5)
         for round in 0..<60 {
@@ -113,7 +115,7 @@ struct QuorumFaultTests {
         }
     }
 
-    @Test("who is refused by a quorum leaves nothing behind where the lock was free")
+    @Test("a refused call leaves nothing behind on servers where the lock was free")
     func refusedByQuorum() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         // The holder's lease is on A and B.
@@ -127,7 +129,7 @@ struct QuorumFaultTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":0")
     }
 
-    @Test("a caller who tries before it waits is told as well, and once, when a sidecar with a quorum goes down")
+    @Test("a call that tries before it waits is answered once when its sidecar drains")
     func triersAreTold() throws {
         let stage = Stage(sidecars: 1, quorum: 3, redisMilliseconds: 20)
         _ = stage.acquire(try LockFaultTests.request("orders", wait: 5000))
@@ -142,13 +144,14 @@ struct QuorumFaultTests {
         #expect(trier.count == 1)
     }
 
-    @Test("N5: nor does it on a quorum, with a wait or without", arguments: [0, 5000] as [Int64])
+    @Test("a repeated call gets the first copy's lease, with or without a wait", arguments: [0, 5000] as [Int64])
     func twinOfQuorum(wait: Int64) throws {
         let stage = Stage(quorum: 3)
         let holder = stage.acquire(try LockFaultTests.request("orders"))
         let held = wait > 0 ? stage.result(of: holder)?.lease : nil
         if wait == 0 { stage.run(milliseconds: 10) }
-        let calls = try (0..<2).map { _ in stage.acquire(try LockFaultTests.request(wait > 0 ? "orders" : "other", wait: wait, owner: "me"))
+        let calls = try (0..<2).map { _ in
+            stage.acquire(try LockFaultTests.request(wait > 0 ? "orders" : "other", wait: wait, owner: "me"))
         }
         stage.run(milliseconds: 100)
         if let held { _ = stage.release(held) }

@@ -19,7 +19,7 @@ struct WorldTests {
         #expect(await simulated(seed + 1, operations: 800).digest != first.digest)
     }
 
-    @Test("a fault that is left out does not happen, in the same world")
+    @Test("an omitted fault does not happen, and the world is otherwise the same")
     func omitted() async throws {
         let whole = await simulated(1, operations: 1500)
         let left = try #require(whole.faults.first?.number)
@@ -28,7 +28,7 @@ struct WorldTests {
         #expect(rest.profile == whole.profile)
     }
 
-    @Test("ordinary worlds show nothing that is not known", arguments: 1...12)
+    @Test("ordinary worlds have no unknown findings", arguments: 1...12)
     func ordinary(seed: Int) async {
         let result = await simulated(UInt64(seed), operations: 1200)
         #expect(result.unknown.isEmpty, "seed \(seed): \(result.unknown.prefix(3)); \(result.faults)")
@@ -38,7 +38,7 @@ struct WorldTests {
 
 @Suite("Histories of simulated worlds", .timeLimit(.minutes(10)))
 struct WrittenHistoryTests {
-    @Test("written down and read again, a history is judged as the world was, and only its first line says where it comes from")
+    @Test("a history that is written and read again has the same findings, and only its first line names its source")
     func written() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -54,7 +54,7 @@ struct WrittenHistoryTests {
     }
 }
 
-/// Runs a world on a thread of its own: it does not give way to other tests.
+/// Runs a world on its own thread, because it never suspends.
 func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> WorldResult {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async {
@@ -63,11 +63,11 @@ func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> World
     }
 }
 
-@Suite("Stories cut down", .timeLimit(.minutes(10)))
+@Suite("Shrunk stories", .timeLimit(.minutes(10)))
 struct ShrinkingTests {
-    @Test("what is left of a story still shows the finding, with fewer operations, faults and clients")
+    @Test("a shrunk story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
-        // Redis restarts before a sidecar has heard of the others.
+        // Redis restarts before a sidecar knows the others.
         let whole = await simulated(10_817, operations: 1000)
         #expect(whole.known["fleet_size"] != nil)
         let beginning = try #require(Shrinking(whole, operations: 1000, target: "fleet_size"))
@@ -87,7 +87,7 @@ struct ShrinkingTests {
 
 @Suite("Event loops on virtual time")
 struct SimulatedEventLoopTests {
-    /// Whether something happens within a millisecond that `plan` has a loop do.
+    /// Whether a job that `plan` adds to a loop runs within a millisecond.
     private func happens(_ plan: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
         let timeline = WorldTimeline()
         let loop = SimulatedEventLoop(timeline: timeline)
@@ -97,17 +97,17 @@ struct SimulatedEventLoopTests {
         return hasHappened
     }
 
-    @Test("what is planned from outside happens")
+    @Test("a job from outside runs")
     func planned() {
         #expect(happens { loop, body in loop.execute(body) })
     }
 
-    @Test("what is planned by somebody who has entered the loop happens, also when nothing else wakes it")
+    @Test("a job added from within the loop runs, even if nothing else wakes the loop")
     func entered() {
         #expect(happens { loop, body in loop.enter { loop.execute(body) } })
     }
 
-    @Test("a timer that is planned inside goes off in time")
+    @Test("a timer set from within the loop fires in time")
     func timer() {
         #expect(happens { loop, body in loop.enter { _ = loop.scheduleTask(in: .microseconds(500), body) } })
     }

@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// Every operation has ended within the time it may wait and the patience of the rules: with an answer, or because its
-/// connection was closed. When its sidecar was stopped or killed meanwhile, both count from the end of that: it may have read the
+/// Every operation ends within its wait plus the rules' patience: with an answer, or because its connection was closed. If its
+/// sidecar was stopped or killed meanwhile, both count from the end of that fault, because the sidecar may have read the
 /// request only then.
 ///
-/// What never ends is found when the history does.
+/// Operations that never end are found at the end of the history.
 struct AnswerChecker: HistoryChecker {
     static let promise = Promise.answers
 
@@ -16,11 +16,11 @@ struct AnswerChecker: HistoryChecker {
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         guard case .ended(let call, _, _) = step.what else { return }
-        judge(call, "was answered", at: step.at, faults: faults, into: &violations)
+        judge(call, "took", at: step.at, faults: faults, into: &violations)
     }
 
     mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        for call in calls { judge(call, "has no answer", at: end, faults: faults, into: &violations) }
+        for call in calls { judge(call, "has no answer after", at: end, faults: faults, into: &violations) }
     }
 
     private func judge(_ call: Call, _ word: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation]) {
@@ -35,8 +35,8 @@ struct AnswerChecker: HistoryChecker {
             Violation(
                 Self.promise, at: instant,
                 """
-                \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(word) after \(lasted) ms; it might \
-                wait for \(call.operation.wait) ms, and the patience is \(patience) ms
+                \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(word) \(lasted) ms; \
+                expected at most its wait of \(call.operation.wait) ms plus \(patience) ms
                 """))
     }
 }

@@ -2,10 +2,10 @@ internal import InterlockCore
 
 /// After a fault every sidecar serves again within the recovery time of the rules.
 ///
-/// A sidecar serves again when an operation that was asked for after the fault had ended was done, or refused for a reason
-/// that only Redis can know. It is broken when one that was asked for after the recovery time fails or stays without an answer,
-/// and the sidecar has not served since the fault. What a sidecar refuses without Redis, such as a call while the breaker is
-/// open, says nothing. Nothing is judged when another fault began meanwhile, or was still on. Bounded by sidecars.
+/// A sidecar serves again when an operation that was asked for after the fault was done, or was refused for a reason that only
+/// Redis can know. The promise is broken when an operation that was asked for after the recovery time fails or has no answer,
+/// and the sidecar has not served since the fault. Refusals without Redis, such as by an open breaker, say nothing. Nothing is
+/// judged if another fault was under way or began meanwhile. Bounded by sidecars.
 struct RecoveryChecker: HistoryChecker {
     static let promise = Promise.recovery
 
@@ -13,16 +13,16 @@ struct RecoveryChecker: HistoryChecker {
         var fault: Int
         var kind: FaultKind
         var began: Instant
-        /// Sidecars that were asked; when they served again.
+        /// The sidecars that were asked, and when each served again.
         var sidecars: [Int: Instant?] = [:]
-        /// Those of which it is told that they do not.
+        /// Sidecars that were already reported.
         var told: Set<Int> = []
     }
 
     private let recovery: Int64
     private let sidecarCount: Int
     private var current: Recovery?
-    /// By the number of the fault: after how many ms every sidecar that was asked served again.
+    /// By fault number: after how many ms every sidecar that was asked served again.
     private(set) var recoveries: [Int: Int64] = [:]
 
     init(rules: HistoryRules) {
@@ -69,15 +69,15 @@ struct RecoveryChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    sidecar \(call.sidecar) does not serve \(lasted) ms after fault \(recovery.fault) (\(recovery.kind.rawValue)) had \
-                    ended: \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
+                    sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
+                    (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
                     """))
         case nil:
             return
         }
     }
 
-    /// The time in which it is looked at is over.
+    /// Stops watching this recovery.
     private mutating func close() {
         defer { current = nil }
         guard let current, !current.sidecars.isEmpty else { return }
@@ -91,7 +91,7 @@ struct RecoveryChecker: HistoryChecker {
 }
 
 extension OperationEnding {
-    /// Whether a sidecar that answers so has Redis; `nil`: it does not tell.
+    /// Whether this answer shows that the sidecar reaches Redis; `nil` if it does not tell.
     fileprivate var showsThatItServes: Bool? {
         switch self {
         case .done: true
@@ -102,7 +102,7 @@ extension OperationEnding {
         }
     }
 
-    /// Errors of the caller, which a sidecar finds without Redis.
+    /// The caller's mistakes, which a sidecar finds without Redis.
     private static let mistakes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
 
     fileprivate var inWords: String {

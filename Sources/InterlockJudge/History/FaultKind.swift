@@ -1,10 +1,10 @@
-/// What can be broken while a run goes on.
+/// The faults of a run.
 public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
-    /// A sidecar is killed (SIGKILL) and started again.
+    /// A sidecar is killed (SIGKILL) and restarted.
     case kill
     /// A sidecar is stopped (SIGSTOP) for longer than a lease.
     case pause
-    /// Redis is stopped and started again, with what it had written to its append-only file.
+    /// Redis is restarted with the data of its append-only file.
     case redisRestart = "redis-restart"
     /// Redis is stopped (SIGSTOP) for a while.
     case redisPause = "redis-pause"
@@ -12,23 +12,23 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case redisWipe = "redis-wipe"
     /// No byte passes between one sidecar and Redis.
     case partition
-    /// Bytes between one sidecar and Redis come late, or trickle.
+    /// Bytes between one sidecar and Redis are late or trickle in.
     case latency
-    /// The connections between one sidecar and Redis are reset or half-closed, again and again.
+    /// Connections between one sidecar and Redis are reset or half-closed repeatedly.
     case reset
-    /// The wall clock of Redis jumps.
+    /// Redis' wall clock jumps.
     case clock
     /// Clients vanish while they wait or hold.
     case vanish
-    /// Redis comes back without its last writes: a crash, or the promotion of a replica that lagged.
+    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica.
     case failover
-    /// Redis is full, and takes no write that needs memory.
+    /// Redis is full and refuses writes that need memory.
     case full
-    /// Redis is a replica, or reads its data, or is busy with a script, and refuses what it is asked.
+    /// Redis is a replica, is loading its data or runs an endless script, and refuses commands.
     case refusing
-    /// The scripts that Redis knew are flushed.
+    /// Redis' script cache is flushed.
     case scripts
-    /// One server of a quorum is away, stands still or restarts with its data, or its connections break.
+    /// One server of a quorum is away, stopped or restarted with its data, or its connections break.
     case quorumServer = "quorum-server"
     /// An operator breaks a lock, or another program deletes or sets its key.
     case foreignLock = "foreign-lock"
@@ -36,16 +36,16 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case foreignCounter = "foreign-counter"
     /// Another program deletes the list of the fleet.
     case foreignFleet = "foreign-fleet"
-    /// The configuration of a sidecar is read again.
+    /// A sidecar reloads its configuration.
     case reload
 
-    /// Those that a rig can bring about in real processes.
+    /// The faults that `interlock bench` can cause in real processes.
     public static let rigged: [FaultKind] = [
         .kill, .pause, .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .clock, .vanish,
     ]
 
-    /// Two may believe that they hold a lock: Redis forgot the first, or its clock let the lease lapse early. The fence still
-    /// refuses the stale writer.
+    /// Two clients may believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
+    /// stops the stale writer.
     public var mayCostExclusivity: Bool {
         switch self {
         case .redisWipe, .clock, .failover, .foreignLock: true
@@ -55,7 +55,7 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
         }
     }
 
-    /// Redis may forget what it counted, or count by another time: a limit may then be granted once more.
+    /// Redis may lose counts or count by another time. A limit may then be granted once more.
     public var mayForgetCounts: Bool {
         switch self {
         case .redisWipe, .clock, .failover, .foreignCounter: true
@@ -65,7 +65,7 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
         }
     }
 
-    /// Sidecars may be unable to reach Redis while it lasts, and act by what `when_redis_is_down` says.
+    /// Sidecars may be unable to reach Redis during the fault, and follow `when_redis_is_down`.
     public var cutsOffRedis: Bool {
         switch self {
         case .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .failover, .full, .refusing: true

@@ -1,14 +1,14 @@
 internal import InterlockCore
 
-/// A number that two histories share only if they are the same, event for event.
+/// A digest of a history. Equal histories have equal digests, and different ones almost never do.
 ///
-/// FNV-1a over 64-bit words: Fowler, Noll, Vo; draft-eastlake-fnv.
+/// Algorithm: FNV-1a over 64-bit words (Fowler, Noll, Vo; draft-eastlake-fnv).
 package struct HistoryDigest: Sendable {
     package private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
 
     private mutating func add(_ word: Int64) {
         value = (value ^ UInt64(bitPattern: word)) &* 0x100_0000_01b3
-        // Words are wider than the octets that FNV is made for: their upper halves must reach the lower bits too.
+        // FNV is made for octets. Words are wider, so their upper halves must reach the lower bits.
         value ^= value >> 32
     }
 

@@ -1,10 +1,10 @@
 public import InterlockCore
 
-/// One thing that happened in a run. A history is a sequence of these in the order of `at`.
+/// One event of a run. A history is a sequence of events, ordered by `at`.
 ///
 /// A client has at most one operation under way: its next `ended` belongs to its last `invoked`.
 public struct HistoryEvent: Hashable, Sendable, Codable {
-    /// On the monotonic clock that all processes of this machine share; in a simulation on the world's.
+    /// On the machine's monotonic clock, or on a simulated world's clock.
     public var at: Instant
     public var what: What
 
@@ -13,20 +13,20 @@ public struct HistoryEvent: Hashable, Sendable, Codable {
         case invoked(client: Int, sidecar: Int, Operation)
         /// Recorded *after* the answer was read.
         case ended(client: Int, OperationEnding)
-        /// A write of the resource that a lock guards, with the writer's fence, and whether the resource took it. A lease that
-        /// is over may still write: the resource must refuse it once a later grant has written.
+        /// A write to the resource that a lock guards, with the writer's fence, and whether the resource accepted it. A holder may
+        /// write after its lease has ended; the resource must refuse that once a later holder has written.
         case wrote(client: Int, lock: Int, lease: LeaseID, fence: Int64, isAccepted: Bool)
-        /// A sidecar's event stream said how a breaker stands: from now on that sidecar acts on it. `until` is on this history's
-        /// clock, as far as it can be told: before it an open breaker stays open by itself.
+        /// A sidecar's event stream reported a breaker's state. From now on that sidecar acts on it. An open breaker stays open at
+        /// least until `until`, converted to this history's clock.
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
-        /// The link of a lease to its client's connection has changed. While it stands a sidecar extends the lease; afterwards it
-        /// lasts for its length at most.
+        /// The link between a lease and its client's connection changed. A sidecar extends a linked lease. After the link ends
+        /// the lease lasts for at most its TTL.
         case linked(client: Int, lock: Int, lease: LeaseID, ttl: Int64, LinkChange)
-        /// An operator was told that the breaker's state is forced until then; without a state: that it no longer is.
+        /// An operator was told that a breaker's state is forced until `until`; without a state, that it is no longer forced.
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
-        /// A fault begins. `fault` numbers it within the run.
+        /// A fault begins. `fault` is its number in the run.
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)
-        /// What was broken is whole again: everything must have recovered a stated time later.
+        /// A fault ends. Everything must recover within the stated time.
         case faultEnded(fault: Int)
     }
 
@@ -36,34 +36,34 @@ public struct HistoryEvent: Hashable, Sendable, Codable {
     }
 }
 
-/// What becomes of the link between a lease and its client's connection.
+/// What happens to the link between a lease and its client's connection.
 public enum LinkChange: String, Hashable, Sendable, Codable {
     case began
-    /// The client has closed the connection: it does not believe in the lease any more.
+    /// The client closed the connection and no longer believes in the lease.
     case left
-    /// The connection was lost, or the client was told that the lease is.
+    /// The connection was lost, or the client was told that the lease is lost.
     case lost
 }
 
-/// What a client asks of a sidecar. Locks and services go by their numbers in the run.
+/// What a client asks of a sidecar. Locks and services are numbered within the run.
 public enum Operation: Hashable, Sendable, Codable {
-    /// `LOCK.ACQUIRE` of a lock for `ttl` ms, waiting for at most `wait` ms. Of several locks that are taken together each is an
-    /// operation of its own, under another client's number.
+    /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. When one call takes several locks, each is an operation of
+    /// its own with its own client number.
     case acquire(lock: Int, mode: LeaseMode, ttl: Int64, wait: Int64, isJoint: Bool = false)
     /// `LOCK.RENEW` of the client's lease for `ttl` ms.
     case renew(lock: Int, lease: LeaseID, ttl: Int64)
-    /// `LOCK.RELEASE`: from the moment it is invoked the client no longer believes that it holds the lease.
+    /// `LOCK.RELEASE`. The client stops believing in the lease as soon as it asks.
     case release(lock: Int, lease: LeaseID)
     /// `LIMIT.TAKE`.
     case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
     /// `PERMIT.ACQUIRE`.
     case permit(service: Int, subject: Int? = nil, wait: Int64)
-    /// `PERMIT.REPORT` of a permit: from the moment it is invoked the call is over.
+    /// `PERMIT.REPORT` of a permit. The call is over as soon as the client reports.
     case report(service: Int, permit: PermitNumber, isOK: Bool)
     /// A request through the guarded proxy.
     case proxied(service: Int)
 
-    /// What it is counted as.
+    /// The kind that it is counted as.
     public var kind: OperationKind {
         switch self {
         case .acquire: .acquire
@@ -76,7 +76,7 @@ public enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// The service that it is about.
+    /// The service that the operation uses.
     package var service: Int? {
         switch self {
         case .acquire, .renew, .release: nil
@@ -84,7 +84,7 @@ public enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// For how many milliseconds it may wait for its turn.
+    /// The longest time that it may wait for its turn, in ms.
     public var wait: Int64 {
         switch self {
         case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait
@@ -93,45 +93,44 @@ public enum Operation: Hashable, Sendable, Codable {
     }
 }
 
-/// The kinds of operations, as reports name them.
+/// The kinds of operations as reports name them.
 public enum OperationKind: String, Hashable, Sendable, Codable, CaseIterable {
     case acquire, renew, release, take, permit, report
     case proxied = "proxy"
 }
 
-/// Numbers a lease within a run: each grant has another.
+/// The number of a lease in a run. Each grant has its own.
 public typealias LeaseID = Int64
 
-/// Numbers a permit within a run: each has another.
+/// The number of a permit in a run. Each permit has its own.
 public typealias PermitNumber = Int64
 
-/// How a lease stands to others of the same lock.
+/// How a lease coexists with other leases of its lock.
 public enum LeaseMode: Hashable, Sendable, Codable {
     case exclusive
     /// A reader.
     case shared
-    /// One of so many places of a semaphore.
+    /// One of this many places of a semaphore.
     case permits(Int)
 }
 
-/// How an operation ended, as its client saw it.
+/// How an operation ended for its client.
 public enum OperationEnding: Hashable, Sendable, Codable {
-    /// A lease, a renewal, a release, a taken limit, a permit, a report that counted.
+    /// The sidecar did what was asked.
     case done(Success)
-    /// The sidecar said no: the lock is held, the lease is lost, the limit is used up, the breaker is open.
+    /// The sidecar refused: the lock is held, the lease is lost, the limit is used up, the breaker is open.
     case refused(Refusal)
-    /// An error that says that nothing was done: unavailable, invalid.
+    /// An error which says that nothing was done, such as "unavailable" or "invalid".
     case failed(code: String)
-    /// No answer: it may have been carried out, or may yet be. Never counted as failed.
+    /// No answer. It may have been carried out, or may yet be. Never counted as failed.
     case unknown(reason: String)
 
-    /// The reason of an operation whose client went away itself: that says nothing of its sidecar.
+    /// The reason when the client itself went away. It says nothing about the sidecar.
     public static let vanished = "vanished"
-    /// Likewise, of one who will not ask for it again: its sidecar gives back what it is granted for it.
+    /// Like `vanished`, for a client that will not ask again: the sidecar gives back what it is granted for it.
     public static let abandoned = "abandoned"
 
-    /// Whether it may have been carried out all the same, or may yet be: an error, too, may come from waiting for an answer in
-    /// vain.
+    /// Whether it may have been carried out, or may yet be. That includes errors, because an error may come from a timeout.
     package var isDoubtful: Bool {
         switch self {
         case .unknown, .failed: true
@@ -140,39 +139,38 @@ public enum OperationEnding: Hashable, Sendable, Codable {
     }
 }
 
-/// What was answered to an operation that was carried out.
+/// The answer to an operation that was carried out.
 public enum Success: Hashable, Sendable, Codable {
-    /// `validFor`: in ms. The client believes in the lease until so long after it *asked* for it: when the
-    /// sidecar granted it meanwhile, no client can know.
+    /// `validFor` in ms, counted from the *request*: a client cannot know when the sidecar granted the lease.
     case granted(lease: LeaseID, fence: Int64, validFor: Int64)
     /// `validFor` in ms, counted likewise.
     case renewed(validFor: Int64)
     case released
-    /// The window that binds: its limit, what is left of it, and in how many ms it is whole again.
+    /// The window that limits most: its limit, what remains, and in how many ms it is full again.
     case taken(limit: Int64, remaining: Int64, resetAfter: Int64)
-    /// `state` is the breaker's, as the sidecar acts on it.
+    /// `state` is the breaker's state as the sidecar sees it.
     case permitted(PermitNumber, state: BreakerSnapshot.State)
     case reported(state: BreakerSnapshot.State)
-    /// The upstream's answer came through the proxy.
+    /// The upstream answered through the proxy.
     case passed(status: Int)
 }
 
-/// Why the sidecar said no.
+/// Why the sidecar refused.
 public enum Refusal: Hashable, Sendable, Codable {
-    /// The lock is held by another.
+    /// Another client holds the lock.
     case held
-    /// The lease is no longer that token's.
+    /// The token no longer holds the lease.
     case lost
-    /// A limit is used up; in ms, negative when it can never be granted.
+    /// A limit is used up. In ms; negative if the call can never be granted.
     case limited(retryAfter: Int64)
-    /// The breaker is open; in ms.
+    /// The breaker is open. In ms.
     case open(retryAfter: Int64)
-    /// Too many calls are under way, or wait.
+    /// Too many calls are under way or waiting.
     case busy(retryAfter: Int64)
-    /// Anything else that says no: its first word.
+    /// Any other refusal: its first word.
     case other(String)
 
-    /// As reports name it.
+    /// The refusal as reports name it.
     public var name: String {
         switch self {
         case .held: "held"

@@ -1,9 +1,9 @@
 internal import Glibc
 
-/// A history that could not be written, or is not what it should be.
+/// A history file that could not be written or read.
 public struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
     public let path: String
-    /// Counted from 1; `nil`: it is about the file.
+    /// Counted from 1; `nil` if the error is about the whole file.
     public let line: Int?
     /// What was wrong, and what was expected.
     public let reason: String
@@ -21,32 +21,32 @@ public struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertib
 
 /// The first line of a history file.
 struct HistoryFileHeader: Codable {
-    /// What this code writes and reads.
+    /// The format that this code writes and reads.
     static let version = 1
 
-    /// What the last line is.
+    /// `what` of the last line.
     static let end = "end"
 
     /// The format's version.
     var history: Int
-    /// `nil`: written by a version that did not say so.
+    /// `nil` in files of versions that did not write it.
     var source: HistorySource?
     var rules: HistoryRules
 }
 
-/// Where a history comes from. Nothing else in it says so.
+/// Where a history comes from. Only the file's first line says so.
 public enum HistorySource: String, Sendable, Codable {
-    /// Processes and a Redis on a machine.
+    /// Real processes and a real Redis.
     case run
-    /// A world that a seed decides.
+    /// A simulated world.
     case simulation
 }
 
-/// A file descriptor that is closed when nobody holds it any more.
+/// An open file descriptor, closed with its last reference.
 final class OpenFile: Sendable {
     let descriptor: Int32
 
-    /// What the system says when it does not work.
+    /// The system's error message.
     struct Failure: Error {
         let reason: String
 
@@ -58,7 +58,7 @@ final class OpenFile: Sendable {
         self.descriptor = descriptor
     }
 
-    /// A new file that only this user may read, or an old one emptied.
+    /// Creates a file that only this user may read, or empties an existing one.
     convenience init(writingTo path: String) throws(Failure) {
         try self.init(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600))
     }
@@ -69,7 +69,7 @@ final class OpenFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Writes all of it. Blocks.
+    /// Writes all bytes. Blocks.
     func write(_ bytes: [UInt8]) throws(Failure) {
         var done = 0
         while done < bytes.count {
@@ -78,7 +78,7 @@ final class OpenFile: Sendable {
         }
     }
 
-    /// Appends up to `count` bytes; returns how many: 0 at the end. Blocks.
+    /// Appends up to `count` bytes and returns how many; 0 at the end. Blocks.
     func read(_ count: Int, into bytes: inout [UInt8]) throws(Failure) -> Int {
         let before = bytes.count
         bytes.append(contentsOf: repeatElement(0, count: count))

@@ -10,7 +10,7 @@ struct HistoryLineFault: Error {
 }
 
 extension HistoryLine {
-    /// What the line says.
+    /// The event that the line describes.
     func event() throws(HistoryLineFault) -> HistoryEvent {
         HistoryEvent(at: Instant(nanoseconds: at), try occurrence())
     }
@@ -24,7 +24,7 @@ extension HistoryLine {
         case "linked":
             let word = try field("reason", reason)
             guard let change = LinkChange(rawValue: word) else {
-                throw HistoryLineFault("\"\(word)\" is nothing that becomes of a link; expected began, left or lost")
+                throw HistoryLineFault("\"\(word)\" is not a change of a link; expected began, left or lost")
             }
             return .linked(
                 client: try field("client", client), lock: try field("lock", lock), lease: try field("lease", lease),
@@ -41,7 +41,7 @@ extension HistoryLine {
             let word = try field("reason", reason)
             guard let kind = FaultKind(rawValue: word) else {
                 throw HistoryLineFault(
-                    "\"\(word)\" is no fault; expected one of \(Self.list(FaultKind.allCases.map(\.rawValue)))")
+                    "\"\(word)\" is not a fault; expected one of \(Self.list(FaultKind.allCases.map(\.rawValue)))")
             }
             return .faultBegan(fault: try field("fault", fault), kind, sidecar: sidecar)
         case "mended":
@@ -95,7 +95,7 @@ extension HistoryLine {
         case "failed": .failed(code: try field("reason", reason))
         case "unknown": .unknown(reason: try field("reason", reason))
         default:
-            throw HistoryLineFault("\"\(what)\" is nothing that happens; expected acquire, granted, wrote or the like")
+            throw HistoryLineFault("\"\(what)\" is not an event; expected acquire, granted, wrote or the like")
         }
     }
 
@@ -109,7 +109,7 @@ extension HistoryLine {
         case let word:
             guard word.hasPrefix(Refusal.otherPrefix) else {
                 throw HistoryLineFault(
-                    "\"\(word)\" is no refusal; expected held, lost, limited, open, busy or \"\(Refusal.otherPrefix)\" and a word"
+                    "\"\(word)\" is not a refusal; expected held, lost, limited, open, busy or \"\(Refusal.otherPrefix)\" and a word"
                 )
             }
             return .other(String(word.dropFirst(Refusal.otherPrefix.count)))
@@ -123,7 +123,7 @@ extension HistoryLine {
         case let word:
             guard word.hasPrefix(LeaseMode.permitsPrefix), let count = Int(word.dropFirst(LeaseMode.permitsPrefix.count)) else {
                 throw HistoryLineFault(
-                    "\"\(word)\" is no mode; expected exclusive, shared or \(LeaseMode.permitsPrefix) and a number")
+                    "\"\(word)\" is not a mode; expected exclusive, shared or \(LeaseMode.permitsPrefix) and a number")
             }
             return .permits(count)
         }
@@ -133,13 +133,13 @@ extension HistoryLine {
         let word = try field("state", state)
         guard let state = BreakerSnapshot.State(rawValue: word) else {
             throw HistoryLineFault(
-                "\"\(word)\" is no state; expected one of \(Self.list(BreakerSnapshot.State.allCases.map(\.rawValue)))")
+                "\"\(word)\" is not a state; expected one of \(Self.list(BreakerSnapshot.State.allCases.map(\.rawValue)))")
         }
         return state
     }
 
     private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineFault) -> Value {
-        guard let value else { throw HistoryLineFault("a line of \"\(what)\" has a field \"\(name)\", and this one has none") }
+        guard let value else { throw HistoryLineFault("\"\(what)\" needs a field \"\(name)\", which is missing") }
         return value
     }
 

@@ -81,14 +81,14 @@ extension HistoryLine {
 }
 
 extension Refusal {
-    /// Before a word that is none of those that are known.
+    /// The prefix of a refusal that this code does not know.
     static let otherPrefix = "other: "
 }
 
 extension LeaseMode {
     static let permitsPrefix = "permits-"
 
-    /// As history files name it.
+    /// The mode as history files name it.
     var word: String {
         switch self {
         case .exclusive: "exclusive"
@@ -99,7 +99,7 @@ extension LeaseMode {
 }
 
 extension OperationEnding {
-    /// As history files name it.
+    /// The ending as history files name it.
     fileprivate var word: String {
         switch self {
         case .done(.granted): "granted"

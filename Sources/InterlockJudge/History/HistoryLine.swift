@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// A line of a history file after the first: one event, or the end. `what` says which of the other fields there are.
+/// A line of a history file after the first: an event, or the end. `what` determines which other fields there are.
 ///
 /// | `what` | fields |
 /// | --- | --- |
@@ -29,7 +29,7 @@ internal import InterlockCore
 /// | `mended` | fault |
 /// | `end` | events: how many there were |
 ///
-/// `at` and `until` are nanoseconds, all other times milliseconds.
+/// `at` and `until` are in nanoseconds, all other times in milliseconds.
 struct HistoryLine: Decodable {
     var at: Int64
     var what: String
@@ -72,7 +72,7 @@ struct HistoryLine: Decodable {
 }
 
 extension HistoryLine {
-    /// Appends its JSON. A run records many thousand lines a second on its event loop, and `JSONEncoder` takes ten times as long.
+    /// Appends the line as JSON. A run records thousands of lines a second on its event loop, and `JSONEncoder` is ten times slower.
     func write(into buffer: inout [UInt8]) {
         buffer.append(UInt8(ascii: "{"))
         write(.at, at, into: &buffer)
@@ -102,7 +102,7 @@ extension HistoryLine {
         write(.reason, reason, into: &buffer)
         write(.retry, retry, into: &buffer)
         write(.events, events, into: &buffer)
-        // Behind each field stands a comma.
+        // A comma follows each field.
         buffer[buffer.count - 1] = UInt8(ascii: "}")
     }
 

@@ -1,16 +1,16 @@
 internal import FoundationEssentials
 public import InterlockCore
 
-/// Reads a history back that `HistoryWriter` wrote, event by event. Bounded by the longest line.
+/// Reads a history that `HistoryWriter` wrote, event by event. Memory is bounded by the longest line.
 public struct HistoryReader {
     private static let chunk = 64 * 1024
-    /// A line that is longer is none of ours.
+    /// A longer line was not written by `HistoryWriter`.
     private static let longestLine = 1024 * 1024
 
     public let path: String
     /// What the history is judged by.
     public let rules: HistoryRules
-    /// When the history was over; `nil` until `next` has come to it.
+    /// When the history ended; `nil` until `next` reaches the end.
     public private(set) var end: Instant?
 
     private let decoder = JSONDecoder()
@@ -29,24 +29,25 @@ public struct HistoryReader {
             header = try decoder.decode(HistoryFileHeader.self, from: Data(first))
         } catch {
             throw HistoryFileError(
-                path: path, line: 1, "expected a history's rules, as `{\"history\":1,\"rules\":{…}}`: \(Self.words(error))")
+                path: path, line: 1, "expected a history's rules, such as `{\"history\":1,\"rules\":{…}}`: \(Self.words(error))")
         }
         guard header.history == HistoryFileHeader.version else {
             throw HistoryFileError(
                 path: path, line: 1,
-                "it is of format \(header.history), and expected is \(HistoryFileHeader.version): read it with the version that wrote it"
+                "it has format \(header.history), expected \(HistoryFileHeader.version): read it with the version that wrote it"
             )
         }
         rules = header.rules
     }
 
-    /// The next event; `nil`: that was all.
-    /// - Throws: `HistoryFileError`: the file is damaged, or cut off.
+    /// Returns the next event; `nil` at the end.
+    /// - Throws: `HistoryFileError` if the file is damaged or cut off.
     public mutating func next() throws(HistoryFileError) -> HistoryEvent? {
         guard end == nil else { return nil }
         guard let bytes = try lines.next() else {
             throw HistoryFileError(
-                path: path, line: lines.number + 1, "the file is cut off after \(events) events; expected another, or the end")
+                path: path, line: lines.number + 1,
+                "the file is cut off after \(events) events; expected another event or the end")
         }
         let line: HistoryLine
         do {
@@ -66,10 +67,10 @@ public struct HistoryReader {
     private mutating func finish(_ line: HistoryLine) throws(HistoryFileError) -> HistoryEvent? {
         guard line.events == events else {
             throw HistoryFileError(
-                path: path, line: lines.number, "\(events) events stand before the end; expected \(line.events ?? 0)")
+                path: path, line: lines.number, "there are \(events) events before the end; expected \(line.events ?? 0)")
         }
         guard try lines.next() == nil else {
-            throw HistoryFileError(path: path, line: lines.number, "something stands behind the end; expected nothing")
+            throw HistoryFileError(path: path, line: lines.number, "there are lines after the end; expected none")
         }
         end = Instant(nanoseconds: line.at)
         return nil
@@ -77,16 +78,16 @@ public struct HistoryReader {
 
     private static func words(_ error: any Error) -> String {
         switch error as? DecodingError {
-        case .keyNotFound(let key, _)?: "there is no \"\(key.stringValue)\""
+        case .keyNotFound(let key, _)?: "\"\(key.stringValue)\" is missing"
         case .typeMismatch(let type, let context)?, .valueNotFound(let type, let context)?:
-            Self.place(context).map { "\"\($0)\" is no \(type)" } ?? "that is no JSON object"
+            Self.place(context).map { "\"\($0)\" is not \(type)" } ?? "it is not a JSON object"
         case .dataCorrupted(let context)?:
-            Self.place(context).map { "\"\($0)\" has no value that is known" } ?? "that is no JSON object"
+            Self.place(context).map { "\"\($0)\" has an unknown value" } ?? "it is not a JSON object"
         default: "\(error)"
         }
     }
 
-    /// `nil`: it is about the whole line.
+    /// `nil` if the error is about the whole line.
     private static func place(_ context: DecodingError.Context) -> String? {
         context.codingPath.isEmpty ? nil : context.codingPath.map(\.stringValue).joined(separator: ".")
     }
@@ -96,7 +97,7 @@ extension HistoryReader {
     /// The lines of a file, one after another.
     private struct Lines {
         let path: String
-        /// Of the line that was last returned, counted from 1.
+        /// The number of the last line that was returned, counted from 1.
         private(set) var number = 0
         private let file: OpenFile
         private var buffer: [UInt8] = []
@@ -112,7 +113,7 @@ extension HistoryReader {
             }
         }
 
-        /// `nil`: there are no more.
+        /// `nil` at the end.
         mutating func next() throws(HistoryFileError) -> ArraySlice<UInt8>? {
             var searched = start
             while true {

@@ -1,16 +1,16 @@
 /// What a history is judged by.
 public struct HistoryRules: Hashable, Sendable, Codable {
-    /// What is known of each service, by its number.
+    /// The services by their numbers.
     public var services: [ServiceRules]
     /// How many sidecars there are.
     public var sidecars: Int
-    /// An operation is answered within its wait and this, or its connection is closed: in ms.
+    /// An operation is answered within its wait plus this, in ms, or its connection is closed.
     public var patience: Int64
-    /// So long after a fault has ended every sidecar serves again, in ms.
+    /// Every sidecar serves again this long after a fault, in ms.
     public var recovery: Int64
-    /// For so long at most a lock stays free that somebody waits for while nothing is broken, in ms; `nil`: as after a fault.
+    /// The longest time, in ms, that a wanted lock stays free while nothing is broken; `nil`: `recovery`.
     public var handOver: Int64?
-    /// By what share of the time Redis' clock may run faster or slower than the history's: 0 where both are one machine's.
+    /// By which share of the time Redis' clock may run fast or slow against the history's. 0 on one machine.
     public var clockDrift: Double
 
     public init(
@@ -31,9 +31,9 @@ public struct ServiceRules: Hashable, Sendable, Codable {
     public var limits: [LimitRule]
     /// What a sidecar does without Redis; see `LimitRule.boundsWithoutRedis`.
     public var whenRedisIsDown: OutagePolicyName
-    /// Trial permits of the fleet; `nil`: it has no breaker that a report can trip.
+    /// Trial permits of the fleet; `nil` if no report can trip its breaker.
     public var halfOpenPermits: Int?
-    /// For how long a permit that is not reported counts, in ms.
+    /// How long an unreported permit counts, in ms.
     public var permitLifetime: Int64
 
     public init(
@@ -48,12 +48,12 @@ public struct ServiceRules: Hashable, Sendable, Codable {
     }
 }
 
-/// `when_redis_is_down`, as the configuration spells it.
+/// `when_redis_is_down` as the configuration spells it.
 public enum OutagePolicyName: String, Hashable, Sendable, Codable {
     case local, allow, deny
 }
 
-/// One limit, as it is judged.
+/// One limit as it is judged.
 public struct LimitRule: Hashable, Sendable, Codable {
     public enum Algorithm: String, Hashable, Sendable, Codable {
         case fixed, sliding, gcra
@@ -62,9 +62,9 @@ public struct LimitRule: Hashable, Sendable, Codable {
     public var algorithm: Algorithm
     /// Calls in a window.
     public var limit: Int64
-    /// Milliseconds.
+    /// In milliseconds.
     public var window: Int64
-    /// Of `gcra` alone.
+    /// For `gcra` only.
     public var burst: Int64
     public var isPerSubject: Bool
 

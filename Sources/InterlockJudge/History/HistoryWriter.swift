@@ -1,11 +1,10 @@
 internal import FoundationEssentials
 public import InterlockCore
 
-/// Writes a history down as it happens: one JSON object a line. The first has the rules, the last says that this was all; in
-/// between is an event on each, see `HistoryLine`.
+/// Writes a history to a file while it happens: one JSON object a line. The first line has the rules, the last marks the end,
+/// and each line in between is an event; see `HistoryLine`.
 ///
-/// It keeps 64 KiB before it writes them; then it blocks for as long as the system needs to take them. A history that was not
-/// closed is one that was cut off.
+/// It buffers 64 KiB and blocks while it writes them. A history that is not closed reads as cut off.
 public struct HistoryWriter: Sendable {
     private static let bufferSize = 64 * 1024
 
@@ -15,7 +14,7 @@ public struct HistoryWriter: Sendable {
     private var events = 0
     private var last = Instant(nanoseconds: 0)
 
-    /// Begins a new file, in the place of one that is there.
+    /// Creates the file, or replaces an existing one.
     /// - Throws: `HistoryFileError`.
     public init(path: String, rules: HistoryRules, source: HistorySource = .run) throws(HistoryFileError) {
         self.path = path
@@ -27,7 +26,7 @@ public struct HistoryWriter: Sendable {
         }
         buffer.reserveCapacity(Self.bufferSize + 1024)
         let encoder = JSONEncoder()
-        // The same history is the same file.
+        // Equal histories make equal files.
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         do {
             buffer += try encoder.encode(HistoryFileHeader(history: HistoryFileHeader.version, source: source, rules: rules))
@@ -37,8 +36,8 @@ public struct HistoryWriter: Sendable {
         try endLine()
     }
 
-    /// The next event.
-    /// - Throws: `HistoryFileError`: the disk is full, for instance.
+    /// Writes the next event.
+    /// - Throws: `HistoryFileError`, for instance if the disk is full.
     public mutating func write(_ event: HistoryEvent) throws(HistoryFileError) {
         events += 1
         last = event.at
@@ -46,8 +45,8 @@ public struct HistoryWriter: Sendable {
         try endLine()
     }
 
-    /// That was all.
-    /// - Parameter end: when the history was over; by default with its last event.
+    /// Marks the end and writes what is buffered.
+    /// - Parameter end: when the history ended; by default with its last event.
     public mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
         var line = HistoryLine(at: end ?? last, what: HistoryFileHeader.end)
         line.events = events

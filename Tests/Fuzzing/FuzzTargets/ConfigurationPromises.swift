@@ -2,14 +2,14 @@ internal import Hiredis
 internal import InterlockCore
 internal import InterlockSidecar
 
-/// A file is a configuration that can be carried out, or refused with the line of every mistake.
+/// A file is either a valid configuration, or refused with the line of every mistake.
 enum ConfigurationPromises {
     private static let secret = "never-to-be-shown-4f1d"
     private static let environment = ["INTERLOCK_OPS_KEY": secret, "K": "another-secret-77aa"]
     private static let fileName = "fuzz.yaml"
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
-        // What is no UTF-8 is refused before it is read.
+        // Invalid UTF-8 is refused before it is parsed.
         guard let text = String(validating: input, as: UTF8.self) else { return }
         try checkFile(text)
         if input.count <= 256 { try checkTexts(text) }
@@ -28,7 +28,7 @@ enum ConfigurationPromises {
             try checkUse(of: configuration)
         case (.failure(let error), .success): throw FuzzFinding("read again, the file is accepted: \(error)")
         case (.failure(let error), .failure(let again)):
-            // Of keys that are there twice and are lists, Yams picks any one's line.
+            // For a duplicate key with list values, Yams reports either line.
             try expect(
                 again.problems.map(\.message) == error.problems.map(\.message),
                 "read again, it has other mistakes: \(again)")
@@ -42,7 +42,7 @@ enum ConfigurationPromises {
         let shown = problem.description
         guard case .file(fileName, let line) = problem.place else { throw FuzzFinding("a problem is elsewhere: \(shown)") }
         let isOfWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
-        // A mistake at the file's end may be said to be behind its last line.
+        // A mistake at the end of the file may be reported after its last line.
         try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "of \(lines) lines: \(shown)")
         try expect(!problem.message.isEmpty, "a problem without words: \(shown)")
         try expect(shown.utf8.count <= 4096, "a problem of \(shown.utf8.count) bytes: \(shown)")
@@ -51,7 +51,7 @@ enum ConfigurationPromises {
         try expect(!shown.contains(secret), "a problem shows a key: \(shown)")
     }
 
-    /// What was accepted can be carried out.
+    /// An accepted configuration can be used.
     private static func checkUse(of configuration: SidecarConfiguration) throws(FuzzFinding) {
         try expect(!"\(configuration)".contains(secret), "the configuration shows a key")
         for service in configuration.services {
@@ -66,7 +66,7 @@ enum ConfigurationPromises {
         }
     }
 
-    /// The texts of a file that have a grammar of their own.
+    /// Checks the texts that have a grammar of their own.
     private static func checkTexts(_ text: String) throws(FuzzFinding) {
         if let endpoint = try? SocketEndpoint(parsing: text) {
             try expect((try? SocketEndpoint(parsing: "\(endpoint)")) == endpoint, "\(text) was read as \(endpoint)")
@@ -76,7 +76,7 @@ enum ConfigurationPromises {
             try expect((try? DurationText.parse(shortest)) == duration, "\(text) was read as \(duration), spelled \(shortest)")
         }
         if let server = try? RedisConfiguration(url: text), let password = server.password, password.utf8.count > 8 {
-            // What is as long as that is not there by chance.
+            // This long, it cannot occur by chance.
             try expect(!server.displayName.contains(password), "a URL is shown with its password: \(server.displayName)")
         }
     }

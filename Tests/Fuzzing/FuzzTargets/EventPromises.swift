@@ -2,8 +2,8 @@ internal import InterlockCore
 internal import FoundationEssentials
 internal import Interlock
 
-/// Whatever is published on the fleet's channel is an event on one line, or passed over; and no text that becomes part of an event
-/// makes another event of it.
+/// A message on the fleet's channel is either a one-line event or ignored. No text can turn an event that contains it into another
+/// event.
 enum EventPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         if let message = EventMessage(input) {

@@ -1,21 +1,20 @@
-/// A reader of bytes that others send, and what it promises whatever they are.
+/// A parser of untrusted bytes, with promises that hold for every input.
 public enum FuzzTarget: String, CaseIterable, Sendable {
-    /// What clients send to the RESP door: the requests and their options.
+    /// Clients' commands at the RESP door, and their options.
     case resp
-    /// What Redis answers, as it comes over the wire.
+    /// Redis' replies as bytes.
     case replies
-    /// What comes over the fleet's event channel.
+    /// Messages on the fleet's event channel.
     case events
-    /// The configuration's file, and the texts in it that have a grammar of their own.
+    /// Configuration files, and their texts that have a grammar of their own.
     case configuration
-    /// What clients send to the HTTP door: a target in the first line, and the body in the others.
+    /// HTTP requests: the target in the first line, then the body.
     case http
-    /// What the outage monitor judges: a JSON path in the first line, a regular expression in the second, and the body in the
-    /// others.
+    /// What the outage monitor evaluates: a JSON path in the first line, a regular expression in the second, then the body.
     case probes
 
-    /// Has the target read `input`. The same input always comes to the same.
-    /// - Throws: `FuzzFinding` when a promise is broken. Some can only be broken by a crash.
+    /// Parses `input`. Equal inputs have equal results.
+    /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
     public func run(_ input: [UInt8]) throws(FuzzFinding) {
         switch self {
         case .resp: try RequestPromises.check(input)
@@ -28,9 +27,9 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
     }
 }
 
-/// A promise that a reader broke.
+/// A broken promise of a parser.
 public struct FuzzFinding: Error, CustomStringConvertible {
-    /// What was promised, and what came instead.
+    /// What was promised, and what happened.
     public let description: String
 
     init(_ description: String) {
@@ -38,16 +37,16 @@ public struct FuzzFinding: Error, CustomStringConvertible {
     }
 }
 
-/// Throws when `promise` does not hold.
+/// Throws if `promise` does not hold.
 func expect(_ promise: Bool, _ finding: @autoclosure () -> String) throws(FuzzFinding) {
     guard promise else { throw FuzzFinding(finding()) }
 }
 
-/// How the bytes of a stream come in: sockets give them in pieces of any size.
+/// How a stream is split, as sockets split it at any byte.
 enum Chunking {
     case whole
     case bytewise
-    /// In pieces whose sizes follow from the bytes themselves.
+    /// Into pieces whose sizes depend on the bytes.
     case scattered
 
     func chunks(of stream: [UInt8]) -> [ArraySlice<UInt8>] {
@@ -73,7 +72,7 @@ enum Chunking {
 }
 
 extension [UInt8] {
-    /// FNV-1a: a number that looks like chance and is the same in every process.
+    /// FNV-1a: looks random and is the same in every process.
     var fnv: UInt64 {
         reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }

@@ -5,18 +5,18 @@ internal import InterlockCore
 internal import InterlockSidecar
 internal import NIOCore
 
-/// The HTTP door reads a request, or answers what is wrong with it; and the proxy calls nothing beside the service's base.
+/// The HTTP door parses a request or answers what is wrong with it. The proxy calls nothing outside of a service's base URL.
 enum HTTPPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let end = input.firstIndex(of: UInt8(ascii: "\n")) ?? input.endIndex
-        // NIO's parser lets nothing else through.
+        // NIO's parser accepts nothing else.
         let target = String(decoding: input[..<end].filter { $0 != UInt8(ascii: "\r") && $0 != 0 }, as: UTF8.self)
         try checkTarget(target)
         try checkBody(Array(input[min(end + 1, input.endIndex)...]))
         try checkFields(target)
     }
 
-    /// What `read` gives; `nil`: it was refused, with a problem that can be sent.
+    /// The result of `read`; `nil` if the request was refused with a valid problem.
     private static func reading<Value>(_ read: () throws -> Value) throws(FuzzFinding) -> Value? {
         do {
             return try read()
@@ -51,7 +51,7 @@ enum HTTPPromises {
         try checkProxying(target)
     }
 
-    /// A text is decoded once, and no other than that one is meant by it.
+    /// A text is decoded exactly once, and unambiguously.
     private static func checkDecoding(_ text: Substring) throws(FuzzFinding) {
         guard let decoded = PercentEncoding.decode(text) else {
             return try expect(text.utf8.contains(UInt8(ascii: "%")), "\(text) cannot be decoded")
@@ -75,7 +75,7 @@ enum HTTPPromises {
         let whole = url.absoluteString
         try expect(whole.hasPrefix("https://upstream.example:8443/api/v2"), "\(text) leads to \(whole)")
         var path = Substring(url.path(percentEncoded: true))
-        // As often as any server might decode it.
+        // As often as a server may decode it.
         for _ in 0..<2 {
             try expect(!path.split(whereSeparator: { "/\\".contains($0) }).contains(".."), "\(text) leads to \(whole)")
             guard let decoded = PercentEncoding.decode(path) else { break }

@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import InterlockCore
 internal import InterlockSidecar
 
-/// The outage monitor judges any answer by any expectation that was accepted, in bounded time and in few words.
+/// The outage monitor evaluates any response with any accepted expectation, in bounded time and with a short reason.
 enum ProbePromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let parts = input.split(separator: UInt8(ascii: "\n"), maxSplits: 2, omittingEmptySubsequences: false)
@@ -35,7 +35,7 @@ enum ProbePromises {
         if case .text(let own)? = path.value(in: document) { try judge(.json(path: text, equals: own), body) }
     }
 
-    /// With every member in quotes.
+    /// The path with every member in quotes.
     private static func spelled(_ path: JSONPath) -> String {
         path.steps.reduce(into: "$") { text, step in
             switch step {
@@ -55,7 +55,7 @@ enum ProbePromises {
         let searched = String(decoding: body, as: UTF8.self)
         let found = expression.search(in: searched)
         guard found != .tooCostly, !text.hasPrefix("(?i)") else { return }
-        // Ways to say the same: what they find is the same, as long as they are not too long for an expression.
+        // Equivalent expressions find the same, unless they are too long.
         for other in ["(?:\(text))", "(?:\(text)|\(text))", "(?:\(text)){1}"] {
             guard let search = (try? RegularExpression(other))?.search(in: searched), search != .tooCostly else { continue }
             try expect(search == found, "\(text) is \(found), \(other) is \(search) in \(searched)")

@@ -1,9 +1,9 @@
 internal import Hiredis
 internal import InterlockTesting
 
-/// The Redis client reads the same replies however their bytes come in, and none beyond its limits.
+/// The Redis client reads the same replies however the bytes are split, and none beyond its limits.
 enum ReplyPromises {
-    /// Small, so that inputs of a few bytes go beyond them.
+    /// Small, so that short inputs exceed them.
     private static let tight = ReplyLimits(bulkLength: 48, arrayLength: 8, depth: 3, lineLength: 32, replyLength: 256)
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
@@ -23,7 +23,7 @@ enum ReplyPromises {
         }
     }
 
-    /// A chunk is judged before it is read: a violation may hide replies of its own chunk, and nothing else may differ.
+    /// A chunk is checked before it is parsed: a violation may hide replies of its own chunk, and nothing else may differ.
     private static func checkChunking(of input: [UInt8], limits: ReplyLimits) throws(FuzzFinding) -> ReplyReading {
         let bytewise = try ReplyReading(Chunking.bytewise.chunks(of: input), limits: limits)
         for chunking in [Chunking.whole, .scattered] {
@@ -37,7 +37,7 @@ enum ReplyPromises {
         return bytewise
     }
 
-    /// - Returns: the bytes of its bulk strings.
+    /// - Returns: the number of bytes in bulk strings.
     private static func checkLimits(_ reply: RedisReply, depth: Int) throws(FuzzFinding) -> Int {
         switch reply {
         case .integer, .null: return 0
@@ -60,11 +60,11 @@ enum ReplyPromises {
     }
 
     private static func checkLine(_ text: String) throws(FuzzFinding) {
-        // A byte that is no UTF-8 is replaced by three.
+        // Each invalid byte is replaced by three bytes.
         try expect(text.utf8.count <= 3 * tight.lineLength, "a line has \(text.utf8.count) bytes")
     }
 
-    /// Every command reads any reply, or refuses it.
+    /// Every command decodes any reply or refuses it.
     private static func checkMeanings(_ reply: RedisReply) {
         _ = (reply.text, reply.integer, reply.array)
         _ = try? Ping().decode(reply)
@@ -77,10 +77,10 @@ enum ReplyPromises {
     }
 }
 
-/// What the Redis client makes of a stream of replies that comes in chunks.
+/// How the Redis client reads a stream of replies that arrives in chunks.
 struct ReplyReading {
     private(set) var replies: [RedisReply] = []
-    /// What ended it; `nil`: it may go on.
+    /// The violation that ended it; `nil` if none did.
     private(set) var violation: RedisError?
 
     init(_ chunks: [ArraySlice<UInt8>], limits: ReplyLimits = ReplyLimits()) throws(FuzzFinding) {

@@ -4,23 +4,23 @@ internal import InterlockCore
 internal import InterlockSidecar
 internal import NIOCore
 
-/// The RESP door reads the same requests however their bytes come in, and refuses each with one line.
+/// The RESP door reads the same requests however the bytes are split, and refuses each with one line.
 enum RequestPromises {
     private static let table = RESPCommandTable()
-    /// So many of an input are looked at word by word.
+    /// At most this many commands of an input are checked word by word.
     private static let mostCommands = 20
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let reading = try RequestReading(Chunking.whole.chunks(of: input))
-        // A line is looked through again with every byte: that costs the square of its length.
+        // Each byte rescans the line, which is quadratic.
         let chunkings: [Chunking] = input.count <= 512 ? [.bytewise, .scattered] : [.scattered]
         for chunking in chunkings {
             let other = try RequestReading(chunking.chunks(of: input))
             try expect(other == reading, "whole: \(reading); \(chunking): \(other)")
         }
-        // The filling makes it slow, and one input of many is as good as each.
+        // Slow, so only for every sixteenth input.
         if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 { try checkBound(input.suffix(count)) }
-        // Thousands of empty words make an input slow, and tell no more.
+        // Thousands of empty words are slow and show nothing new.
         for command in reading.commands.prefix(mostCommands) {
             try checkWords(command)
             try checkOptions(command)
@@ -28,7 +28,7 @@ enum RequestPromises {
         }
     }
 
-    /// What is not whole does not stay so for ever: it is read or refused before it is longer than a command may be.
+    /// An incomplete command is completed or refused before it exceeds the longest command.
     private static func checkBound(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
         let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
         let reading = try RequestReading([pending, filling[...]])
@@ -70,7 +70,7 @@ enum RequestPromises {
         }
     }
 
-    /// Options are read, or refused with an error that can be sent.
+    /// Options are parsed, or refused with a valid error.
     private static func checkOptions(_ command: [[UInt8]]) throws(FuzzFinding) {
         try request(command) { request throws(FuzzFinding) in
             do throws(InterlockError) {
@@ -89,7 +89,7 @@ enum RequestPromises {
         }
     }
 
-    /// An error is one short line, whatever it quotes: what a client sent cannot pass for a reply.
+    /// An error is one short line, whatever it quotes. A client's text cannot pass for a reply.
     private static func checkError(_ message: String) throws(FuzzFinding) {
         try expect(message.utf8.count <= 2048, "an error has \(message.utf8.count) bytes")
         let writer = RESPWriter()
@@ -100,7 +100,7 @@ enum RequestPromises {
         }
     }
 
-    /// What a client of ours writes, the door reads back.
+    /// The door reads back what our own client writes.
     private static func checkWriting(_ command: [[UInt8]]) throws(FuzzFinding) {
         var encoder = CommandEncoder()
         for argument in command { encoder.append(argument) }
@@ -112,10 +112,10 @@ enum RequestPromises {
     }
 }
 
-/// What the RESP door's parser makes of a stream that comes in chunks, read as a connection reads it.
+/// How the RESP door's parser reads a stream that arrives in chunks, as a connection does.
 struct RequestReading: Equatable {
     enum Ending: Equatable {
-        /// The stream ended, with so many bytes that are not a whole command.
+        /// The stream ended with this many bytes of an incomplete command.
         case incomplete(Int)
         case malformed(String)
         case http
@@ -135,7 +135,7 @@ struct RequestReading: Equatable {
         ending = .incomplete(pending.count)
     }
 
-    /// - Returns: `false` when the connection cannot go on.
+    /// - Returns: `false` if the connection cannot continue.
     private mutating func read(_ pending: inout [UInt8], with parser: inout RESPRequestParser) throws(FuzzFinding) -> Bool {
         var start = 0
         defer { pending.removeFirst(start) }

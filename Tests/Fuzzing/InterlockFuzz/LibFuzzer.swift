@@ -1,30 +1,29 @@
 internal import FuzzTargets
 internal import Glibc
 
-/// Reads one input, as libFuzzer calls it: <https://llvm.org/docs/LibFuzzer.html>. It brings `main`, and keeps an input that ends
-/// the process.
+/// libFuzzer's entry point: <https://llvm.org/docs/LibFuzzer.html>. libFuzzer brings `main` and saves an input that ends the process.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func readOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     let target = ChosenTarget.target
     do throws(FuzzFinding) {
         try target.run(Array(UnsafeBufferPointer(start: bytes, count: count)))
     } catch {
-        // The end of the process is how libFuzzer learns of a finding.
+        // libFuzzer learns of a finding by the end of the process.
         fatalError("\(target.rawValue): \(error)")
     }
     return 0
 }
 
-/// What this execution is fed to.
+/// The target of this process.
 enum ChosenTarget {
-    /// libFuzzer has the arguments to itself.
+    /// A variable, because libFuzzer owns the arguments.
     private static let variable = "INTERLOCK_FUZZ_TARGET"
 
     static let target: FuzzTarget = {
         let name = getenv(variable).map { String(cString: $0) }
         guard let target = name.flatMap(FuzzTarget.init) else {
             let names = FuzzTarget.allCases.map(\.rawValue).joined(separator: ", ")
-            // libFuzzer has the command line, and calls nothing that could hand an error back.
+            // There is no caller to return an error to.
             fatalError("\(variable) is \(name ?? "not set"); expected one of \(names)")
         }
         return target

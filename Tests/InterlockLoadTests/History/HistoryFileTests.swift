@@ -150,13 +150,14 @@ struct HistoryFileTests {
         defer { remove() }
         try write(everything)
         try edit { $0.remove(at: 4) }
-        #expect(try failure()?.reason.contains("events stand before the end") == true)
+        #expect(try failure()?.reason.contains("events before the end") == true)
     }
 
     @Test(
         "a damaged line is told, with what was expected",
         arguments: [
-            (#"{"at":1,"what":"gran"#, "no JSON"), (#"[1]"#, "no JSON"), (#"{"what":"released"}"#, #"no "at""#),
+            (#"{"at":1,"what":"gran"#, "not a JSON object"), (#"[1]"#, "not a JSON object"),
+            (#"{"what":"released"}"#, #""at" is missing"#),
             (#"{"at":1,"what":"granted","client":1,"lease":1,"valid":1}"#, #"a field "fence""#),
             (#"{"at":1,"what":"granted","client":"one"}"#, "\"client\""),
             (#"{"at":1,"what":"stolen","client":1}"#, "expected acquire"),
@@ -177,7 +178,7 @@ struct HistoryFileTests {
     @Test(
         "a file that is no history is told at its first line",
         arguments: [
-            ("", "empty"), ("hello\n", "no JSON"),
+            ("", "empty"), ("hello\n", "not a JSON object"),
             (#"{"history":2,"rules":{"services":[],"sidecars":1,"patience":1,"recovery":1,"clockDrift":0}}"# + "\n", "format 2"),
         ])
     func noHistory(text: String, expected: String) throws {

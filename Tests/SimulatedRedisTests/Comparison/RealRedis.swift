@@ -1,6 +1,6 @@
 import Glibc
 
-/// A real `redis-server` on a Unix socket in a folder of its own, whose wall clock stands where it is put.
+/// A real `redis-server` on a Unix socket in its own folder. Its wall clock stands at a given time.
 final class RealRedis {
     private let folder: String
     private var process: pid_t = 0
@@ -35,7 +35,7 @@ final class RealRedis {
         rmdir(folder)
     }
 
-    /// The end of what the server logged.
+    /// The end of the server's log.
     var log: String {
         guard let file = fopen("\(folder)/log", "r") else { return "" }
         defer { fclose(file) }
@@ -44,7 +44,7 @@ final class RealRedis {
         return String(decoding: buffer.prefix(count).suffix(4000), as: UTF8.self)
     }
 
-    /// From the next command on the server's clock stands there.
+    /// Sets the server's clock, from its next command on.
     func setTime(microseconds time: Int64) throws {
         var seconds = time_t(time / 1_000_000)
         var date = tm()
@@ -54,7 +54,7 @@ final class RealRedis {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and cuts it off: the half keeps the microsecond.
+        // libfaketime reads the fraction as a floating-point number and truncates it: the half keeps the microsecond.
         let text = "\(day) \(hour).\(padded(time % 1_000_000, 6))5"
         guard let file = fopen("\(folder)/clock.new", "w") else { throw Failure(reason: "no clock file") }
         fputs(text, file)
@@ -62,7 +62,7 @@ final class RealRedis {
         rename("\(folder)/clock.new", "\(folder)/clock")
     }
 
-    /// A connection; waits up to 10 s for the server to come up.
+    /// Connects; waits up to 10 s for the server to start.
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
             if let descriptor = attempt() { return descriptor }

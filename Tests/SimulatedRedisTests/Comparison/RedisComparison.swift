@@ -3,15 +3,14 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// The same commands to a real Redis and to the simulated one, at the same time of the same clock: the replies must be the
-/// same, byte for byte.
+/// Sends the same commands to a real and to the simulated Redis, with equal clocks. The replies must be equal, byte for byte.
 final class RedisComparison {
     let simulated: SimulatedServer
     private let real: RealRedis
     private let clock: Clock
-    /// How many replies and messages were the same.
+    /// How many replies and messages were equal.
     private(set) var agreements = 0
-    /// What was sent last, for the report of a difference.
+    /// The last commands, for the report of a difference.
     private var history: [String] = []
     private var isBroken = false
 
@@ -25,11 +24,11 @@ final class RedisComparison {
         real = try RealRedis(arguments: arguments)
         simulated = SimulatedServer { clock.microseconds }
         try set(time: clock.microseconds)
-        // A client of the real one only: expiry is then what commands make of it.
+        // A client of the real server only. It disables background expiry, so that only commands expire keys.
         try cause(["DEBUG", "SET-ACTIVE-EXPIRE", "0"])
     }
 
-    /// Sends a command to the real server alone.
+    /// Sends a command to the real server only.
     func cause(_ words: [String]) throws {
         let console = ComparedConnection(real: try real.connect(), simulated: nil)
         console.send(words.map { Array($0.utf8) })
@@ -49,7 +48,7 @@ final class RedisComparison {
         ComparedConnection(real: try real.connect(), simulated: simulated)
     }
 
-    /// Sends a command and compares the answers; returns the real one.
+    /// Sends a command and compares the replies. Returns the real one.
     @discardableResult
     func send(
         _ arguments: [[UInt8]], on connection: ComparedConnection, isUnordered: Bool = false, replies: Int = 1
@@ -68,14 +67,14 @@ final class RedisComparison {
         try send(arguments.map { Array($0.utf8) }, on: connection, isUnordered: isUnordered)
     }
 
-    /// Sends each server a command of its own: connections have other numbers there.
+    /// Sends different commands to the two servers, because they number connections differently.
     func send(real: [String], simulated: [String], on connection: ComparedConnection) throws {
         history.append("\(time) #\(connection.number) \(simulated)")
         connection.send(real: real.map { Array($0.utf8) }, simulated: simulated.map { Array($0.utf8) })
         _ = try compare(connection, isUnordered: false)
     }
 
-    /// Compares what a subscribed connection was told until now.
+    /// Compares the messages that a subscribed connection received so far.
     func compareMessages(to listener: ComparedConnection) throws {
         let token = "token-\(agreements)"
         listener.send([Array("PING".utf8), Array(token.utf8)])
@@ -129,7 +128,7 @@ final class ComparedConnection {
         var bytes: ArraySlice<UInt8> = []
     }
 
-    /// - Parameter simulated: `nil`: for the real server only.
+    /// - Parameter simulated: `nil` for the real server only.
     init(real descriptor: Int32, simulated: SimulatedServer?) {
         self.descriptor = descriptor
         connection = simulated?.connect { [output] in output.bytes += $0 }
@@ -171,7 +170,7 @@ final class ComparedConnection {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// The simulated Redis is Redis 7.0, whose clock libfaketime moves: others have other texts, and some read another clock.
+    /// Skips other servers than Redis 7.0 under libfaketime: their messages differ, and some read another clock.
     static var isCompared: Self {
         .enabled("redis-server is Redis 7.0, as the simulated one is") {
             let program = try await RedisProgram.current

@@ -1,4 +1,4 @@
-// Lua 5.1 as Swift sees it, and the JSON library that Redis offers its scripts.
+// Lua 5.1 for Swift, and the JSON library of Redis' scripts.
 #pragma once
 
 // lua_State, the stack, lua_pcall, lua_error.
@@ -8,11 +8,11 @@
 // luaopen_base, luaopen_string, luaopen_table, luaopen_math, luaopen_debug.
 #include <lua5.1/lualib.h>
 
-// Opens cjson; Debian's own header of it is for C++.
+// Opens cjson. Debian's header of it is C++ only.
 int luaopen_cjson(lua_State *state);
 
-// A function of Lua around one of Swift, its first upvalue, that raises what lies on top of the stack when that returns a
-// negative number. `lua_error` jumps over frames without unwinding them: here all of them are C's.
+// Calls a Swift function, the first upvalue. If it returns a negative number, the top value is raised as an error.
+// `lua_error` jumps over frames without unwinding them; all frames here are C.
 static inline int lua_call_and_raise(lua_State *state) {
     int results = lua_tocfunction(state, lua_upvalueindex(1))(state);
     return results < 0 ? lua_error(state) : results;

@@ -10,16 +10,16 @@ import Simulation
 struct Simulate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",
-        abstract: "Run the product in worlds that a seed decides wholly, and judge what its clients saw.",
+        abstract: "Run the product in simulated worlds, each decided by a seed, and check what its clients saw.",
         discussion: """
-            Each world has a fleet of real sidecars, their Redis servers with the product's own scripts, clients, operators, other \
-            programs, and faults. A finding that no known cause explains ends with exit code 1; so does --seed with the same number, \
-            for the same history comes out of it again.
+            Each world has a fleet of real sidecars, simulated Redis servers with the product's scripts, clients, operators, other \
+            programs and faults. A finding without a known cause ends with exit code 1. To see it again, give its seed with --seed: \
+            the same seed always makes the same history.
 
             EXIT CODES
-              0   nothing was found but what is known
-              1   something else was found
-              64  the command line cannot be understood
+              0   no findings, or only known ones
+              1   a finding without a known cause
+              64  invalid command line
 
             EXAMPLES
               make simulate ARGS='--seeds 1000'
@@ -27,50 +27,50 @@ struct Simulate: ParsableCommand {
               make simulate ARGS='--seed 7 --shrink'
             """)
 
-    @Option(help: ArgumentHelp("Only the world of this seed.", valueName: "n"))
+    @Option(help: ArgumentHelp("Run only the world of this seed.", valueName: "n"))
     var seed: UInt64?
 
-    @Option(help: ArgumentHelp("How many worlds.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of worlds.", valueName: "n"))
     var seeds = 100
 
-    @Option(help: ArgumentHelp("The seed of the first of them.", valueName: "n"))
+    @Option(help: ArgumentHelp("The seed of the first world.", valueName: "n"))
     var first: UInt64 = 1
 
-    @Option(help: ArgumentHelp("How many client operations in each.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of client operations in each world.", valueName: "n"))
     var operations = 10_000
 
-    @Flag(help: "Cut the story of a finding down to what still shows it, and tell it.")
+    @Flag(help: "Shrink a finding's story to the faults and clients that it needs, and print it.")
     var shrink = false
 
-    @Option(help: ArgumentHelp("What --shrink is about: a promise, or the name of a known finding.", valueName: "name"))
+    @Option(help: ArgumentHelp("The finding to shrink: a promise, or the name of a known finding.", valueName: "name"))
     var finding: String?
 
-    @Flag(help: "Stop at the first world with a finding that no known cause explains.")
+    @Flag(help: "Stop at the first world with a finding without a known cause.")
     var untilFound = false
 
-    @Option(help: ArgumentHelp("Tell the last events of each history.", valueName: "n"))
+    @Option(help: ArgumentHelp("Print the last n events of each history.", valueName: "n"))
     var tail = 0
 
-    @Option(help: ArgumentHelp("Write the history of --seed down, for `interlock bench check`.", valueName: "file"))
+    @Option(help: ArgumentHelp("Write the history of --seed to a file, for `interlock bench check`.", valueName: "file"))
     var history: String?
 
-    @Flag(help: "Tell everything that Redis reads and writes.")
+    @Flag(help: "Print everything that Redis reads and writes.")
     var traffic = false
 
-    @Flag(help: "Tell the digest of each history: two with the same seed have the same.")
+    @Flag(help: "Print the digest of each history. Equal seeds have equal digests.")
     var digest = false
 
-    @Flag(help: "Tell the sums as JSON.")
+    @Flag(help: "Print the totals as JSON.")
     var json = false
 
     func validate() throws {
         guard (1...10_000_000).contains(seeds) else { throw ValidationError("--seeds: expected 1 to 10000000, got \(seeds)") }
-        // Its history is kept, for the story.
+        // A world keeps its history in memory.
         guard (1...1_000_000).contains(operations) else {
             throw ValidationError("--operations: expected 1 to 1000000, got \(operations)")
         }
-        guard history == nil || seed != nil else { throw ValidationError("--history is of one world: say --seed") }
-        guard !shrink || seed != nil else { throw ValidationError("--shrink is about one world: say --seed") }
+        guard history == nil || seed != nil else { throw ValidationError("--history needs --seed") }
+        guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
     }
 
     func run() throws {
@@ -85,7 +85,7 @@ struct Simulate: ParsableCommand {
             if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
             for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
             if !json { tell(outcome, sums) }
-            // What is known is told, also to a file.
+            // Flush, so that a file has everything known so far.
             fflush(nil)
             if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
                 shrinking.run { Progress.tell($0) }
@@ -100,27 +100,27 @@ struct Simulate: ParsableCommand {
 
     private func tell(_ outcome: WorldResult, _ sums: Sums) {
         for violation in outcome.unknown.prefix(seed == nil ? 2 : 20) { print("seed \(outcome.seed): \(violation)") }
-        // Of many worlds the first that shows it.
+        // Known findings are printed for the first world that shows them.
         for (name, found) in outcome.known.sorted(by: { $0.key < $1.key }) where sums.knownSeeds[name] == outcome.seed {
             print("seed \(outcome.seed): known \(name), \(found.count) times, first: \(found.first)")
         }
     }
 }
 
-/// What all worlds came to.
+/// Totals of all worlds.
 struct Sums: Encodable {
     var seeds = 0
     var operations = 0
     var simulatedSeconds = 0.0
     var seconds = 0.0
     var faults = 0
-    /// Findings of each known cause.
+    /// The number of findings by known cause.
     var known: [String: Int] = [:]
-    /// The first seed that showed each of them.
+    /// The first seed with each known cause.
     var knownSeeds: [String: UInt64] = [:]
-    /// Findings that no known cause explains.
+    /// The number of findings without a known cause.
     var unknown = 0
-    /// The first of them.
+    /// The first finding without a known cause.
     var seed: UInt64?
     var promise: String?
     var finding: String?
@@ -165,7 +165,7 @@ struct Sums: Encodable {
     }
 }
 
-/// How far a long run has come, on standard error.
+/// Reports the progress of a long run on standard error.
 struct Progress {
     private var next = ContinuousClock.now + .seconds(2)
 

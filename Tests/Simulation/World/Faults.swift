@@ -3,9 +3,9 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// Breaks things, one after the other or several at a time, and makes them whole again.
+/// Causes faults, one at a time or several at once, and ends them again.
 final class Faults {
-    /// What one lasting fault at a time concerns. What is over at once may come at any time.
+    /// What a lasting fault affects. Each can have one at a time; a fault without duration may come at any time.
     private enum Place: Equatable {
         case sidecar(Int), redis, quorum
     }
@@ -14,16 +14,16 @@ final class Faults {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
-    private var underWay: [Int: (place: Place?, mend: () -> Void)] = [:]
-    /// Each fault with its times, for the story.
+    private var underWay: [Int: (place: Place?, heal: () -> Void)] = [:]
+    /// Every fault with its times, for the story.
     private(set) var told: [ToldFault] = []
-    /// By how much the clock was moved by the fault that begins.
+    /// By how much the starting fault moved the clock.
     private var ahead: Int64 = 0
     /// The furthest that Redis' clock has ever been ahead.
     private var furthestAhead: Int64 = 0
-    /// The jumps ahead whose fences the true time has not reached: how far they were, in ms, and when it does, in ns.
+    /// Jumps ahead whose fences true time has not reached yet: how far, in ms, and when it will, in ns.
     private var leads: [(ahead: Int64, end: Int64)] = []
-    /// Only faults with these numbers happen; `nil`: all. So a story is cut down.
+    /// Only faults with these numbers happen; `nil`: all. Shrinking uses this.
     private let kept: Set<Int>?
 
     init(world: World, state: WorldState, random: SeededRandom, kept: Set<Int>?) {
@@ -42,13 +42,13 @@ final class Faults {
         }
     }
 
-    /// Everything is whole again.
+    /// Ends every fault.
     func endAll() {
-        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) { end(number, fault.mend) }
+        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) { end(number, fault.heal) }
     }
 
     private func draw() {
-        // A stream of its own for each: omitting one leaves the others as they are.
+        // Each fault has its own stream, so that omitting one leaves the others unchanged.
         var own = random.split()
         let kinds = state.profile.faultWeights
         var point = Int.random(in: 0..<kinds.reduce(0) { $0 + $1.weight }, using: &own)
@@ -70,11 +70,11 @@ final class Faults {
             default: .redis
             }
         let isTaken = place != nil && underWay.values.contains { $0.place == place }
-        // Connections break also while something else is broken.
+        // Connections may also break during another fault.
         guard kept?.contains(number) ?? true, underWay.count < 3, !isTaken || kind == .quorumServer else { return }
         var length = Self.length(of: kind, &random)
         let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
-        guard let (mend, words) = act else { return }
+        guard let (heal, words) = act else { return }
         let concerned: Int? =
             if case .sidecar = place { sidecar } else { kind == .reload || kind == .vanish ? sidecar : nil }
         state.record(.faultBegan(fault: number, kind, sidecar: concerned))
@@ -83,17 +83,17 @@ final class Faults {
                 number: number, kind: kind, sidecar: concerned, began: state.timeline.instant, ended: nil, ahead: ahead,
                 words: words))
         ahead = 0
-        guard length > 0 else { return end(number, mend) }
-        underWay[number] = (place, mend)
+        guard length > 0 else { return end(number, heal) }
+        underWay[number] = (place, heal)
         state.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = underWay[number] else { return }
-            end(number, fault.mend)
+            end(number, fault.heal)
         }
     }
 
-    private func end(_ number: Int, _ mend: () -> Void) {
+    private func end(_ number: Int, _ heal: () -> Void) {
         underWay[number] = nil
-        mend()
+        heal()
         state.record(.faultEnded(fault: number))
         if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = state.timeline.instant }
     }
@@ -111,11 +111,11 @@ final class Faults {
         }
     }
 
-    /// What is done, how it is made whole again, and in words; `nil`: it cannot be done now.
+    /// Starts the fault. Returns how to end it, and a description; `nil` if it is impossible now.
     private func carryOut(
         _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
         _ random: inout SeededRandom
-    ) -> (mend: () -> Void, words: String)? {
+    ) -> (heal: () -> Void, words: String)? {
         let host = state.sidecars[sidecar]
         let path = host.paths[0]
         let redis = state.redis
@@ -124,7 +124,7 @@ final class Faults {
             guard host.isUp, !host.isStopped else { return nil }
             guard random.happens(0.3) else {
                 host.kill()
-                return ({ host.start() }, "killed, and started again")
+                return ({ host.start() }, "killed and restarted")
             }
             host.drain()
             length += 300
@@ -134,12 +134,12 @@ final class Faults {
             return (
                 {
                     host.kill(); host.start()
-                }, "told to end, and started again"
+                }, "terminated and restarted"
             )
         case .pause:
             guard host.isUp else { return nil }
             host.stop()
-            return ({ host.resume() }, "stands still")
+            return ({ host.resume() }, "is stopped")
         case .partition:
             let isRefusing = random.happens(0.3)
             if isRefusing {
@@ -193,7 +193,7 @@ final class Faults {
         case .redisPause:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.stop()
-            return ({ redis.resume() }, "stands still")
+            return ({ redis.resume() }, "is stopped")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
             guard length > 0 else {
@@ -225,7 +225,7 @@ final class Faults {
             if other != 0 {
                 state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
                     guard let self, underWay[number] != nil else { return }
-                    // Another jump, and another loss of what was counted.
+                    // Another jump loses the counts again.
                     state.record(.faultEnded(fault: number))
                     redis.setClock(aheadByMilliseconds: other)
                     state.record(.faultBegan(fault: number, .clock, sidecar: nil))
@@ -239,11 +239,11 @@ final class Faults {
         case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
         case .vanish:
             world.killClients(ofSidecar: sidecar, for: length)
-            return ({}, "the programs beside it die, and come again")
+            return ({}, "the programs beside it die and restart")
         }
     }
 
-    /// How far the clock jumps where it was to jump so far.
+    /// How far the clock really jumps: a jump that documentation excludes becomes a short one.
     private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
         let now = state.timeline.now
         leads.removeAll { $0.end <= now }
@@ -253,8 +253,8 @@ final class Faults {
         return ahead
     }
 
-    /// A clock that goes a day beyond the time of a fence takes it along, and fences fall when it comes back to before that: Redis
-    /// forgets by that clock, and `docs/reference/locks.md` says so.
+    /// A clock that goes a day beyond a fence's time makes Redis forget the fence, and fences fall when the clock comes back.
+    /// `docs/reference/locks.md` documents that.
     private func mayShow(_ ahead: Int64) -> Bool {
         let day: Int64 = 86_000_000
         return ahead < 0 ? furthestAhead < day : leads.allSatisfy { ahead <= $0.ahead + day }
@@ -268,10 +268,10 @@ final class Faults {
         }
     }
 
-    /// At most one is away at a time: a quorum promises nothing when more are.
+    /// At most one server is away at a time: a quorum promises nothing without a majority.
     private func breakQuorumServer(
         length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
-    ) -> (mend: () -> Void, words: String)? {
+    ) -> (heal: () -> Void, words: String)? {
         let place = Int.random(in: state.quorum.indices, using: &random)
         let host = state.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
@@ -280,10 +280,10 @@ final class Faults {
         switch point {
         case ..<0.35:
             host.stop()
-            return ({ host.resume() }, "\(host.name) stands still")
+            return ({ host.resume() }, "\(host.name) is stopped")
         case ..<0.65:
             host.crash()
-            return ({ host.start(with: .all) }, "\(host.name) is away, and keeps its data")
+            return ({ host.start(with: .all) }, "\(host.name) is away and keeps its data")
         case ..<0.85:
             return cutAll(of: place, length: &length)
         default:
@@ -294,14 +294,14 @@ final class Faults {
         }
     }
 
-    private func cutAll(of place: Int, length: inout Int64) -> (mend: () -> Void, words: String) {
+    private func cutAll(of place: Int, length: inout Int64) -> (heal: () -> Void, words: String) {
         for sidecar in state.sidecars { sidecar.paths[place + 1].cutAll() }
         length = 0
         return ({}, "connections to \(state.quorum[place].name) are cut")
     }
 }
 
-/// Another program on the same Redis, which touches what is not its own.
+/// Another program on the same Redis, which touches Interlock's keys.
 final class Foreigner {
     private unowned let state: WorldState
 
@@ -315,7 +315,7 @@ final class Foreigner {
         connection.close()
     }
 
-    func touchLock(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+    func touchLock(_ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
         guard state.redis.isUp, !state.redis.isStopped, !state.profile.locks.isEmpty else { return nil }
         let name = state.name(ofLock: Int.random(in: state.profile.locks.indices, using: &random))
         let key = KeySpace().lock(name)
@@ -327,7 +327,7 @@ final class Foreigner {
         return ({}, "\(name) is set")
     }
 
-    func deleteCounter(_ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+    func deleteCounter(_ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
         let place = Int.random(in: state.profile.services.indices, using: &random)
         let service = state.profile.services[place]
@@ -338,13 +338,13 @@ final class Foreigner {
         return ({}, "\(service.name)/\(limit.name)")
     }
 
-    func deleteFleet() -> (mend: () -> Void, words: String)? {
+    func deleteFleet() -> (heal: () -> Void, words: String)? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
         run(["DEL", KeySpace().fleet])
         return ({}, "the list is deleted")
     }
 
-    /// Listens on every channel, for as long as Redis' connections live.
+    /// Subscribes to every channel, until Redis closes its connections.
     func eavesdrop() {
         let connection = state.redis.server.connect { _ in }
         connection.receive("PSUBSCRIBE", "*")

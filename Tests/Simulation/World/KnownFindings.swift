@@ -1,16 +1,16 @@
 public import InterlockCore
 public import InterlockJudge
 
-/// A fault as a story tells it.
+/// A fault as a story shows it.
 public struct ToldFault: Sendable {
     public var number: Int
     public var kind: FaultKind
-    /// `nil`: it concerns all.
+    /// `nil` if it affects all.
     public var sidecar: Int?
     public var began: Instant
-    /// `nil`: it was still on when the world ended.
+    /// `nil` if it lasted until the world's end.
     public var ended: Instant?
-    /// By how many milliseconds Redis' clock was moved, the most of several steps.
+    /// By how many ms Redis' clock was moved; the last step of several.
     public var ahead: Int64 = 0
     public var words: String
 
@@ -19,17 +19,17 @@ public struct ToldFault: Sendable {
     }
 }
 
-/// A call as a story tells it.
+/// A call as a story shows it.
 public struct ToldCall: Sendable {
     public var client: Int
     public var sidecar: Int
     public var operation: Operation
     public var began: Instant
-    /// `nil`: it was under way when the world ended.
+    /// `nil` if it was under way at the world's end.
     public var ended: Instant?
     public var ending: OperationEnding?
 
-    /// In the order in which they began.
+    /// All calls, in the order of their beginnings.
     static func all(of events: [HistoryEvent]) -> [ToldCall] {
         var calls: [ToldCall] = []
         var open: [Int: Int] = [:]
@@ -52,7 +52,7 @@ public struct ToldCall: Sendable {
         ended.map { $0 >= began.advanced(byMilliseconds: milliseconds) } ?? true
     }
 
-    /// Whether it is for the lock or the service that a finding names.
+    /// Whether the call is for the lock or service that a finding names.
     func isAbout(_ violation: Violation, services: [String]) -> Bool {
         if let service = operation.service { return violation.finding.hasPrefix(services[service % services.count] + ":") }
         switch operation {
@@ -65,7 +65,7 @@ public struct ToldCall: Sendable {
     func isUnderWay(at instant: Instant) -> Bool { began <= instant && (ended.map { $0 >= instant } ?? true) }
 }
 
-/// What a finding is judged with: what broke, and who took part.
+/// The context of a finding: the world's profile and its faults.
 struct Story {
     var profile: Profile
     var faults: [ToldFault]
@@ -75,8 +75,8 @@ struct Story {
         return profile.services.enumerated().first { $1.name == name }.map { ($0, $1) }
     }
 
-    /// Whether counters of a time when the fleet was not whole may still be kept: they are forgotten when Redis answers and
-    /// nothing that was granted without it counts any more.
+    /// Whether sidecars may still hold counts from a time when the fleet was incomplete. They drop them when Redis answers and
+    /// everything that was granted without it has lapsed.
     func remembersShares(before violation: Violation) -> Bool {
         guard let service = service(violation) else { return false }
         let size = Int64(profile.largestFleet)
@@ -89,7 +89,7 @@ struct Story {
         }
         let memory = (memories.max() ?? 0) + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
-        // All start within twenty seconds; of one that comes back everybody has heard after the next beat.
+        // All sidecars start within twenty seconds. The others hear of a returning sidecar with the next heartbeat.
         let returns = faults.filter { ($0.kind == .kill || $0.kind == .pause) && $0.began <= violation.at }
         let origins =
             [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
@@ -104,10 +104,9 @@ struct Story {
     }
 }
 
-/// A cause of findings that is no fault: what the documents say of the configuration that the world has. It is told, and does not
-/// count.
+/// A documented consequence of a world's configuration, not a fault. It is reported but does not count as a finding.
 public struct KnownFinding: Sendable {
-    /// For `--finding`.
+    /// The name for `--finding`.
     public let name: String
     /// What happens, for the list.
     public let summary: String
@@ -123,7 +122,7 @@ public struct KnownFinding: Sendable {
         self.isCause = isCause
     }
 
-    /// The known cause of a finding; `nil`: nobody knows of it.
+    /// The known cause of a finding; `nil` if there is none.
     static func cause(of violation: Violation, in story: Story) -> KnownFinding? {
         all.first { $0.promises.contains(violation.promise) && $0.isCause(violation, story) }
     }

@@ -1,13 +1,13 @@
 import InterlockCore
 import InterlockJudge
 
-/// What is left of a world when its story is cut down: parts of it are left out, and the rest is as it was.
+/// The parts of a world that remain when its story is shrunk. The rest is unchanged.
 public struct Cut: Sendable {
     /// The numbers of the faults that happen; `nil`: all.
     public var faults: Set<Int>?
-    /// The numbers of the clients that do something; `nil`: all.
+    /// The numbers of the active clients; `nil`: all.
     public var clients: Set<Int>?
-    /// When everything is made whole; `nil`: when there were operations enough.
+    /// When all faults end, in ms; `nil`: after enough operations.
     public var milliseconds: Int64?
 
     public init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
@@ -17,17 +17,17 @@ public struct Cut: Sendable {
     }
 }
 
-/// Cuts a story down to what still shows the same finding: nothing after it, then fewer faults, then fewer clients.
+/// Shrinks a story to what still shows the same finding: it ends with the finding, then has fewer faults, then fewer clients.
 public struct Shrinking: Sendable {
     private let seed: UInt64
-    /// What is to be seen still: the name of a known cause, or a promise.
+    /// What must remain visible: the name of a known cause, or a promise.
     private let target: String
     private let operations: Int
     private var cut: Cut
     /// The shortest story so far.
     public private(set) var result: WorldResult
 
-    /// - Parameter result: of an ordinary run with so many operations; it has findings.
+    /// - Parameter result: of an ordinary run with this many operations and with findings.
     public init?(_ result: WorldResult, operations: Int, target: String? = nil) {
         seed = result.seed
         self.operations = operations
@@ -40,7 +40,7 @@ public struct Shrinking: Sendable {
         if let finding = finding(in: result) { cut.milliseconds = Self.milliseconds(finding) }
     }
 
-    /// After which the finding is in the history.
+    /// When the history contains the finding, in ms.
     private static func milliseconds(_ finding: Violation) -> Int64 {
         (finding.at.nanoseconds - WorldTimeline.beginning) / 1_000_000 + 1
     }
@@ -49,7 +49,7 @@ public struct Shrinking: Sendable {
         result.unknown.first { $0.promise.rawValue == target } ?? result.known[target]?.first
     }
 
-    /// - Parameter tell: is told what is being tried.
+    /// - Parameter tell: receives the progress.
     public mutating func run(tell: (String) -> Void) {
         guard attempt(cut) else { return }
         tell("\(target): fewer faults than \(result.faults.count)")
@@ -59,7 +59,7 @@ public struct Shrinking: Sendable {
         leaveOut(\.faults)
     }
 
-    /// Leaves out what can be, many at once first: halves, quarters, and at last each by itself.
+    /// Leaves out as much as possible: halves first, then quarters, down to single ones.
     private mutating func leaveOut(_ part: WritableKeyPath<Cut, Set<Int>?>) {
         var left = (cut[keyPath: part] ?? []).sorted()
         var size = max(1, left.count / 2)
@@ -82,12 +82,12 @@ public struct Shrinking: Sendable {
         guard let finding = finding(in: result) else { return false }
         (self.cut, self.result) = (cut, result)
         self.cut.milliseconds = min(Self.milliseconds(finding), cut.milliseconds ?? .max)
-        // What did not come about need not be left out.
+        // What did not happen need not be left out.
         self.cut.faults?.formIntersection(result.faults.map(\.number))
         return true
     }
 
-    /// The story in words: who took part, what broke, and what was asked of the lock or service before the finding.
+    /// The story as text: profile, faults, and the last calls for the lock or service of the finding.
     public var story: [String] {
         let beginning = WorldTimeline.beginning / 1_000_000
         func time(_ instant: Instant) -> String { "\(instant.nanoseconds / 1_000_000 - beginning) ms" }

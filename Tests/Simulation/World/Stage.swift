@@ -6,13 +6,12 @@ import Logging
 import NIOCore
 import SimulatedRedis
 
-/// A fleet of real sidecars and the Redis servers that they share, directed by hand: what a test asks for happens, in simulated
-/// time, and nothing else. A world draws its story; here it is told.
+/// A fleet of real sidecars and their Redis servers, directed by a test. Only what the test asks for happens, in simulated time.
 final class Stage {
-    /// What a call came to, once it is known.
+    /// The answer to a call, once it is known.
     final class Answer<Value> {
         fileprivate(set) var value: Value?
-        /// How often it came: once.
+        /// How often the answer came; must be 1.
         fileprivate(set) var count = 0
         /// When it came, in milliseconds since the stage began.
         fileprivate(set) var at: Int64?
@@ -24,9 +23,9 @@ final class Stage {
     let quorum: [RedisHost]
     private(set) var sidecars: [SidecarHost] = []
 
-    /// Everything is connected when it returns.
+    /// Returns when everything is connected.
     /// - Parameters:
-    ///   - redisMilliseconds: how far each sidecar is from each server, one way.
+    ///   - redisMilliseconds: the one-way delay between each sidecar and each server.
     init(
         sidecars count: Int = 1, quorum servers: Int = 0, services: [ServiceDefinition] = [],
         locks: LockSettings = LockSettings(),
@@ -66,15 +65,15 @@ final class Stage {
 
     // MARK: Time
 
-    /// Since the stage began.
+    /// Milliseconds since the stage began.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
-    /// Lets so much time pass.
+    /// Lets this much time pass.
     func run(milliseconds: Int64) {
         timeline.run(until: timeline.now + .milliseconds(milliseconds))
     }
 
-    /// Lets time pass until the condition holds; `false`: it did not within so many milliseconds.
+    /// Lets time pass until the condition holds. Returns `false` if it does not within this many milliseconds.
     @discardableResult
     func run(upTo milliseconds: Int64, until condition: () -> Bool) -> Bool {
         let end = timeline.now + .milliseconds(milliseconds)
@@ -82,14 +81,14 @@ final class Stage {
         return condition()
     }
 
-    /// Does something after so many milliseconds.
+    /// Runs `action` after this many milliseconds.
     func after(milliseconds: Int64, _ action: @escaping () -> Void) {
         timeline.plan(in: .milliseconds(milliseconds), action)
     }
 
     // MARK: Calls
 
-    /// Begins a call through one sidecar.
+    /// Starts a call through one sidecar.
     func ask<Value>(
         _ sidecar: Int, _ call: @escaping (CoordinatorCalls, Completion<Value>) -> PendingCall?
     ) -> Answer<Value> {
@@ -107,13 +106,13 @@ final class Stage {
         return answer
     }
 
-    /// What a call comes to, within a minute.
+    /// The answer to a call, which may take a minute.
     func result<Value>(of answer: Answer<Value>) -> Value? {
         run(upTo: 60_000) { answer.value != nil }
         return answer.value
     }
 
-    /// Gives a call up.
+    /// Cancels a call.
     func cancel<Value>(_ answer: Answer<Value>, of sidecar: Int) {
         guard let pending = answer.pending else { return }
         sidecars[sidecar].call { $0.cancel(pending) }
@@ -201,7 +200,7 @@ final class Stage {
 
     // MARK: The door
 
-    /// A client's connection to a sidecar's RESP door, and what came over it.
+    /// A client's connection to a sidecar's RESP door, and its answers.
     final class Client {
         private let wire: Wire
         private var reader = DoorReplyReader()
@@ -213,7 +212,7 @@ final class Stage {
             wire.near.onEnd = { [unowned self] in isOpen = false }
         }
 
-        /// Commands in one write; bytes as Latin-1.
+        /// Sends commands in one write. Each character is one byte (Latin-1).
         func send(_ commands: [[String]]) {
             let bytes = commands.flatMap { words in
                 RequestEncoder.encode(words.map { $0.unicodeScalars.map { UInt8(truncatingIfNeeded: $0.value) } })
@@ -221,13 +220,13 @@ final class Stage {
             wire.send(ByteBuffer(bytes: bytes), to: wire.far)
         }
 
-        /// Leaves, whatever is under way.
+        /// Closes the connection, even with commands under way.
         func close() {
             isOpen = false
             wire.close(to: wire.far)
         }
 
-        /// All that came since this was last asked, in its order: a subscription's confirmation is its answer.
+        /// Everything received since the last call, in order. A subscription's confirmation counts as its answer.
         func answers() throws -> [RedisReply] {
             var answers: [RedisReply] = []
             while let message = try reader.next() {
@@ -248,9 +247,9 @@ final class Stage {
         return client
     }
 
-    // MARK: Redis, by hand
+    // MARK: Redis
 
-    /// Redis' reply to a command as one types it: RESP, its lines apart by spaces.
+    /// Sends a command to Redis. Returns the reply in RESP, with spaces for line ends.
     @discardableResult
     func cli(_ words: String..., on host: RedisHost? = nil) -> String {
         var reply: [UInt8] = []
@@ -260,7 +259,7 @@ final class Stage {
         return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
     }
 
-    /// Between a sidecar and a server: of the quorum, or the one Redis.
+    /// The path between a sidecar and a server of the quorum, or the one Redis.
     func path(of sidecar: Int, toQuorum server: Int? = nil) -> Path {
         sidecars[sidecar].paths[server.map { $0 + 1 } ?? 0]
     }

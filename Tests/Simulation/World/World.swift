@@ -6,32 +6,32 @@ import InterlockSidecar
 import Logging
 import SimulatedRedis
 
-/// What a world came to.
+/// The result of a world.
 public struct WorldResult: Sendable {
     public var seed: UInt64
     public var check: CheckReport
-    /// What nobody knows the cause of.
+    /// Findings without a known cause.
     public var unknown: [Violation]
-    /// The first finding of each known cause, and how many there were, by its name.
+    /// By known cause: its first finding, and the number of findings.
     public var known: [String: (first: Violation, count: Int)]
-    /// Of the whole history: two worlds of one seed have the same.
+    /// The digest of the history. Worlds of one seed have equal digests.
     public var digest: UInt64
     public var operations: Int
-    /// Simulated.
+    /// Simulated seconds.
     public var seconds: Double
-    /// Who took part, in words.
+    /// The profile in words.
     public var profile: String
-    /// The names of its services.
+    /// The names of the services.
     var services: [String]
     public var faults: [ToldFault]
-    /// Clients that took part, by their numbers.
+    /// The numbers of the clients.
     public var clients: [Int]
-    /// The history, when it was over, and what it is judged by.
+    /// The history, its end, and the rules that judge it.
     public var events: [HistoryEvent]
     public var end: Instant
     public var rules: HistoryRules
 
-    /// Writes the history down as `interlock bench --history` does, for `interlock bench check`.
+    /// Writes the history as `interlock bench --history` does, for `interlock bench check`.
     /// - Throws: `HistoryFileError`.
     public func write(to path: String) throws {
         var writer = try HistoryWriter(path: path, rules: rules, source: .simulation)
@@ -40,10 +40,9 @@ public struct WorldResult: Sendable {
     }
 }
 
-/// A fleet of real sidecars, the Redis servers that they share, everybody who uses them, and what breaks: all of it decided by
-/// one seed.
+/// A fleet of real sidecars, their Redis servers, their users and the faults. One seed decides everything.
 public final class World {
-    /// Of the second fleet's keys.
+    /// The prefix of the second fleet's keys.
     static let otherPrefix = "other:"
 
     private let state: WorldState
@@ -52,19 +51,19 @@ public final class World {
     private var random: SeededRandom
     let foreigner: Foreigner
     private var clients: [DoorClient] = []
-    /// Those of them that call as programs do.
+    /// The clients that `vanish` kills.
     private var callers: [DoorClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
 
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
-    /// - Parameter cut: what is left of it, when a story is cut down.
+    /// - Parameter cut: what remains of the world when its story is shrunk.
     public init(seed: UInt64, cut: Cut = Cut()) {
         self.cut = cut
         self.seed = seed
         random = SeededRandom(seed: seed)
-        // Seeds that follow one another begin alike.
+        // Streams of neighbouring seeds begin alike.
         for _ in 0..<8 { _ = random.next() }
         let profile = Profile(random: &random)
         state = WorldState(profile: profile, redisDrift: Self.drift(profile, &random))
@@ -78,7 +77,7 @@ public final class World {
         profile.drift == 0 ? 0 : Int64.random(in: -profile.drift...profile.drift, using: &random)
     }
 
-    // MARK: Who is in it
+    // MARK: Population
 
     private func populate() {
         state.quorum = (0..<profile.quorum).map { number in
@@ -90,10 +89,10 @@ public final class World {
             state.sidecars.append(sidecar(number, prefix: prefix))
             state.doors.append(Path(delay: 10_000...60_000, random: random.split()))
         }
-        // They start one after the other, as fleets do.
+        // Sidecars start one after another, as fleets do.
         var start: Int64 = 0
         for host in state.sidecars {
-            // What is not there yet is as good as killed.
+            // A sidecar that has not started yet counts as killed.
             state.record(.faultBegan(fault: -1 - host.number, .kill, sidecar: host.number))
             state.timeline.plan(in: start) { [self] in
                 host.start()
@@ -178,7 +177,7 @@ public final class World {
         }
     }
 
-    /// Services fall ill, and get well again.
+    /// Upstreams fail and recover.
     private func changeUpstreams() {
         state.timeline.plan(in: .milliseconds(Int64.random(in: 500...5000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
@@ -189,7 +188,7 @@ public final class World {
         }
     }
 
-    /// Shows everything that Redis reads and writes, as it happens.
+    /// Shows everything that Redis reads and writes.
     public func tap(_ show: @escaping (String) -> Void) {
         for host in [state.redis] + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
@@ -199,13 +198,13 @@ public final class World {
         }
     }
 
-    /// The programs beside one sidecar die, and come again after so many milliseconds.
+    /// The programs beside one sidecar die. Others take their place after this many milliseconds.
     func killClients(ofSidecar sidecar: Int, for milliseconds: Int64) {
         for client in callers where client.sidecar == sidecar { client.die(for: milliseconds) }
     }
 
-    /// One sidecar reads its configuration again, in which one service is other than in those of the others; or the same as it was.
-    func reload(sidecar: Int, _ random: inout SeededRandom) -> (mend: () -> Void, words: String)? {
+    /// One sidecar reloads a configuration in which one service differs from the other sidecars', or the same one again.
+    func reload(sidecar: Int, _ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
         let host = state.sidecars[sidecar]
         guard host.isUp, !host.isStopped else { return nil }
         var services = profile.services
@@ -222,7 +221,7 @@ public final class World {
         case 3:
             services[place].concurrency = random.happens(0.3) ? nil : Int.random(in: 1...4, using: &random)
             change = "concurrency \(services[place].concurrency.map(String.init) ?? "none")"
-        default: change = "as it was"
+        default: change = "unchanged"
         }
         host.reload(services)
         return ({}, "\(services[place].name).\(change)")
@@ -230,17 +229,17 @@ public final class World {
 
     // MARK: Running
 
-    /// Lets so many operations happen, makes everything whole, and waits until all must have recovered.
+    /// Runs this many operations, ends all faults, and waits until everything must have recovered.
     public func run(operations target: Int) -> WorldResult {
         let end: Int64 = cut.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
         state.timeline.run(until: WorldTimeline.beginning + end) { state.operations >= target }
         faults?.endAll()
-        // Clients go on until all has recovered, then come to their end.
+        // Clients continue until everything has recovered, then finish.
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 5000))
         state.isClosing = true
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 20_000))
         let report = state.finishHistory()
-        // Its processes do not come to an end.
+        // Its processes do not end by themselves.
         Graveyard.bury(self)
         return result(report)
     }

@@ -1,28 +1,27 @@
 internal import InterlockCore
 
-/// No call is permitted after a trip has reached its sidecar, before the open time is over; and no two states of a breaker have
-/// the same generation, for then nobody could tell which is the newer.
+/// After a trip has reached a sidecar, that sidecar permits no call until the open time is over. No two states of a breaker
+/// have the same generation, because nobody could tell which is newer.
 ///
-/// A permit or a guarded call is judged when it was asked for after the sidecar said that the breaker is open, and granted
-/// before the time until which it stays open by itself; when there is no such time, until there is other news. It is excused by
-/// news of a later state that is not open, when they come before that time and at most half a second after the answer. What a
-/// sidecar knew is forgotten when it is killed, and everywhere when Redis was wiped or its clock jumped; what has no end of its
-/// own also when Redis was away, for then news get lost; and all when Redis died, with which go the news of its last moment, as
-/// that an outage is over. For a minute after a jump of the clock ends are not believed: what was
-/// told before it may be told again.
+/// A permit or guarded call is judged if it was asked for after its sidecar reported the breaker open, and granted before the
+/// open time's end (without an end: before other news). News of a later state that is not open excuses it, if that news comes
+/// before the end and at most half a second after the answer.
 ///
-/// A guarded call that was answered out of what the proxy remembers must not count as passed. Bounded by sidecars and
-/// services.
+/// What a sidecar knew is dropped when the sidecar is killed. Everything known is dropped when Redis loses its data, its clock
+/// jumps, or it restarts, because the last news may be lost with it. States without an end are also dropped when a sidecar is
+/// cut off from Redis. For a minute after a jump of the clock no end is believed, because old ends may be reported again.
+///
+/// A guarded call that the proxy answered from its cache must not count as passed. Bounded by sidecars and services.
 struct BreakerChecker: HistoryChecker {
     static let promise = Promise.openBreakers
 
-    /// How exactly the end of an open time is known, in ms, where clocks agree.
+    /// The accuracy of an open time's end, in ms, if clocks agree.
     private static let blur: Int64 = 5
 
-    /// For how many ms after a jump of Redis' clock ends may be told that another clock had set.
+    /// How long, in ms, after a jump of Redis' clock ends by the old clock may be reported.
     private static let oldNews: Int64 = 60_000
 
-    /// For how many ms after Redis is back a sidecar may not have subscribed again.
+    /// How long, in ms, a sidecar may take to subscribe again after Redis is back.
     private static let subscribing: Int64 = 1500
 
     private struct Open: Sendable {
@@ -38,12 +37,12 @@ struct BreakerChecker: HistoryChecker {
 
     private let services: [ServiceRules]
     private let clockDrift: Double
-    /// By sidecar and service: what it knows to be open.
+    /// By sidecar and service: the open state that the sidecar knows.
     private var known: [Int: [Open?]] = [:]
-    /// By service: the newest change that was heard of.
+    /// By service: the newest change that was reported.
     private var newest: [Change]
     private var doubtful = DoubtfulFindings()
-    /// When Redis last came back, for each sidecar that was cut off.
+    /// When Redis last came back, by sidecar that had been cut off.
     private var lastReturn: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
@@ -70,20 +69,20 @@ struct BreakerChecker: HistoryChecker {
                 return
             }
             if let before, before.generation == generation {
-                // Further bad probes put the end off.
+                // More failed probes extend the open time.
                 if let end = before.until { known[sidecar]?[service]?.until = until.map { max($0, end) } }
             } else {
                 known[sidecar]?[service] = Open(generation: generation, since: step.at, until: until)
             }
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
-            // Connections go and come back for as long as it lasts.
+            // Connections come and go while this fault lasts.
             if kind == .reset { returned(sidecar, at: .distantFuture, from: kind) }
         case .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
             if kind.cutsOffRedis { returned(sidecar, at: step.at, from: kind) }
         case .forced(let service, _, _):
-            // An operator may have said otherwise, in news that were lost.
+            // The operator may have changed it earlier, and that news was lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
         case .invoked, .ended, .wrote, .linked:
             return
@@ -98,15 +97,15 @@ struct BreakerChecker: HistoryChecker {
         guard let service = call.demand?.service, let open = known[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
-        // What changed while its subscription was down it reads when Redis is back, and nobody is told.
+        // A sidecar reads changes that it missed when Redis is back, and publishes nothing about them.
         guard open.since > (lastReturn[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.subscribing) else { return }
-        // A sidecar counts the time that is left by its own clock.
+        // The sidecar measures the remaining time by its own clock.
         let end = open.until.map { until in
             let drift = Int64(Double(until.nanoseconds - open.since.nanoseconds) * clockDrift / 1e6)
             return until.advanced(byMilliseconds: -Self.blur - drift)
         }
         guard end.map({ instant < $0 }) ?? true else { return }
-        // It may have read from Redis what another sidecar was told before.
+        // It may have read from Redis what another sidecar was told earlier.
         guard newest[service].generation <= open.generation || newest[service].state == .open else { return }
         let until = open.until.map { " until \($0.inMilliseconds) ms" } ?? ""
         doubtful.append(
@@ -115,9 +114,9 @@ struct BreakerChecker: HistoryChecker {
                 violation: Violation(
                     Self.promise, at: instant,
                     """
-                    \(services[service].name): a call of client \(call.client) was \(word) at sidecar \(call.sidecar), asked for at \
-                    \(call.invoked.inMilliseconds) ms; since \(open.since.inMilliseconds) ms that sidecar knew it open\(until), generation \
-                    \(open.generation)
+                    \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), asked for at \
+                    \(call.invoked.inMilliseconds) ms, although it knew the breaker open since \(open.since.inMilliseconds) ms\(until), \
+                    generation \(open.generation)
                     """)))
     }
 
@@ -131,13 +130,13 @@ struct BreakerChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    \(services[service].name): it went from \(before.state.rawValue) to \(change.state.rawValue) under the same generation \
-                    \(change.generation)
+                    \(services[service].name): the breaker changed from \(before.state.rawValue) to \(change.state.rawValue) with the same \
+                    generation \(change.generation)
                     """))
         }
     }
 
-    /// Who is being cut off again and again is not back for good when something else is over.
+    // A sidecar whose connections are reset repeatedly is not back when another fault ends.
     private mutating func returned(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
         let places = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
         for place in places where kind == .reset || lastReturn[place] != .distantFuture { lastReturn[place] = instant }

@@ -1,21 +1,21 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// Findings that news of a breaker would explain: a sidecar acts on a change as soon as it knows of it, and the history learns
-/// of it a moment later. They stand when no such news came for half a second.
+/// Findings that later news of a breaker may explain. A sidecar acts on a change at once, and the history hears of the change a
+/// moment later. A finding becomes final if no such news comes within half a second.
 struct DoubtfulFindings: Sendable {
     struct Finding: Sendable {
         var service: Int
-        /// Of the breaker's state that it contradicts.
+        /// The generation of the state that the finding contradicts.
         var generation: Int64
-        /// News from then on explain nothing any more.
+        /// Later news explains nothing; `nil` if any news does.
         var until: Instant?
         var violation: Violation
     }
 
     /// In nanoseconds.
     private static let patience: Int64 = 500_000_000
-    /// More are not kept apart: the oldest are dropped.
+    /// Beyond this many, the oldest are dropped.
     private static let capacity = 1024
 
     private var findings: Deque<Finding> = []
@@ -25,7 +25,7 @@ struct DoubtfulFindings: Sendable {
         findings.append(finding)
     }
 
-    /// A breaker's state has changed to one that explains them.
+    /// A breaker changed to a state that explains findings.
     mutating func explain(_ service: Int, generation: Int64, at instant: Instant) {
         guard !findings.isEmpty else { return }
         findings.removeAll {
@@ -35,7 +35,7 @@ struct DoubtfulFindings: Sendable {
 
     mutating func removeAll() { findings.removeAll() }
 
-    /// Those that nothing explains.
+    /// Reports the findings that nothing has explained in time.
     mutating func settle(at instant: Instant, into violations: inout [Violation]) {
         while let first = findings.first, first.violation.at.nanoseconds + Self.patience <= instant.nanoseconds {
             violations.append(first.violation)

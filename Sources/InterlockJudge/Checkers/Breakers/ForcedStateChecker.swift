@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// What an operator forces stands until its end, or until an operator says otherwise, whatever happens to Redis.
+/// A forced state stands until its end, or until an operator changes it, whatever happens to Redis.
 ///
-/// It is broken when a sidecar that was told of it says that the breaker stands otherwise under a later generation, and no news
-/// come behind that it stands so. Forgotten when every sidecar has been killed since, and after a jump of Redis' clock; and
-/// never known when Redis lost data, or its clock jumped, before the operator had the answer. Bounded by services.
+/// The promise is broken when a sidecar reports another state with a later generation, and no report of the forced state
+/// follows. A forced state is not judged if Redis lost data or its clock jumped before the operator had the answer, nor after
+/// a jump of Redis' clock. Bounded by services.
 struct ForcedStateChecker: HistoryChecker {
     static let promise = Promise.forcedStates
 
@@ -12,17 +12,17 @@ struct ForcedStateChecker: HistoryChecker {
         var state: BreakerSnapshot.State
         var since: Instant
         var until: Instant
-        /// Under which it was told of; `nil`: it was not yet.
+        /// The generation of the first report; `nil` before.
         var generation: Int64?
     }
 
-    /// How exactly an end is known, in ms.
+    /// The accuracy of an end, in ms.
     private static let blur: Int64 = 200
 
     private let services: [ServiceRules]
     private var forced: [Int: Forced] = [:]
     private var doubtful = DoubtfulFindings()
-    /// When an operator last asked for a change of it, by service.
+    /// By service: when an operator last asked for a change.
     private var asked: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
@@ -47,20 +47,20 @@ struct ForcedStateChecker: HistoryChecker {
         case .breakerSeen(let sidecar, let service, let state, let generation, _):
             guard let known = forced[service] else { return }
             guard step.at < known.until else { return forced[service] = nil }
-            // What it tells may be older than what was forced.
+            // A late report may be older than the forced state.
             guard !faults.touches(.lateNews, sidecar: sidecar, since: known.since) else { return }
             guard state != known.state else {
-                // What came before was the news of a change before it.
+                // Earlier contradictions were reports of an earlier change.
                 doubtful.explain(service, generation: generation, at: step.at)
                 forced[service]?.generation = max(generation, known.generation ?? generation)
                 return
             }
-            // What came before it may be told after it.
+            // Changes from before the forced state may be reported after it.
             guard let told = known.generation, generation > told else { return }
             let finding = Violation(
                 Self.promise, at: step.at,
                 """
-                \(services[service].name): forced \(known.state.rawValue), and sidecar \(sidecar) says that it is \(state.rawValue), \
+                \(services[service].name): forced \(known.state.rawValue), but sidecar \(sidecar) reports \(state.rawValue), \
                 generation \(generation), \(step.at.millisecondsRoundedUp(since: known.since)) ms later
                 """)
             doubtful.append(.init(service: service, generation: generation, until: nil, violation: finding))

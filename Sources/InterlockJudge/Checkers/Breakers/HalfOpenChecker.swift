@@ -1,37 +1,39 @@
 internal import InterlockCore
 
-/// A half-open breaker comes to a decision: it does not go on refusing when none of its trial calls is being made.
+/// A half-open breaker reaches a decision: it does not keep refusing while no trial call is under way.
 ///
-/// It is wedged when calls were refused in the half-open state although for two seconds no trial can have been under way: each
-/// was reported, or is older than permits get. A trial that is being asked for is known by its answer only, so calls are
-/// refused for half a second before they are doubted. Nor was any call refused by a limit without a wait meanwhile: that one
-/// the breaker had let through. Only of services that have trials of the fleet; not judged when a fault that may concern them lasted at some
-/// time since, or within the recovery time before, or for as long before as a permit lasts: Redis may have given a trial whose answer
-/// was lost. Bounded by services and the permits that are out.
+/// The promise is broken when a half-open breaker has refused calls although no trial can have been under way for two seconds,
+/// and goes on for another half second. A trial ends when it is reported or its permit lapses; a trial that is being asked for
+/// is known only by its answer, hence the half second. A call without a wait that a limit refused is a sign of life, because
+/// the breaker had let it through.
+///
+/// Judges only services whose trials the fleet shares. Judges nothing if a relevant fault lasted since then, or within the
+/// recovery time or a permit's lifetime before: Redis may have granted a trial whose answer was lost. Bounded by services and
+/// permits.
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
 
-    /// Whoever may wait, and is answered within so many ms, did not.
+    /// A call that could wait, and was answered within this many ms, did not wait.
     private static let atOnce: Int64 = 50
 
-    /// Outcomes are told at least every second, and states are asked for as often.
+    /// Sidecars report outcomes and read states at least once a second.
     private static let patience: Int64 = 1500
-    /// A trial is answered within so many ms.
+    /// A trial is answered within this many ms.
     private static let asking: Int64 = 500
 
     private struct Wait: Sendable {
-        /// Since when nothing has happened that could decide it.
+        /// The last event that could have led to a decision.
         var since: Instant
         var refused = 0
-        /// When a call was first refused that should not have been.
+        /// When a call was first refused wrongly.
         var doubted = Instant.distantPast
     }
 
-    /// Trials that are not reported. One sidecar may give them before another knows of the change.
+    /// Unreported trials. A sidecar may grant one before another sidecar knows of the change.
     private struct Trials: Sendable {
         /// Until when each of them counts.
         private var lapses: [PermitNumber: Instant] = [:]
-        /// Not looked through before there are so many: of some the time may be over.
+        /// Lapsed trials are dropped when there are this many.
         private var worthALook = 64
 
         mutating func give(_ permit: PermitNumber, until lapse: Instant, at instant: Instant) {
@@ -90,7 +92,7 @@ struct HalfOpenChecker: HistoryChecker {
         guard var wait = waits[service] else { return }
         defer { waits[service] = wait }
         switch ending {
-        // It may have been given one.
+        // It may have been granted a trial.
         case .unknown, .failed: wait.since = max(wait.since, lapse)
         case .refused(.limited) where patience == 0 || instant < call.invoked.advanced(byMilliseconds: Self.atOnce):
             wait.since = max(wait.since, instant)
@@ -112,8 +114,8 @@ struct HalfOpenChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    \(services[service].name): half-open, and for \(instant.millisecondsRoundedUp(since: since)) ms no trial can have been \
-                    under way, but client \(call.client) was refused at sidecar \(call.sidecar)
+                    \(services[service].name): half-open without a possible trial for \(instant.millisecondsRoundedUp(since: since)) ms, \
+                    and sidecar \(call.sidecar) still refused client \(call.client)
                     """))
         default: return
         }

@@ -1,30 +1,30 @@
 internal import InterlockCore
 
-/// A half-open breaker gives no more trial permits in the whole fleet than it has.
+/// A half-open breaker gives out no more trial permits in the whole fleet than configured.
 ///
-/// Counted are permits that were given in the state half-open and are not reported yet, nor as old as permits get. A failure
-/// that is reported opens the breaker again, and so does other news: then those that are under way are another generation's
-/// and count no more; where sidecars were cut off from Redis also when the news come within half a second after the finding.
+/// Counts permits that were granted in the state half-open, are not reported and have not lapsed. A reported failure opens the
+/// breaker again, and so does other news: then the trials under way belong to an older generation and no longer count. Where
+/// sidecars were cut off from Redis, that news may come up to half a second after the finding.
 ///
-/// Not counted are permits that a sidecar may have given while Redis was away: it cannot count the fleet's trials then, unless the
-/// service says `deny` and the fleet's breaker is known not to be closed. What a sidecar has opened for itself while the fleet
-/// had it closed it tries by itself. All is forgotten when Redis was wiped or its clock jumped. A breaker that the limit opens
-/// has no trials: give it no `halfOpenPermits`. Bounded by services and their trial permits.
+/// Ignores permits that a sidecar may have granted while Redis was away, because it cannot count the fleet's trials then; unless
+/// the service says `deny` and the fleet's breaker was not closed. A sidecar that opened a breaker for itself also tries by
+/// itself. Everything is dropped when Redis loses its data or its clock jumps. A breaker that a limit opens has no trials: its
+/// rules have no `halfOpenPermits`. Bounded by services and their trial permits.
 struct TrialChecker: HistoryChecker {
     static let promise = Promise.trials
 
     private struct Trial: Sendable {
         var permit: PermitNumber
-        /// It may count no longer.
+        /// From then on it may no longer count.
         var lapsesAt: Instant
     }
 
     private struct Service: Sendable {
         var rules: ServiceRules
         var trials: [Trial] = []
-        /// The newest that was heard of.
+        /// The newest generation that was reported.
         var generation: Int64 = 0
-        /// The fleet's. `nil`: nothing was heard of it, as of one that was always closed.
+        /// The fleet's state; `nil` if none was reported, as for a breaker that was always closed.
         var state: BreakerSnapshot.State?
     }
 
@@ -83,17 +83,18 @@ struct TrialChecker: HistoryChecker {
             guard rules.whenRedisIsDown == .deny, let state = services[number].state, state != .closed else { return }
         }
         services[number].trials.removeAll { $0.lapsesAt <= instant }
-        // Redis reckons in whole milliseconds: what was left of the one in which it was given is lost.
+        // Redis rounds down to whole milliseconds.
         let lifetime = Int64(Double(rules.permitLifetime) * (1 - clockDrift)) - 1
         services[number].trials.append(Trial(permit: permit, lapsesAt: call.invoked.advanced(byMilliseconds: lifetime)))
         let count = services[number].trials.count
         guard count > most else { return }
-        // Those that are too many are told once.
+        // Report each surplus trial once.
         services[number].trials.removeFirst()
         let violation = Violation(
             Self.promise, at: instant,
-            "\(rules.name): \(count) trial permits are under way, \(permit) of client \(call.client) the last; it has \(most)")
-        // From one half-open state to the next takes the whole open time: only where news get lost can they be late by that.
+            "\(rules.name): \(count) trial permits are under way, the last is \(permit) of client \(call.client); the breaker allows \(most)"
+        )
+        // Two half-open states are at least an open time apart. Only lost news can be that late.
         guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {
             return violations.append(violation)
         }

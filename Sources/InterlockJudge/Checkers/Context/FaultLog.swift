@@ -1,40 +1,40 @@
 internal import InterlockCore
 
-/// The faults of a run so far, as far as somebody has to make allowance for them: what each kind may bring about, whether that
-/// lasts, and when it last did. Bounded by sidecars.
+/// The faults of a run so far: which effects are under way, and when each last began and ended. Checkers use it to excuse
+/// what a fault explains. Bounded by sidecars.
 struct FaultLog: Sendable {
-    /// What a fault may bring about.
+    /// What a fault can cause.
     enum Effect: Int, CaseIterable, Sendable {
-        /// Two may believe that they hold a lock.
+        /// Two clients may both believe that they hold a lock.
         case lostExclusivity
-        /// Redis may forget what it counted.
+        /// Redis may lose its counts.
         case lostCounts
-        /// Redis has forgotten everything.
+        /// Redis has lost all its data.
         case lostData
-        /// A sidecar may act by what `when_redis_is_down` says: also one that was stopped for longer than Redis may take to
-        /// answer, and one that starts.
+        /// A sidecar may follow `when_redis_is_down`. That includes a sidecar that was stopped for longer than Redis' timeout, and
+        /// one that is starting.
         case outage
         /// A sidecar answers nobody.
         case silence
-        /// A sidecar has forgotten what it knew.
+        /// A sidecar has lost what it knew.
         case newProcess
-        /// Locks are not passed on as they should be, also among sidecars that nothing is wrong with.
+        /// Locks are not passed on as usual, even between healthy sidecars.
         case disturbedLocks
-        /// Calls of services are answered otherwise than they should be, or late.
+        /// Calls to services are answered late or differently than usual.
         case disturbedServices
-        /// What was sent may arrive, or be carried out, when the fault is over.
+        /// Messages may arrive, or take effect, only after the fault.
         case heldBack
-        /// Votes of a quorum are lost; a lock of it goes on being passed on, if later.
+        /// Votes of a quorum are lost. Its locks are still passed on, but later.
         case lostVotes
-        /// What a sidecar hears, and tells, may come late.
+        /// A sidecar may hear and publish news late.
         case lateNews
-        /// Anything but that Redis' clock jumps.
+        /// Any fault except a jump of Redis' clock.
         case otherThanClock
-        /// Anything but that a sidecar answers nobody, or that programs die.
+        /// Any fault except silent sidecars and dying programs.
         case otherThanSilence
-        /// Redis, or a server of a quorum, is away from a sidecar for more than being full.
+        /// A sidecar cannot reach Redis, or a server of its quorum. A full Redis does not count.
         case cutOff
-        /// Anything.
+        /// Any fault.
         case any
     }
 
@@ -51,27 +51,27 @@ struct FaultLog: Sendable {
         }
     }
 
-    /// How many ends of faults that lose counts are kept.
+    /// How many ends of count-losing faults are kept.
     private static let keptEnds = 32
 
     private var underWay: [Int: (kind: FaultKind, sidecar: Int?)] = [:]
-    /// By effect: of all faults.
+    /// By effect: all faults.
     private var all = [Track](repeating: Track(), count: Effect.allCases.count)
-    /// By effect: of those that concern Redis, or everything.
+    /// By effect: faults of Redis or of everything.
     private var common = [Track](repeating: Track(), count: Effect.allCases.count)
-    /// By sidecar and effect: of those that concern one sidecar.
+    /// By sidecar and effect: faults of that sidecar only.
     private var own: [Int: [Track]] = [:]
-    /// When faults that lose counts have ended, the last ones.
+    /// When the latest count-losing faults ended.
     private var countsLost: [Instant] = []
-    /// When Redis' clock last jumped: it may have been set back, if only to what it was before.
+    /// When Redis' clock last jumped. The jump may have been back to the right time.
     private(set) var lastClockJump = Instant.distantPast
 
     var isEmpty: Bool { all[Effect.any.rawValue].underWay == 0 && all[Effect.any.rawValue].lastEnd == .distantPast }
 
-    /// How many there are at present.
+    /// How many faults are under way.
     var underWayCount: Int { underWay.count }
 
-    /// `false`: there is a fault of this number already.
+    /// Returns `false` if a fault of this number is already under way.
     mutating func began(_ fault: Int, _ kind: FaultKind, sidecar: Int?, at instant: Instant) -> Bool {
         guard underWay.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
         if kind == .clock { lastClockJump = instant }
@@ -82,7 +82,7 @@ struct FaultLog: Sendable {
         return true
     }
 
-    /// What ended; `nil`: there is no such fault.
+    /// Returns the fault that ended; `nil` if there is none of this number.
     mutating func ended(_ fault: Int, at instant: Instant) -> (kind: FaultKind, sidecar: Int?)? {
         guard let ended = underWay.removeValue(forKey: fault) else { return nil }
         if ended.kind == .clock { lastClockJump = instant }
@@ -105,12 +105,12 @@ struct FaultLog: Sendable {
         }
     }
 
-    /// Whether such a fault lasted at some time from `instant` on.
+    /// Whether such a fault was under way at any time since `instant`.
     func touches(_ effect: Effect, since instant: Instant) -> Bool {
         all[effect.rawValue].touches(since: instant)
     }
 
-    /// The same of faults that concern this sidecar or all.
+    /// Like `touches(_:since:)`, for faults of this sidecar or of all.
     func touches(_ effect: Effect, sidecar: Int, since instant: Instant) -> Bool {
         guard touches(effect, since: instant) else { return false }
         return common[effect.rawValue].touches(since: instant) || own[sidecar]?[effect.rawValue].touches(since: instant) ?? false
@@ -130,12 +130,12 @@ struct FaultLog: Sendable {
         max(common[effect.rawValue].lastBegin, own[sidecar]?[effect.rawValue].lastBegin ?? .distantPast)
     }
 
-    /// When faults that lose counts have ended since `instant`; the oldest of very many may be missing.
+    /// When count-losing faults ended since `instant`. Misses the oldest if there were very many.
     func endsOfLostCounts(since instant: Instant) -> [Instant] {
         countsLost.filter { $0 >= instant }
     }
 
-    /// How many faults that lose counts lasted at some time from `instant` on; the oldest of very many may be missed.
+    /// How many count-losing faults were under way at any time since `instant`. Misses the oldest if there were very many.
     func lostCounts(since instant: Instant) -> Int {
         let track = all[Effect.lostCounts.rawValue]
         guard track.touches(since: instant) else { return 0 }
@@ -144,15 +144,15 @@ struct FaultLog: Sendable {
 
     var isLosingCounts: Bool { all[Effect.lostCounts.rawValue].underWay > 0 }
 
-    /// The one exception to rising fences: Redis was wiped, and its clock is, or was before that, another than it had been. So
-    /// it is taken to be whenever it was wiped from `instant` on and its clock has ever jumped.
+    /// The one exception to rising fences: Redis lost its data, and its clock was set back. Any jump of the clock counts,
+    /// because the return from an earlier jump sets it back too.
     func fencesMayFall(since instant: Instant) -> Bool {
         lastClockJump > .distantPast && touches(.lostData, since: instant)
     }
 }
 
 extension FaultKind {
-    /// What was sent may arrive, or be carried out, when it is over.
+    /// Messages may arrive, or take effect, only after the fault.
     var holdsBack: Bool { mayCause(.heldBack) }
 
     fileprivate func mayCause(_ effect: FaultLog.Effect) -> Bool {

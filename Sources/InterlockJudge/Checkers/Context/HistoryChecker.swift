@@ -1,35 +1,35 @@
 internal import InterlockCore
 
-/// Watches a history go by and says where it breaks a promise. Streaming: it keeps what is bounded by clients, names and
-/// services, never by operations.
+/// Checks one promise of a history as it happens.
 ///
-/// What it is shown was looked up once for all checkers: see `HistoryStep`.
+/// Memory is bounded by clients, names and services, never by operations. `HistoryCheck` prepares each `HistoryStep` once for
+/// all checkers.
 protocol HistoryChecker: Sendable {
-    /// The promise, as reports name it.
+    /// The promise as reports name it.
     static var promise: Promise { get }
 
-    /// The next event; events come in the order of their times.
-    /// - Parameter faults: those of the run so far, this event included.
+    /// Takes the next event, in order of time.
+    /// - Parameter faults: the faults so far, including this event.
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation])
 
-    /// The history is over at `end`.
-    /// - Parameter calls: those that have not ended.
+    /// The history ends at `end`.
+    /// - Parameter calls: the calls that have not ended.
     mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation])
 }
 
 extension HistoryChecker {
-    // Most promises are broken by what happens.
+    // Most promises are broken by an event, not by the end.
     mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {}
 }
 
-/// An event of a history with what it belongs to: every end has its beginning, and every write its lease.
+/// An event together with what it belongs to: the call that ended, the lease that wrote.
 struct HistoryStep: Sendable {
     enum What: Sendable {
         case invoked(Call, LeaseNews?)
         case ended(Call, OperationEnding, LeaseNews?)
-        /// `nil`: the lease was granted so long ago that it is forgotten.
+        /// The lease is `nil` if it was granted too long ago to be remembered.
         case wrote(RecordedLease?, lock: Int, isAccepted: Bool)
-        /// `sidecar`: that granted the lease; `nil`: it is forgotten.
+        /// `sidecar` granted the lease; `nil` if the lease is no longer remembered.
         case linked(lock: Int, lease: LeaseID, ttl: Int64, LinkChange, sidecar: Int?, LeaseNews?)
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
@@ -47,10 +47,10 @@ struct Call: Sendable {
     var sidecar: Int
     var operation: Operation
     var invoked: Instant
-    /// How many leases had been granted by then, of all locks: what this one is granted is certainly later than those.
+    /// How many leases of all locks had been granted by then. This call's grant is certainly later than those.
     var grantsBefore: Int
 
-    /// What it may take of its service's limits.
+    /// What the call may take from its service's limits.
     var demand: Demand? {
         switch operation {
         case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)
@@ -60,7 +60,7 @@ struct Call: Sendable {
         }
     }
 
-    /// The lock that it may hold, and for how many ms.
+    /// The lock that the call may hold, and its TTL in ms.
     var lockAndTTL: (lock: Int, ttl: Int64)? {
         switch operation {
         case .acquire(let lock, _, let ttl, _, _), .renew(let lock, _, let ttl): (lock, ttl)
@@ -76,10 +76,10 @@ struct Call: Sendable {
 }
 
 extension Instant {
-    /// Earlier than every instant that a clock will ever show.
+    /// Earlier than any instant that a clock shows.
     static let distantPast = Instant(nanoseconds: .min)
 
-    /// In milliseconds, to the microsecond, as findings tell it.
+    /// Milliseconds with three decimals, for findings.
     var inMilliseconds: String {
         let microseconds = nanoseconds / 1000
         let fraction = String(abs(microseconds % 1000))

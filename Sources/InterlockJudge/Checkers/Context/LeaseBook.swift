@@ -5,49 +5,48 @@ struct RecordedLease: Sendable {
     var id: LeaseID
     var lock: Int
     var client: Int
-    /// That granted it last.
+    /// The sidecar that granted or extended it last.
     var sidecar: Int
     var mode: LeaseMode
     var fence: Int64
-    /// Its place among the grants of all locks, by their answers.
+    /// Its position among the grants of all locks, by the time of the answers.
     var order: Int
-    /// Grants of its lock up to this place were certainly made before it.
+    /// Every grant of this lock up to this position certainly came before it.
     var certainlyAfter: Int
-    /// When it was asked for: it was not granted before.
+    /// When it was asked for. It was not granted earlier.
     var invoked: Instant
-    /// The holder believes in it until then; `distantPast`: no longer.
+    /// Its holder believes in it until then; `distantPast` if no longer.
     var until: Instant
 
     func isBelieved(at instant: Instant) -> Bool { until > instant }
 }
 
-/// What an event changed in what a client believes of a lease.
+/// How an event changes a client's belief in a lease.
 enum LeaseNews: Sendable {
-    /// It was granted: the client believes in it from now on, if its time is not over already.
+    /// The lease was granted. The client believes in it from now on, unless its time is already over.
     case granted(RecordedLease)
-    /// It ends at another time. `beginsAnew`: the client did not believe in it any more, and does again.
+    /// The lease ends at another time. `beginsAnew`: the client had stopped believing in it.
     case changed(RecordedLease, beginsAnew: Bool)
-    /// The client does not believe in it any more.
+    /// The client no longer believes in the lease.
     case ended(RecordedLease)
 }
 
-/// Which leases clients believe in, and until when: the one place where that is decided.
+/// Decides which leases clients believe in, and until when.
 ///
-/// A client believes in a lease from the answer until so long after it *invoked* the acquire or the renewal as the answer
-/// says, or until it invokes the release, or is told that the lease is lost. That is sound whoever is stopped in between: the
-/// lease was set after it was asked for. A client that waited for longer than a lease is valid must renew before it believes
-/// anything.
+/// A client's belief begins with the answer. It ends as long after the *request* as the answer says, or when the client
+/// releases the lease or hears that it is lost. Counting from the request is safe whichever process stops in between, because
+/// the lease began after the request. A client that waited longer than the validity must renew before it believes.
 ///
 /// Bounded by clients and the leases that they believe in.
 struct LeaseBook: Sendable {
-    /// So many leases of a client are remembered after they ended, for their holder may still write.
+    /// How many leases of a client are remembered, including ended ones: their holder may still write.
     private static let remembered = 4
 
-    /// How many leases were granted, of all locks.
+    /// How many leases of all locks were granted.
     private(set) var grants = 0
     private var leases: [Int: [RecordedLease]] = [:]
 
-    /// As its client last knew it; `nil`: it never had it, or too long ago.
+    /// The lease as its client last knew it; `nil` if the client never had it, or too long ago.
     func lease(_ id: LeaseID, of client: Int) -> RecordedLease? {
         leases[client]?.last { $0.id == id }
     }
@@ -57,7 +56,7 @@ struct LeaseBook: Sendable {
         case .release(_, let id):
             return end(id, of: call.client)
         case .renew(_, let id, let ttl):
-            // For less than is left it makes the lease shorter, whether or not the answer arrives.
+            // A renewal for less than the remaining time shortens the lease, whether or not the answer arrives.
             let end = call.invoked.advanced(byMilliseconds: ttl - ttl / 100 - 2)
             let shorter = leases[call.client]?.change(id) { lease in
                 guard lease.until > end else { return false }
@@ -74,13 +73,13 @@ struct LeaseBook: Sendable {
         switch (call.operation, ending) {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
-            // The same owner again: an extension keeps the fence.
+            // The same owner asked again: an extension keeps the fence.
             if let news = extend(id, call, fence: fence, until: until, at: instant) { return news }
             grants += 1
             var lease = RecordedLease(
                 id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
                 certainlyAfter: call.grantsBefore, invoked: call.invoked, until: until)
-            // While somebody has it alone nobody else is granted it: all that were answered before were granted before.
+            // Nobody else is granted an exclusive lease that is still believed in, so every earlier answer was an earlier grant.
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
                 lease.certainlyAfter = grants - 1
             }
@@ -95,7 +94,7 @@ struct LeaseBook: Sendable {
         }
     }
 
-    /// - Parameter fence: that it was granted again with; `nil`: it was renewed, whatever fence it has.
+    /// - Parameter fence: the fence of a repeated grant; `nil` for a renewal.
     private mutating func extend(
         _ id: LeaseID, _ call: Call, fence: Int64?, until: Instant, at instant: Instant
     ) -> LeaseNews? {
@@ -110,7 +109,7 @@ struct LeaseBook: Sendable {
         return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }
     }
 
-    /// Its client believes in it no more.
+    /// The client gives the lease up.
     mutating func left(_ id: LeaseID, by client: Int) -> LeaseNews? { end(id, of: client) }
 
     private mutating func end(_ id: LeaseID, of client: Int) -> LeaseNews? {
@@ -123,7 +122,7 @@ struct LeaseBook: Sendable {
 }
 
 extension [RecordedLease] {
-    /// The lease as `body` leaves it; `nil`: there is none, or `body` says that it has not changed it.
+    /// Returns the lease as `body` leaves it; `nil` if there is none or `body` returns `false`.
     fileprivate mutating func change(_ id: LeaseID, _ body: (inout RecordedLease) -> Bool) -> RecordedLease? {
         guard let place = lastIndex(where: { $0.id == id }), body(&self[place]) else { return nil }
         return self[place]

@@ -1,47 +1,47 @@
 public import InterlockCore
 
-/// What is promised, as reports name it.
+/// A promise of the product, as reports name it.
 public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
-    /// Every grant of a name has a higher fence than all before it.
+    /// Each grant of a name has a higher fence than all earlier grants.
     case risingFences = "rising-fences"
-    /// No two leases of a name are valid at once, unless both are shared or places of a semaphore; readers and writers never
+    /// No two leases of a name are valid at once, unless both are shared or places of one semaphore. Readers and writers never
     /// overlap, and a semaphore has no more holders than places.
     case exclusion
-    /// A resource that compares fences takes no stale write, and refuses nobody who holds the lock.
+    /// A resource that compares fences accepts no stale write, and refuses no holder.
     case fencedWrites = "fenced-writes"
     /// No limit is exceeded in any window.
     case limits
-    /// A limit that was used up is whole again after its window.
+    /// A used-up limit is full again after its window.
     case limitsRefill = "limits-refill"
     /// No call is permitted after a trip has reached its sidecar.
     case openBreakers = "open-breakers"
-    /// A half-open breaker gives no more trial permits than it has.
+    /// A half-open breaker gives out no more trial permits than configured.
     case trials
-    /// Nobody waits for ever.
+    /// Every operation ends in time.
     case answers
-    /// A lock that nobody holds is somebody's who wants it: those who wait have it soon, and who asks without a wait is not told
-    /// that it is held. Who is told so has not got it.
+    /// A free lock is granted to a client that wants it. Waiting clients get it soon, a client that does not wait is not told
+    /// "held", and a client that is told "held" does not hold it.
     case freeLocks = "free-locks"
     /// A lease can be renewed while Redis is full.
     case renewals
-    /// A limit refuses nobody for longer than a second after it has room.
+    /// A limit refuses nobody for more than a second after capacity became free.
     case refusals
-    /// A half-open breaker comes to a decision.
+    /// A half-open breaker reaches a decision.
     case halfOpen = "half-open"
-    /// What an operator forces stands until its end.
+    /// A forced state stands until its end.
     case forcedStates = "forced-states"
-    /// After a fault everything recovers within the stated time.
+    /// Everything recovers within the stated time after a fault.
     case recovery
-    /// The history makes sense: every end belongs to an operation, and time does not go back. The recorder's own promise, not
-    /// the sidecars': where it is broken, the others were not checked.
+    /// The history makes sense: every end has a beginning, and time does not go back. This is the recorder's promise, not the
+    /// product's. Where it is broken, the other promises were not checked.
     case sound = "sound-history"
 }
 
-/// A promise that was broken, and where.
+/// One broken promise.
 public struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
     public var promise: Promise
     public var at: Instant
-    /// What was seen, in numbers.
+    /// What was seen, with numbers.
     public var finding: String
 
     public init(_ promise: Promise, at: Instant, _ finding: String) {
@@ -53,16 +53,16 @@ public struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
     public var description: String { "\(promise.rawValue) at \(at.nanoseconds / 1_000_000) ms: \(finding)" }
 }
 
-/// What the checkers say.
+/// The result of a check.
 public struct CheckReport: Codable, Hashable, Sendable {
     /// Operations that were checked.
     public var operations: Int
-    /// Lock grants, and limit decisions (granted or refused).
+    /// Granted leases, and limit decisions (granted or refused).
     public var lockCycles: Int
     public var limitDecisions: Int
-    /// Writes that the guarded resource refused because a later grant had written.
+    /// Writes that the guarded resource refused because a later lease had written.
     public var staleWritesRefused: Int
-    /// The first of them; see `violationCount`.
+    /// The first ones; `violationCount` counts all.
     public var violations: [Violation]
     public var violationCount: Int
 

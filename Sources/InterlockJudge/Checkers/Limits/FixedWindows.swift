@@ -1,41 +1,41 @@
 internal import InterlockCore
 
-/// Tells the windows of one fixed counter apart by their ends, which each answer tells: so many milliseconds after Redis
-/// judged, which was some time between request and answer.
+/// Assigns grants to the windows of one fixed counter. Each answer tells how many milliseconds after Redis' decision its window
+/// ends, and the decision fell between request and answer.
 ///
-/// The ends of two windows are at least a window apart. So two grants are certainly of one window when all that their ends may
-/// be lies within less than that. Where it can be either way, the grant is not counted.
+/// Ends of two windows are at least one window apart. Two grants are certainly in one window if all their possible ends lie
+/// closer together. Ambiguous grants are not counted.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
-        /// Its end is between these.
+        /// The window ends between these two.
         var earliest: Int64
         var latest: Int64
         var granted: Int64
         var isReported = false
     }
 
-    /// Answers of older windows come too late to be counted.
+    /// Answers for older windows come too late and are not counted.
     private static let remembered = 4
-    /// Redis tells ends in whole milliseconds, and a key is gone in the one after its end.
+    /// Redis reports ends in whole milliseconds, and deletes a key in the millisecond after its end.
     private static let blur: Int64 = 2_000_000
 
     private let length: Int64
     private let clockDrift: Double
-    /// The newest last.
+    /// The newest is last.
     private var windows: [Window] = []
-    /// Grants of which it is not certain in which window they were.
+    /// Grants that could not be assigned to a window.
     private(set) var undecided = 0
 
     /// - Parameters:
-    ///   - window: in nanoseconds.
+    ///   - window: the length in nanoseconds.
     ///   - clockDrift: see `HistoryRules.clockDrift`.
     init(window: Int64, clockDrift: Double) {
         length = window
         self.clockDrift = clockDrift
     }
 
-    /// - Parameter resetAfter: as it was answered, in ms.
-    /// - Returns: what was certainly granted in that window, when that is above `limit` for the first time.
+    /// - Parameter resetAfter: as answered, in ms.
+    /// - Returns: the amount certainly granted in this window, when it exceeds `limit` for the first time.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant, resetAfter: Int64, limit: Int64) -> Int64? {
         let drift = Int64(Double(resetAfter) * clockDrift * 1e6)
         let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.blur - drift

@@ -1,48 +1,48 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// What was granted of one counter, in the order in which it was asked for: how much of it certainly falls into one window, and
-/// how much more than its rate in any time.
+/// The grants of one counter, ordered by request: how much certainly fell into one window, and by how much any period exceeds
+/// the rate.
 ///
-/// Nobody knows when Redis granted a call, only that it was between its request and its answer. A set of grants certainly falls
-/// into a time when all were asked for after its beginning and answered before its end. Grants are added when they were
-/// answered, so the set that matters is always that of the latest requests.
+/// Redis grants a call at some time between its request and its answer. Grants certainly fall into a period if all of them were
+/// asked for after its beginning and answered before its end. Grants are added in the order of their answers, so the relevant
+/// set is always that of the latest requests.
 ///
-/// Amortised O(1) for each grant, and O(grants asked for later) for one that waited. Bounded by what a window grants.
+/// Amortised O(1) for each grant; O(later requests) for one that waited. Bounded by what a window grants.
 struct GrantLog: Sendable {
     private struct Entry: Sendable {
         var invoked: Int64
-        /// Negative: what is granted once more.
+        /// Negative: this much may be granted again.
         var cost: Int64
-        /// The most by which the grants of any time that ends here exceed what the rate allows: the level of a leaking bucket.
+        /// The most by which any period that ends here exceeds the rate: the level of a leaky bucket.
         var level: Double
     }
 
-    /// More are not kept: beyond, the oldest are forgotten.
+    /// Beyond this many, the oldest are dropped.
     private static let capacity = 1 << 16
-    /// A call that was asked for longer ago than this is put into no order any more, in nanoseconds.
+    /// Calls that were asked for earlier than this, in nanoseconds, are not put in order.
     private static let longestOrder: Int64 = 10_000_000_000
 
     private let window: Int64
     private let rate: Double
     private var entries: Deque<Entry> = []
-    /// So many at the front are older than a window.
+    /// How many entries at the front are older than a window.
     private var outside = 0
     private var sum: Int64 = 0
-    /// What was last forgotten.
+    /// The entry that was dropped last.
     private var base: Entry?
 
     /// - Parameters:
-    ///   - window: in nanoseconds.
-    ///   - rate: how much is granted in a nanosecond.
+    ///   - window: the length in nanoseconds.
+    ///   - rate: how much is granted per nanosecond.
     init(window: Int64, rate: Double) {
         self.window = window
         self.rate = rate
     }
 
-    /// Adds a grant that was answered last of all.
-    /// - Returns: what was certainly granted in a time shorter than a window that ends now, and the most by which any time that
-    ///   ends now exceeds the rate.
+    /// Adds the grant that was answered last.
+    /// - Returns: the amount certainly granted in less than one window that ends now, and the most by which any period that ends
+    ///   now exceeds the rate.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant) -> (inWindow: Int64, excess: Double) {
         trim(at: ended.nanoseconds)
         if base.map({ $0.invoked <= invoked.nanoseconds }) ?? true {
@@ -53,7 +53,7 @@ struct GrantLog: Sendable {
         return (sum, excess)
     }
 
-    /// What was granted before `instant` counts for so much less, also what is added later.
+    /// Grants before `instant` count for this much less, including grants that are added later.
     mutating func forgive(_ amount: Int64, at instant: Instant) {
         insert(Entry(invoked: instant.nanoseconds, cost: -amount, level: 0), at: instant.nanoseconds)
     }

@@ -1,30 +1,30 @@
 internal import InterlockCore
 
-/// What a limit promises about calls that were certainly granted within a time: those that were asked for after its beginning
-/// and answered before its end.
+/// The bounds of what a limit may certainly grant within a period. A call falls certainly into it if it was asked for after its
+/// beginning and answered before its end.
 ///
-/// - `sliding`: in a window, wherever it begins, the limit.
-/// - `gcra`: in a time S burst + 1 and S · limit ÷ window.
-/// - `fixed`: a window begins with its first call, so a time shorter than one meets two of them: twice the limit. Longer ones
-///   meet S ÷ window + 2 at most: twice the limit and S · limit ÷ window. That is up to one limit less strict than whole
-///   windows would be, but it holds for times of any length.
+/// - `sliding`: the limit in any window.
+/// - `gcra`: burst + 1 + S · limit ÷ window in a period S.
+/// - `fixed`: a window begins with its first call, so a shorter period meets at most two windows: twice the limit. A longer
+///   period S meets at most S ÷ window + 2: twice the limit + S · limit ÷ window. Whole windows would be stricter by up to one
+///   limit, but this holds for every length.
 ///
-/// Each fault that may forget counts allows one limit more (of `gcra` what it grants at once): Redis begins anew once.
+/// Each fault that may lose counts allows one limit more (`gcra`: its burst + 1), because Redis starts from zero.
 struct LimitBounds: Sendable {
-    /// Granted in a time shorter than a window; `nil`: `atOnce` and `perNanosecond` say it all.
+    /// The most in a period shorter than a window; `nil` if the other two bounds suffice.
     var inWindow: Int64?
-    /// Granted in a time S are at most `atOnce + S · perNanosecond`; `nil`: `inWindow` says it all.
+    /// A period S grants at most `atOnce + S · perNanosecond`; `nil` if `inWindow` suffices.
     var atOnce: Int64?
     var perNanosecond: Double
-    /// What is granted once more when Redis forgets.
+    /// How much may be granted again when Redis loses its counts.
     var whenForgotten: Int64
-    /// A window in nanoseconds of the history's clock, at least.
+    /// The least length of a window, in nanoseconds of the history's clock.
     var window: Int64
 
     /// - Parameter clockDrift: see `HistoryRules.clockDrift`.
     init(of rule: LimitRule, clockDrift: Double) {
         let nanoseconds = Double(rule.window) * 1e6
-        // Windows beyond a century are as good as that.
+        // Cap at about a century.
         window = Int64(min(nanoseconds * (1 - clockDrift), 0x1p61))
         perNanosecond = Double(rule.limit) / nanoseconds * (1 + clockDrift)
         switch rule.algorithm {
@@ -43,9 +43,9 @@ struct LimitBounds: Sendable {
 }
 
 extension LimitRule {
-    /// What a fleet of so many grants of this limit without Redis, beyond what Redis had granted: each sidecar its share by the
-    /// limit's own algorithm, as `LocalShare` divides it. For the whole fleet that is a limit for each limit that Redis may
-    /// grant; a share of less than one call is rounded up to one, over several windows.
+    /// The bounds for a fleet of this size without Redis, on top of what Redis granted. Each sidecar grants its share by the
+    /// limit's own algorithm, as `LocalShare` divides it. Together the shares are one more limit; a share below one call is
+    /// rounded up to one call over several windows.
     func boundsWithoutRedis(sidecars: Int, clockDrift: Double) -> LimitBounds {
         let sidecars = Int64(max(1, sidecars))
         var bounds = LimitBounds(of: self, clockDrift: clockDrift)

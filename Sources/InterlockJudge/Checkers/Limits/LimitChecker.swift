@@ -1,30 +1,29 @@
 internal import InterlockCore
 
-/// No limit grants more than it says, in any window: see `LimitBounds`.
+/// No limit grants more than it says, in any window; see `LimitBounds`.
 ///
-/// Counted are calls that were certainly granted within the time. What was taken for a call whose answer was lost is not
-/// known, and so is not counted: that never accuses anybody wrongly.
+/// Counts calls that were certainly granted within the period. Calls without an answer are not counted, so nobody is accused
+/// wrongly.
 ///
-/// While a fault may keep a sidecar from Redis, and for the recovery time after it, a grant may be that sidecar's own. Of a
-/// service that says `allow` such grants are not judged; one that says `local` may grant the fleet's shares besides, see
-/// `LimitRule.boundsWithoutRedis`; one that says `deny` grants nothing by itself. Each fault that may forget counts allows one
-/// limit more, and a sidecar that was killed and starts again has its share again. `fleet_size` has to be the number of
-/// sidecars, and a proxy that resends must not count as one call.
+/// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted by itself.
+/// Such grants are not judged if the service says `allow`. With `local` the fleet's shares are allowed on top, see
+/// `LimitRule.boundsWithoutRedis`. With `deny` a sidecar grants nothing by itself. Each fault that may lose counts allows one
+/// limit more, and a killed sidecar gets its share again. `fleet_size` must be the number of sidecars, and a call that the proxy
+/// resends must not count once.
 ///
-/// Bounded by services and, for each limit that counts by subject, by those who were granted something within its last two
-/// windows.
+/// Bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
 struct LimitChecker: HistoryChecker {
     static let promise = Promise.limits
 
     private struct Service: Sendable {
         var rules: ServiceRules
-        /// By the rule's place; of rules by subject nothing is in it.
+        /// By index of the rule; `nil` for rules by subject.
         var common: [LimitCounter?]
-        /// By subject, and in it by the rule's place.
+        /// By subject, then by index of the rule.
         var subjects: [Int: [LimitCounter?]] = [:]
-        /// So many subjects are kept before it is looked for those that are idle.
+        /// Idle subjects are dropped when there are this many.
         var subjectsWorthALook = 1024
-        /// After so many milliseconds a subject without a grant is forgotten.
+        /// A subject without a grant is dropped after this many ms.
         var idle: Int64
     }
 
@@ -40,7 +39,7 @@ struct LimitChecker: HistoryChecker {
         }
     }
 
-    /// Grants of which it was not certain in which fixed window they were; of subjects that are forgotten they are not counted.
+    /// Grants that could not be assigned to a fixed window, except those of dropped subjects.
     var undecided: Int {
         services.reduce(0) { sum, service in
             let counters = service.common + service.subjects.values.flatMap { $0 }

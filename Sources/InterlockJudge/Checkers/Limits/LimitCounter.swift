@@ -1,24 +1,24 @@
 internal import InterlockCore
 
-/// One counter of a limit, for all or for one subject: what was granted of it, against what it promises.
+/// One counter of a limit, for everybody or for one subject: compares what was granted with the bounds.
 struct LimitCounter: Sendable {
-    /// A call that was granted.
+    /// A granted call.
     struct Grant: Sendable {
         var cost: Int64
         var invoked: Instant
         var ended: Instant
-        /// Redis may have been away: a sidecar may have granted it by itself.
+        /// Redis may have been away, so the sidecar may have granted it by itself.
         var isDoubtful: Bool
-        /// When this counter's window was said to end, in ms; `nil`: the answer was another's.
+        /// When the window ends according to the answer, in ms; `nil` if the answer was about another limit.
         var resetAfter: Int64?
     }
 
     private let rule: LimitRule
     private let bounds: LimitBounds
     private let boundsWithoutRedis: LimitBounds
-    /// What Redis has granted.
+    /// What Redis granted.
     private var log: GrantLog
-    /// That and what sidecars may have granted by themselves; `nil`: they grant nothing, or anything.
+    /// The same plus what sidecars may have granted by themselves; `nil` if they grant nothing or everything.
     private var logWithShares: GrantLog?
     private var windows: FixedWindows
     private(set) var lastGrant = Instant.distantPast
@@ -36,7 +36,7 @@ struct LimitCounter: Sendable {
 
     var undecided: Int { windows.undecided }
 
-    /// Counts a grant; what is exceeded, in words.
+    /// Counts a grant. Returns the bound that it exceeds, in words.
     mutating func add(_ grant: Grant, faults: FaultLog) -> String? {
         lastGrant = grant.ended
         if !grant.isDoubtful {
@@ -53,14 +53,14 @@ struct LimitCounter: Sendable {
         return nil
     }
 
-    /// A fault that may have forgotten counts has ended.
+    /// A fault that may have lost counts has ended.
     mutating func mayHaveBeenForgotten(at instant: Instant) {
         log.forgive(bounds.whenForgotten, at: instant)
         logWithShares?.forgive(bounds.whenForgotten, at: instant)
         windows.removeAll()
     }
 
-    /// A sidecar has started anew, and knows nothing of what it granted without Redis.
+    /// A sidecar restarted and has forgotten what it granted without Redis.
     mutating func sharesBeginAnew() {
         logWithShares?.removeAll()
     }
@@ -69,7 +69,7 @@ struct LimitCounter: Sendable {
         guard let resetAfter = grant.resetAfter, !faults.touches(.lostCounts, since: grant.invoked) else { return nil }
         let granted = windows.add(
             grant.cost, invoked: grant.invoked, ended: grant.ended, resetAfter: resetAfter, limit: rule.limit)
-        return granted.map { "\($0) were granted in one fixed window of \(rule.window) ms, by the end that was answered" }
+        return granted.map { "\($0) were granted in one fixed window of \(rule.window) ms, according to the answers" }
     }
 
     private static func add(
@@ -81,16 +81,16 @@ struct LimitCounter: Sendable {
             let allowed = bound + Int64(faults.lostCounts(since: began)) * bounds.whenForgotten
             if inWindow > allowed {
                 log.removeAll()
-                return "\(inWindow) were granted in less than \(rule.window) ms, which may grant \(allowed)"
+                return "\(inWindow) were granted in less than \(rule.window) ms; at most \(allowed) are allowed"
             }
         }
         if let atOnce = bounds.atOnce {
-            // What a fault that is over allows was forgiven when it ended. Redis' times are whole microseconds.
+            // Faults that are over were forgiven at their end. Redis' times are whole microseconds.
             let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
             let allowed = Double(atOnce + lost * bounds.whenForgotten) + 2000 * bounds.perNanosecond + 1e-6
             if excess > allowed {
                 log.removeAll()
-                return "calls exceed the rate by \(excess), and may by \(atOnce + lost * bounds.whenForgotten)"
+                return "calls exceed the rate by \(excess); at most \(atOnce + lost * bounds.whenForgotten) are allowed"
             }
         }
         return nil

@@ -1,14 +1,13 @@
 internal import InterlockCore
 
-/// A limit that is used up is whole again after its window: it does not refuse everybody for ever.
+/// A used-up limit is full again after its window: it does not refuse everybody for ever.
 ///
-/// It is broken when for more than three windows and a second calls of cost 1 were refused as limited, one of them asked for
-/// in each window at least, and none was granted; not counted is the time of faults and the recovery time after them. A clock of
-/// Redis that has jumped is no excuse: from its jump on the time is counted anew. A call whose answer was lost may have been
-/// granted.
+/// The promise is broken when calls of cost 1 were refused for more than three windows plus a second, at least one was asked for
+/// in each window, and none was granted. Time during faults and the recovery time after them does not count. A jump of Redis'
+/// clock excuses nothing but restarts the count. A call without an answer counts as granted.
 ///
-/// Only for services all of whose limits have windows of 10 seconds or less. Where some limit counts for all, a grant to
-/// anybody is a sign of life, for all compete for it; else each subject's own. Bounded by services, and by 4,096 subjects each.
+/// Judges only services whose limits all have windows of at most 10 seconds. Where a limit counts for everybody, any grant is a
+/// sign of life; otherwise each subject is judged by itself. Bounded by services and 4,096 subjects each.
 struct LimitRefillChecker: HistoryChecker {
     static let promise = Promise.limitsRefill
 
@@ -16,7 +15,7 @@ struct LimitRefillChecker: HistoryChecker {
     private static let longestWindow: Int64 = 10_000
     private static let mostSubjects = 4096
 
-    /// Refusals without a grant between them.
+    /// Refusals without a grant in between.
     private struct Drought: Sendable {
         var since: Instant
         /// When the last refused call was asked for.
@@ -26,10 +25,10 @@ struct LimitRefillChecker: HistoryChecker {
 
     private struct Service: Sendable {
         var name: String
-        /// The longest one, in ms; `nil`: it is not judged.
+        /// The longest window in ms; `nil` if the service is not judged.
         var window: Int64?
         var countsForAll: Bool
-        /// By subject; of a service that counts for all under 0.
+        /// By subject; a limit for everybody uses 0.
         var droughts: [Int: Drought] = [:]
     }
 
@@ -94,7 +93,7 @@ struct LimitRefillChecker: HistoryChecker {
             Violation(
                 Self.promise, at: instant,
                 """
-                \(services[service].name): \(drought.refusals) calls in \(lasted) ms were all refused as limited, and the longest window \
+                \(services[service].name): all \(drought.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
                 is \(window) ms
                 """))
     }

@@ -1,39 +1,39 @@
 internal import InterlockCore
 
-/// A limit refuses nobody for longer than a second after it had room: what a sidecar remembers without having asked Redis is
-/// relied on no longer.
+/// A limit refuses nobody for more than a second after capacity became free: a sidecar relies on a remembered refusal no longer
+/// than that.
 ///
-/// That a limit had room is known when a call of it was granted with something left, and when Redis has lost its data and all have
-/// had their time to notice. It still has room while less than that may have been taken since: every call that was not certainly
-/// refused counts, also those that wait. Only for services with one limit that counts for all, which never refills less; and not
-/// while a fault may keep a sidecar from Redis or its clock jumps, nor for the recovery time after it. Bounded by services and
-/// clients.
+/// Free capacity is known from a grant that left something, and after Redis lost its data and every sidecar had time to notice.
+/// It shrinks by everything that may have been taken since: every call that was not certainly refused counts, also waiting ones.
+///
+/// Judges only services with one limit, which counts for everybody. Judges nothing during a fault that cuts a sidecar off from
+/// Redis or a jump of its clock, nor within the recovery time after it. Bounded by services and clients.
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 
-    /// For so long a sidecar may rely on what it knows, in ms; and what answers and clocks may differ by.
+    /// How long a sidecar may rely on what it knows, and the inaccuracy of answers and clocks, in ms.
     private static let reliance: Int64 = 1000
     private static let blur: Int64 = 200
 
-    private struct Room: Sendable {
-        /// There was so much left when a call was answered that was asked for then.
+    private struct FreeCapacity: Sendable {
+        /// How much was free at `known`.
         var left: Int64
         var known: Instant
-        /// From whom.
+        /// Who reported it.
         var source: String
     }
 
     private let services: [ServiceRules]
     private let recovery: Int64
-    private var rooms: [Int: Room] = [:]
-    /// By service: what calls under way may take, and what those that ended may have taken since the beginning.
+    private var capacities: [Int: FreeCapacity] = [:]
+    /// By service: what calls under way may take, and what ended calls may have taken so far.
     private var underWay: [Int: Int64] = [:]
     private var taken: [Int: Int64] = [:]
-    /// What they had taken when Redis last began to lose its data.
+    /// What ended calls may have taken when Redis last began to lose its data.
     private var takenBeforeWipe: [Int: Int64] = [:]
-    /// What calls that waited have asked for since the beginning, and were refused: until then they kept back who came after them.
+    /// What refused calls that had waited asked for so far. While they waited they held up later calls.
     private var awaited: [Int: Int64] = [:]
-    /// By client, whose call is under way: what had been taken, and what had been waited for, when it was asked for.
+    /// By client with a call under way: `taken` and `awaited` when the call was asked for.
     private var before: [Int: (taken: Int64, awaited: Int64)] = [:]
 
     init(rules: HistoryRules) {
@@ -57,8 +57,8 @@ struct RefusalChecker: HistoryChecker {
             underWay[demand.service, default: 0] -= demand.cost
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
         case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
-            // Emptied counters only make room; a clock may fill them.
-            rooms = [:]
+            // Emptied counters only free capacity, but another clock may fill them.
+            capacities = [:]
         case .faultBegan(_, .redisWipe, _):
             takenBeforeWipe = taken
         case .faultEnded(_, .redisWipe, _):
@@ -68,16 +68,16 @@ struct RefusalChecker: HistoryChecker {
         }
     }
 
-    /// What was counted before Redis lost its data is counted no more.
+    /// Redis has lost all counts.
     private mutating func emptied(at instant: Instant) {
         for service in services.indices where isJudged(service) {
             let limit = services[service].limits[0]
             if case .gcra = limit.algorithm { continue }
-            rooms[service] = Room(
+            capacities[service] = FreeCapacity(
                 left: limit.limit - underWay[service, default: 0] - taken[service, default: 0]
                     + takenBeforeWipe[service, default: 0],
-                // Until then nobody is blamed for what the fault has left behind.
-                known: instant.advanced(byMilliseconds: recovery + 1), source: "Redis, which was empty,")
+                // Nobody is blamed earlier for what the fault left behind.
+                known: instant.advanced(byMilliseconds: recovery + 1), source: "an empty Redis")
         }
     }
 
@@ -89,29 +89,29 @@ struct RefusalChecker: HistoryChecker {
         let before = before.removeValue(forKey: call.client) ?? (0, 0)
         switch ending {
         case .done(.taken(_, let remaining, _)):
-            // Others may have taken of it while the answer was on its way, and may have been answered sooner.
+            // Calls under way may have taken some of it and may have been answered sooner.
             let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before.taken
             take(demand.cost, of: service)
             guard remaining > 0,
                 !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
             else { return }
-            rooms[service] = Room(left: remaining - meanwhile, known: instant, source: "sidecar \(call.sidecar)")
+            capacities[service] = FreeCapacity(left: remaining - meanwhile, known: instant, source: "sidecar \(call.sidecar)")
         case .refused(.limited(let retryAfter)):
             let wanted = underWay[service, default: 0] + awaited[service, default: 0] - before.awaited
             if call.operation.wait > 0 { awaited[service, default: 0] += demand.cost }
-            guard let room = rooms[service], retryAfter >= 0, room.left - wanted >= demand.cost,
-                call.invoked > room.known.advanced(byMilliseconds: Self.reliance + Self.blur),
-                !faults.touches(.outage, since: room.known.advanced(byMilliseconds: -recovery)),
-                !faults.touches(.silence, since: room.known.advanced(byMilliseconds: -recovery))
+            guard let capacity = capacities[service], retryAfter >= 0, capacity.left - wanted >= demand.cost,
+                call.invoked > capacity.known.advanced(byMilliseconds: Self.reliance + Self.blur),
+                !faults.touches(.outage, since: capacity.known.advanced(byMilliseconds: -recovery)),
+                !faults.touches(.silence, since: capacity.known.advanced(byMilliseconds: -recovery))
             else { return }
-            let since = (call.invoked.nanoseconds - room.known.nanoseconds) / 1_000_000
-            rooms[service] = nil
+            let since = (call.invoked.nanoseconds - capacity.known.nanoseconds) / 1_000_000
+            capacities[service] = nil
             violations.append(
                 Violation(
                     Self.promise, at: instant,
                     """
-                    \(services[service].name): client \(call.client) was refused at sidecar \(call.sidecar), \(retryAfter) ms to go, and \
-                    \(since) ms before it had room for \(room.left), as \(room.source) knew
+                    \(services[service].name): sidecar \(call.sidecar) refused client \(call.client) for \(retryAfter) ms, although \
+                    \(since) ms before \(capacity.left) were free, according to \(capacity.source)
                     """))
         case .refused: return
         default: take(demand.cost, of: service)
@@ -120,6 +120,6 @@ struct RefusalChecker: HistoryChecker {
 
     private mutating func take(_ cost: Int64, of service: Int) {
         taken[service, default: 0] += cost
-        rooms[service]?.left -= cost
+        capacities[service]?.left -= cost
     }
 }

@@ -1,12 +1,12 @@
 internal import InterlockCore
 
-/// No two leases of a lock are believed in at once, unless both are shared, or both are places of a semaphore and there are no
-/// more of them than places.
+/// No two leases of a lock are believed in at once, unless both are shared, or both are places of a semaphore that has enough
+/// places.
 ///
-/// Beliefs are those of `LeaseBook`. An overlap is excused when a fault that may cost exclusivity lasted at some time between
-/// the request for the elder of the two leases and the overlap.
+/// `LeaseBook` decides who believes in what. An overlap is excused by a fault that may cost exclusivity and lasted at any time
+/// since the older of the two leases was asked for.
 ///
-/// Bounded by locks and the leases that are believed in.
+/// Bounded by locks and believed leases.
 struct ExclusionChecker: HistoryChecker {
     static let promise = Promise.exclusion
 
@@ -32,8 +32,9 @@ struct ExclusionChecker: HistoryChecker {
         }
     }
 
-    /// From now on the lease is believed in: whoever else is meanwhile, overlaps with it.
-    private mutating func began(_ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation]) {
+    /// The lease is believed in from now on, and overlaps with every other believed lease.
+    private mutating func began(_ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
+    {
         guard lease.isBelieved(at: instant) else { return }
         let new = LockHolders.Holder(lease)
         let conflict = locks[lease.lock, default: LockHolders()].add(new, lease.mode, at: instant)
@@ -44,7 +45,7 @@ struct ExclusionChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    lock \(lease.lock): lease \(new.lease) of client \(new.client) is held while lease \(other.lease) of client \
+                    lock \(lease.lock): lease \(new.lease) of client \(new.client) begins while lease \(other.lease) of client \
                     \(other.client) has \(shared) ms left
                     """))
         }
@@ -53,14 +54,14 @@ struct ExclusionChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    lock \(lease.lock): with lease \(new.lease) of client \(new.client) it has \(crowd.holders) holders at once, and \
-                    \(crowd.places) places
+                    lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(crowd.holders) holders of \(crowd.places) \
+                    places
                     """))
         }
     }
 }
 
-/// Who believes to hold a lock. Those whose time is over are dropped when it matters. Bounded by those who hold it at once.
+/// The clients that believe to hold a lock. Expired ones are dropped when it matters. Bounded by the concurrent holders.
 struct LockHolders: Sendable {
     struct Holder: Sendable {
         var lease: LeaseID
@@ -76,28 +77,28 @@ struct LockHolders: Sendable {
         }
     }
 
-    /// Whom a new holder must not meet.
+    /// The holders that a new one conflicts with.
     struct Conflict: Sendable {
         var others: [Holder] = []
-        /// More than there are places, the new one included; the eldest was asked for then.
+        /// More holders than places, including the new one, and when the oldest of them was asked for.
         var crowd: (holders: Int, places: Int, eldest: Instant)?
     }
 
-    /// Readers are not looked through before there are so many.
+    /// Expired readers are dropped when there are this many.
     private static let fewReaders = 64
 
     private var alone: [Holder] = []
     private var readers: [LeaseID: Holder] = [:]
     private var places: [LeaseID: Holder] = [:]
-    /// As many as the semaphore has, by its holders.
+    /// The number of places according to the holders.
     private var placeCount = 0
     private var readersWorthALook = Self.fewReaders
 
-    /// O(holders) for one who is alone, and for one of a semaphore that seems to be full; else O(1), amortised.
+    /// O(holders) for exclusive leases and for semaphores that look full; otherwise amortised O(1).
     mutating func add(_ new: Holder, _ mode: LeaseMode, at instant: Instant) -> Conflict {
         alone.removeAll { $0.until <= instant || $0.lease == new.lease }
         var conflict = Conflict()
-        // Not when it is empty: sharing its storage would have `append` make another.
+        // Only if there are any: sharing an empty array's storage would make `append` allocate.
         if !alone.isEmpty { conflict.others = alone }
         switch mode {
         case .exclusive:

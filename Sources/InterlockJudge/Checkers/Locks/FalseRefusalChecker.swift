@@ -1,39 +1,37 @@
 internal import InterlockCore
 
-/// A lock that is free is granted to one of those who ask for it at once: not all of them are told that it is held, or that it
-/// cannot be had.
+/// A free lock is granted at once to one of those who ask for it: they are not all told that it is held or unavailable.
 ///
-/// Suspect is a refusal of a call without a wait for a lock that nobody can hold while it is under way and nobody waited for
-/// within the last second. It is excused by any call for the same lock that overlaps with it and waits, or is granted, or may
-/// be; and by any fault that disturbs locks, for a ticket may be left of it, and by a jump of Redis' clock as in
-/// `FreeLockChecker`. Exclusive locks only. Bounded by locks and the calls that are under way.
+/// A refusal is suspect if the call did not wait, nobody can have held the lock during the call, and nobody waited for it within
+/// the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it. So does a fault that
+/// disturbs locks, because it may leave a ticket in the queue, and a jump of Redis' clock as in `FreeLockChecker`. Exclusive
+/// locks only. Bounded by locks and calls under way.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
-    /// For so many ms the ticket of a sidecar that waits for nothing any more may stand in a queue: a free lock is offered to
-    /// it once.
+    /// How long, in ms, the ticket of a sidecar that no longer waits may stay in a queue. A free lock is offered to it once.
     private static let ticketLifetime: Int64 = 10_000
 
     private struct Suspect: Sendable {
         var call: Call
         var at: Instant
-        /// Those who asked meanwhile and have no answer yet.
+        /// Clients that asked meanwhile and have no answer yet.
         var open: Set<Int>
     }
 
     private struct Lock: Sendable {
-        /// Every lease that there may be is over by then.
+        /// Every possible lease is over by then.
         var freeFrom = Instant.distantPast
-        /// When each is over at the latest.
+        /// When each lease is over at the latest.
         var held: [LeaseID: Instant] = [:]
-        /// The lease that somebody was last granted alone.
+        /// The lease that was last granted exclusively.
         var alone: LeaseID?
         var clockLeases = ClockLeases()
         /// As in `FreeLockChecker`.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
-        /// Not looked through before there are so many: of some the time may be over.
+        /// Expired leases are dropped when there are this many.
         var worthALook = 16
 
         mutating func hold(_ lease: LeaseID, until end: Instant, at instant: Instant) {
@@ -42,7 +40,7 @@ struct FalseRefusalChecker: HistoryChecker {
             held = held.filter { $0.value > instant }
             worthALook = max(16, 2 * held.count)
         }
-        /// Somebody waited until then.
+        /// When somebody last waited.
         var lastWaiter = Instant.distantPast
         var open: Set<Int> = []
         var suspects: [Suspect] = []
@@ -77,7 +75,7 @@ struct FalseRefusalChecker: HistoryChecker {
             }
             switch call.operation {
             case .acquire(let number, let mode, let ttl, let wait, let isJoint):
-                // Who wants to share it is not judged, but may keep others out.
+                // Shared calls are not judged, but may keep others out.
                 ended(
                     call, ending, number, ttl, isWaiter: wait > 0 || isJoint || mode != .exclusive, isAlone: mode == .exclusive,
                     at: step.at, faults: faults,
@@ -132,7 +130,7 @@ struct FalseRefusalChecker: HistoryChecker {
         }
     }
 
-    /// A replica may take over that knows what is in force now.
+    /// A replica that takes over may know the leases that are valid now.
     private mutating func replicate(at instant: Instant) {
         let last = instant.advanced(byMilliseconds: FreeLockChecker.longestLease)
         for (number, lock) in locks { locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max)) }
@@ -143,7 +141,7 @@ struct FalseRefusalChecker: HistoryChecker {
         locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
     }
 
-    /// Who had the lock alone has released it: it is free from now on, whatever was reckoned with. Other leases may go on.
+    /// An exclusive holder released the lock, so it is free from now on. Other leases may go on.
     private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
         let isKnown = locks[number]?.held.removeValue(forKey: lease) != nil
         guard isKnown, ttl == 0, locks[number]?.alone == lease, locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
@@ -160,10 +158,10 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.open.remove(call.client)
         if isWaiter { lock.lastWaiter = instant }
         switch ending {
-        // What a sidecar that ends had asked for may be granted, and lapses.
+        // A sidecar that ends may have been granted a lease, which expires by itself.
         case .refused(.held),
             .failed(code: "UNAVAILABLE") where !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked):
-            // It may have held the lock on its way, or a place in the queue.
+            // The call may have held the lock or a place in the queue for a moment.
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
             for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
@@ -198,20 +196,20 @@ struct FalseRefusalChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: suspect.at,
                     """
-                    lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), though nobody holds \
-                    it, and nobody who asked meanwhile was granted it
+                    lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), although nobody \
+                    holds the lock and nobody who asked meanwhile got it
                     """))
         }
     }
 }
 
-/// Who is told that a lock is held has not got it: a lease that nobody was granted cannot be released.
+/// A client that is told "held" does not hold the lock: it cannot release a lease that it was never granted.
 ///
-/// Seen when a client that was refused releases what its OWNER may have: a lease that no answer has told it of. Bounded by clients.
+/// Some clients that were refused release the lease that their OWNER may have. Bounded by clients.
 struct GhostLeaseChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
-    /// Those who release what they were never granted, and have no answer yet.
+    /// Clients that release a lease that they were never granted, and have no answer yet.
     private var doubters: Set<Int> = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -226,8 +224,7 @@ struct GhostLeaseChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: step.at,
                     """
-                    lock \(lock): client \(call.client) had it, as its release at sidecar \(call.sidecar) says, and was told that it \
-                    is held
+                    lock \(lock): client \(call.client) was told "held", but sidecar \(call.sidecar) released the client's lease
                     """))
         default:
             return

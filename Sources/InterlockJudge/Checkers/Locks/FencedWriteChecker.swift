@@ -1,23 +1,23 @@
 internal import InterlockCore
 
-/// A resource that compares fences takes no write of a lease after it took one of a later lease, and refuses nobody whose
-/// lease is valid. Which lease is the later one is known from when they were asked for and answered, not from their fences.
+/// A resource that compares fences accepts no write of a lease after a write of a later lease, and refuses nobody whose lease is
+/// valid. Requests and answers determine which lease is later, not the fences.
 ///
-/// Exclusive leases only: of several that are good at once, such as readers', a resource refuses the elder. Not where fences
-/// may fall; see `FaultLog.fencesMayFall`. Bounded by locks.
+/// Exclusive leases only: of several valid leases, such as readers', the resource refuses the older. Not judged where fences may
+/// fall; see `FaultLog.fencesMayFall`. Bounded by locks.
 struct FencedWriteChecker: HistoryChecker {
     static let promise = Promise.fencedWrites
 
     private struct Accepted: Sendable {
-        /// Grants up to this place were made before one that has written.
+        /// Every grant up to this position came before a lease that has written.
         var certainlyAfter: Int
         var by: LeaseID
-        /// The one with the highest fence that has written.
+        /// The lease with the highest fence that has written.
         var highest: RecordedLease
     }
 
     private var locks: [Int: Accepted] = [:]
-    /// How many writes were refused to leases that were over.
+    /// How many writes of ended leases were refused.
     private(set) var staleWritesRefused = 0
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -34,8 +34,8 @@ struct FencedWriteChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: step.at,
                     """
-                    lock \(lock): a write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was refused, though \
-                    it was valid until \(lease.until.inMilliseconds) ms\(highest)
+                    lock \(lock): a write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was refused, \
+                    although it was valid until \(lease.until.inMilliseconds) ms\(highest)
                     """))
         } else {
             staleWritesRefused += 1
@@ -54,8 +54,8 @@ struct FencedWriteChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was taken, after \
-                    one of lease \(known.by), which was granted later
+                    lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was accepted \
+                    after one of lease \(known.by), which was granted later
                     """))
         }
         if lease.certainlyAfter > known.certainlyAfter { (known.certainlyAfter, known.by) = (lease.certainlyAfter, lease.id) }
@@ -63,7 +63,7 @@ struct FencedWriteChecker: HistoryChecker {
         locks[lock] = known
     }
 
-    /// Whether the resource had no reason to refuse it: the lease is valid, and what has written before was granted before.
+    /// Whether the resource had no reason to refuse: the lease is valid, and everything written before was granted earlier.
     private func isGood(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
         guard lease.isBelieved(at: instant) else { return false }
         guard let highest = locks[lock]?.highest else { return true }

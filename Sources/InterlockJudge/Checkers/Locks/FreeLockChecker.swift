@@ -1,19 +1,18 @@
 internal import InterlockCore
 
-/// Nobody is left waiting for a lock, or a place of it, that nobody can hold: who is refused after a wait, or granted it late, had
-/// somebody before him.
+/// Nobody keeps waiting for a free lock or a free place of a semaphore: a client that is refused after a wait, or granted late,
+/// had somebody before it.
 ///
-/// Free is a lock when no lease of it can be in force that would keep the caller out: each is over, as long after its last
-/// answer as it was asked for, or was released. It may stay free for the rules' `handOver` while nothing but other sidecars is
-/// broken, else for their recovery time. Another sidecar that stands still or is killed costs no more than that: what it may
-/// have been granted before it stopped counts as held for its length. Readers who wait behind a writer of such a sidecar find
-/// out when they look again, `readersLook` later at the latest. Nothing is judged after any other fault.
+/// A lock is free when every lease that would keep the caller out has been released or has expired, counted from its last
+/// answer. It may stay free for the rules' `handOver` while only other sidecars are faulty, otherwise for the recovery time.
+/// What a stopped or killed sidecar may have been granted before counts as held for its TTL. Readers behind a writer of such a
+/// sidecar notice when they look again, at most `readersLook` later. Nothing is judged after any other fault.
 ///
-/// A call without an OWNER whose client goes away while it certainly waits is over with the wait: what its sidecar is granted for
-/// it is given back.
+/// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar gives back what it is
+/// granted for it.
 ///
-/// When Redis' clock jumps, the leases of that time last for longer or shorter than anybody knows: until they are released, or
-/// somebody has the lock alone, nobody is accused. Bounded by locks and the leases and calls that are in force.
+/// After a jump of Redis' clock nobody knows how long the leases of that time last. Nobody is accused until they are released or
+/// somebody holds the lock alone. Bounded by locks, valid leases and calls under way.
 struct FreeLockChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
@@ -25,23 +24,22 @@ struct FreeLockChecker: HistoryChecker {
 
     private struct Lock: Sendable {
         var holds: [LeaseID: Hold] = [:]
-        /// The same of those that are not among them, whether or not they were granted: the latest first, no more than there
-        /// are places.
+        /// When other possible leases are over, granted or not. The latest first, no more than there are places.
         private(set) var ends: [Instant] = []
-        /// The most places that anybody has asked for it to have.
+        /// The most places that any client asked for.
         var places = 1
-        /// Not looked through before there are so many: of some the time may be over.
+        /// Expired leases are dropped when there are this many.
         var worthALook = 16
-        /// Calls for it that have not ended, by their clients.
+        /// Calls under way, by client.
         var open: [Int: Call] = [:]
         var clockLeases = ClockLeases()
-        /// When all leases are over that a replica may know which takes over: also those that are released meanwhile.
+        /// When all leases are over that a replica which takes over may know, including those released meanwhile.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
-        /// When somebody who wanted it alone last waited where nothing was wrong.
+        /// When a client that wanted the lock alone last waited at a healthy sidecar.
         var lastWriter = Instant.distantPast
-        /// The sidecars at which somebody ever waited to have it alone: their tickets may stand.
+        /// The sidecars where somebody waited to hold it alone. Their tickets may still be in the queue.
         var writers: Set<Int> = []
 
         mutating func hold(_ lease: LeaseID, _ mode: LeaseMode?, until end: Instant, at instant: Instant) {
@@ -56,35 +54,35 @@ struct FreeLockChecker: HistoryChecker {
             mayBeHeld(until: instant)
         }
 
-        /// Somebody may have had it until then, or a place of it.
+        /// Somebody may have held the lock, or a place of it, until then.
         mutating func mayBeHeld(until end: Instant) {
             ends.insert(end, at: ends.firstIndex { $0 < end } ?? ends.endIndex)
             if ends.count > places { ends.removeLast() }
         }
 
-        /// The same of all its places: nobody knows how many calls may have them.
+        /// The same for all places, because the number of such calls is unknown.
         mutating func mayAllBeHeld(until end: Instant) {
             for _ in 0..<places { mayBeHeld(until: end) }
         }
 
         var lastEnd: Instant { ends.first ?? .distantPast }
 
-        /// Since when nothing keeps out who wants it in this way.
+        /// Since when nothing keeps a caller of this mode out.
         func freeSince(for mode: LeaseMode) -> Instant {
             switch mode {
             case .exclusive: holds.values.reduce(lastEnd) { max($0, $1.end) }
             case .shared: holds.values.reduce(lastEnd) { $1.mode == .shared ? $0 : max($0, $1.end) }
             case .permits(let places):
-                // The last but so many to end.
+                // A place becomes free when all but `places - 1` leases have ended.
                 (holds.values.map(\.end) + ends).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
             }
         }
     }
 
-    /// A linked lease is extended for as long as its link stands, by no more than this at a time, in ms.
+    /// While its link stands, a linked lease is extended by at most this many ms at a time.
     static let longestLease: Int64 = 60_000
 
-    /// How often readers look whether the writer before them is still there, in ms, as docs/reference/locks.md has it.
+    /// How often readers check whether the writer before them is still there, in ms; see docs/reference/locks.md.
     static let readersLook: Int64 = 5000
 
     private let recovery: Int64
@@ -146,7 +144,7 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
-    /// A replica may take over that knows what is in force now.
+    /// A replica that takes over may know the leases that are valid now.
     private mutating func replicate(at instant: Instant) {
         let last = instant.advanced(byMilliseconds: Self.longestLease)
         for (number, lock) in locks { locks[number]?.replicated = min(lock.freeSince(for: .exclusive), last) }
@@ -173,12 +171,12 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].hold(lease, mode, until: ended(ttl, after: instant), at: instant)
         case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
             (.renew(let lock, let lease, let ttl), .unknown):
-            // Whether or not it was: as long as it was asked for, and not shorter than before.
+            // Granted or not: for as long as was asked for, and no shorter than before.
             let before = locks[lock]?.holds[lease]?.end ?? .distantPast
             locks[lock, default: Lock()].hold(lease, nil, until: max(before, ended(ttl, after: instant)), at: instant)
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
             guard !isJoint else {
-                // It may have been held for as long as another of them was waited for.
+                // It may have been held while the call waited for another lock.
                 locks[lock, default: Lock()].mayBeHeld(until: instant)
                 return
             }
@@ -201,7 +199,7 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
-    /// When a lease of so many ms is over that was set at this time at the latest.
+    /// When a lease of this TTL ends that was set at `instant` at the latest.
     private func ended(_ ttl: Int64, after instant: Instant) -> Instant {
         instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
     }
@@ -212,16 +210,16 @@ struct FreeLockChecker: HistoryChecker {
         guard var lock = locks[number], lock.clockLeases.isEmpty else { return }
         for (place, other) in lock.open.values.enumerated() {
             guard case .acquire(_, let otherMode, let ttl, _, let isJoint) = other.operation else { continue }
-            // What is taken together is held while the rest is waited for.
+            // A joint call holds some locks while it waits for the rest.
             guard !isJoint else { return }
             if faults.isUnderWay(.silence, sidecar: other.sidecar) {
                 let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
-                // Before it stopped it may have been granted, and not answered.
+                // It may have been granted before its sidecar stopped, without an answer.
                 if other.invoked <= stopped {
                     lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: ended(ttl, after: stopped))
                 }
             } else if mode == .shared, otherMode == .exclusive {
-                // Writers are not starved by readers.
+                // Readers do not starve writers.
                 return
             }
         }
@@ -240,8 +238,8 @@ struct FreeLockChecker: HistoryChecker {
             Violation(
                 Self.promise, at: instant,
                 """
-                lock \(number): client \(call.client) waited at sidecar \(call.sidecar), though nobody can have kept it out for \
-                \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) are promised
+                lock \(number): client \(call.client) waited at sidecar \(call.sidecar), although nothing can have kept it out for \
+                \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) ms are promised
                 """))
     }
 }

@@ -1,7 +1,6 @@
 internal import InterlockCore
 
-/// A lease can be renewed while Redis is full: its holder is not to lose it for that. Judged when nothing else keeps its sidecar
-/// from Redis. Keeps nothing.
+/// A lease can be renewed while Redis is full. Judged when nothing else cuts the sidecar off from Redis. Keeps no state.
 struct FullRedisChecker: HistoryChecker {
     static let promise = Promise.renewals
 

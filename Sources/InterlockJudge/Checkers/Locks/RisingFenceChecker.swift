@@ -1,15 +1,15 @@
 internal import InterlockCore
 
-/// Every grant of a lock has a higher fence than all that were certainly granted before it, and no two leases have the same
-/// one, whatever the mode: members of a group have fences of their own.
+/// Each grant of a lock has a higher fence than all grants that certainly came before it, and no two leases have the same fence,
+/// whatever their mode.
 ///
-/// Certainly before are those that were answered before this one was asked for. While somebody has the lock alone, nobody else
-/// is granted it: so before an exclusive lease that is still believed in when its answer arrives are all that were answered by
-/// then, unless a fault may have cost exclusivity meanwhile. An acquire whose answer said nothing certain may have been
-/// granted, and its repetition with the same owner then answers with the older fence: it counts from the first attempt.
+/// A grant certainly came before if it was answered before this one was asked for. While somebody holds the lock alone, nobody
+/// else is granted it. So every grant that was answered before came before an exclusive lease that is still believed in when its
+/// answer arrives, unless a fault may have cost exclusivity. An acquire without a certain answer may have been granted; a retry
+/// with the same owner then gets the older fence, so it counts from the first attempt.
 ///
-/// The one exception: Redis was wiped, and its clock was set back, at any time and if only to what it had been before. It is
-/// taken to be so when both faults were seen, and jumps are taken to be shorter than the day for which Redis remembers a fence.
+/// The one exception is a Redis that lost its data and whose clock was set back, even to the right time. It applies when both
+/// faults were seen. Jumps are assumed to be shorter than the day for which Redis keeps a fence.
 ///
 /// Bounded by locks and clients.
 struct RisingFenceChecker: HistoryChecker {
@@ -23,7 +23,7 @@ struct RisingFenceChecker: HistoryChecker {
     }
 
     private struct Fences: Sendable {
-        /// So many of the last ones are compared with a new one.
+        /// How many of the latest fences a new one is compared with.
         private static let remembered = 8
 
         var highest: Fence
@@ -42,11 +42,11 @@ struct RisingFenceChecker: HistoryChecker {
         }
     }
 
-    /// What was the highest fence of a lock when a client asked for it.
+    /// The highest fence of a lock when a client asked for it.
     private struct Floor: Sendable {
         var lock: Int
         var fence: Fence?
-        /// An attempt before this one ended in doubt.
+        /// An earlier attempt of the same call had no certain answer.
         var goesOn = false
     }
 
@@ -57,7 +57,7 @@ struct RisingFenceChecker: HistoryChecker {
         switch step.what {
         case .invoked(let call, _):
             guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
-            // It goes on from an attempt that ended in doubt.
+            // It continues an attempt without a certain answer.
             if let floor = floors[call.client], floor.lock == lock {
                 floors[call.client]?.goesOn = true
                 return
@@ -76,7 +76,7 @@ struct RisingFenceChecker: HistoryChecker {
         _ lease: RecordedLease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         let new = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
-        // Nearly all: with one look.
+        // The common case, with one lookup.
         guard locks[lease.lock]?.addIfHigher(new) != true else { return }
         guard let known = locks[lease.lock] else {
             locks[lease.lock] = Fences(highest: new, last: [new])
@@ -86,7 +86,7 @@ struct RisingFenceChecker: HistoryChecker {
             locks[lease.lock] = Fences(highest: new, last: [new])
             return
         }
-        // What was answered between the attempts may be later than what the first of them was granted.
+        // Grants that were answered between the attempts may be later than the first attempt's.
         let isAfterAll = lease.certainlyAfter > call.grantsBefore && !(floors[lease.client]?.goesOn ?? false)
         let equal = known.last.first {
             $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
@@ -95,7 +95,7 @@ struct RisingFenceChecker: HistoryChecker {
             violations.append(
                 Violation(
                     Self.promise, at: instant,
-                    "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), as lease \(equal.lease)"
+                    "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), like lease \(equal.lease)"
                 ))
         } else if let floor = isAfterAll ? known.highest : floors[lease.client]?.fence, new.number <= floor.number,
             floor.lease != new.lease, !faults.fencesMayFall(since: floor.invoked)
@@ -104,8 +104,8 @@ struct RisingFenceChecker: HistoryChecker {
                 Violation(
                     Self.promise, at: instant,
                     """
-                    lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), and lease \
-                    \(floor.lease), which was granted before, \(floor.number)
+                    lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), but the \
+                    earlier lease \(floor.lease) has \(floor.number)
                     """))
         }
         locks[lease.lock]?.add(new)
@@ -113,7 +113,7 @@ struct RisingFenceChecker: HistoryChecker {
 }
 
 extension OperationEnding {
-    /// Whether an acquire that ended so may have been granted all the same.
+    /// Whether an acquire that ended like this may still have been granted.
     fileprivate func leavesOpenWhetherGranted(afterWaiting wait: Int64) -> Bool {
         switch self {
         case .unknown, .failed: true

@@ -2,7 +2,7 @@ enum ConnectionCommands {
     static let all: [Command] = [
         Command("ping", -1, [.whileSubscribed], .none, ping),
         Command("echo", 2, [.whileLoading]) { _, call in .bulk(call[1]) },
-        // Every password is the right one.
+        // Accepts any password.
         Command("auth", -2, [.noScript, .whileLoading, .whileBusy]) { _, _ in .ok },
         Command("select", 2, [.whileLoading]) { (_, call) throws(CommandError) in
             guard try call.integer(1) == 0 else { throw CommandError("ERR DB index is out of range") }

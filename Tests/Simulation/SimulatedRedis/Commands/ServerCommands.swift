@@ -25,7 +25,7 @@ enum ServerCommands {
         return .integer(Int64(server.replicasAcknowledging))
     }
 
-    /// All sections, whichever were asked for.
+    /// All sections, whatever was asked for.
     private static func info(of server: SimulatedServer) -> String {
         let lines = [
             "# Server", "redis_version:\(SimulatedServer.version)", "redis_mode:standalone", "",
@@ -47,7 +47,7 @@ extension CommandTable {
 }
 
 extension SimulatedServer {
-    /// A server that knows every command of this folder.
+    /// A server with every command in this folder.
     /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
     package convenience init(now: @escaping () -> Int64) {
         self.init(commands: .all, now: now)

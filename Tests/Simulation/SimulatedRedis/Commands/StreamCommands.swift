@@ -23,8 +23,8 @@ enum StreamCommands {
         return .bulk(id.text)
     }
 
-    /// The new entry's; `nil`: there is no stream, and none is to be made. A function of its own, so that nobody holds the
-    /// stream when it is changed.
+    /// The new entry's ID; `nil` if there is no stream and none may be created. A separate function, so that the stream is
+    /// uniquely referenced when it changes.
     private static func nextID(
         _ server: SimulatedServer, _ key: Bytes, _ options: AddOptions
     ) throws(CommandError) -> StreamLog.ID? {
@@ -67,7 +67,7 @@ enum StreamCommands {
     }
 }
 
-/// What stands between `XADD key` and the fields.
+/// The options between `XADD key` and the fields.
 private struct AddOptions {
     enum ID {
         case next
@@ -78,7 +78,7 @@ private struct AddOptions {
     var length: Int?
     var isApproximate = false
     var id = ID.next
-    /// Where they begin.
+    /// The index of the first field.
     var fields: Int
 
     init(_ call: Invocation) throws(CommandError) {
@@ -109,7 +109,7 @@ private struct AddOptions {
 }
 
 extension StreamLog.ID {
-    /// - Parameter sequence: that of an ID which has none.
+    /// - Parameter sequence: the sequence of an ID without one.
     fileprivate init(_ text: Bytes, sequence: UInt64) throws(CommandError) {
         let parts = text.text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count <= 2, let first = UInt64(parts[0]), let second = parts.count == 2 ? UInt64(parts[1]) : sequence

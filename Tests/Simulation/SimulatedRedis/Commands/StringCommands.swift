@@ -67,7 +67,7 @@ enum StringCommands {
     }
 }
 
-/// What stands behind `SET key value`.
+/// The options after `SET key value`.
 private struct SetOptions {
     enum Condition {
         case none

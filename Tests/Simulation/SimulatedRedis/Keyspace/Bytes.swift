@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A string of Redis: any bytes. Unlike `String` it is compared byte by byte, and hashed in one go.
+/// A Redis string: any bytes. Unlike `String` it compares byte by byte and hashes in one step.
 struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
     var storage: [UInt8]
 
@@ -20,9 +20,9 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         self.init(String(number))
     }
 
-    /// As `%.17g` writes it, which is how Redis writes scores and Lua's numbers.
+    /// As `%.17g` formats it, which is how Redis writes scores and Lua's numbers.
     init(_ number: Double) {
-        // Whole numbers below 1e17 are written without an exponent; the sign of -0 is C's to write.
+        // Whole numbers below 1e17 have no exponent. C writes the sign of -0.
         if number.magnitude < 1e17, number != 0 || number.sign == .plus, let whole = Int64(exactly: number) {
             self.init(whole)
         } else {
@@ -40,7 +40,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
 
     var count: Int { storage.count }
 
-    /// For messages: what is no UTF-8 is replaced.
+    /// For messages: invalid UTF-8 is replaced.
     var text: String { String(decoding: storage, as: UTF8.self) }
 
     func hash(into hasher: inout Hasher) {
@@ -49,12 +49,12 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
 
     static func == (left: Bytes, right: Bytes) -> Bool { left.storage == right.storage }
 
-    /// The order of sorted sets' members of one score.
+    /// The order of members with equal scores in a sorted set.
     static func < (left: Bytes, right: Bytes) -> Bool {
         left.storage.lexicographicallyPrecedes(right.storage)
     }
 
-    /// Whether this is `word`, which is in lower case, in any case.
+    /// Whether this is `word` (in lower case), ignoring case.
     func isWord(_ word: StaticString) -> Bool {
         word.withUTF8Buffer { word in
             storage.count == word.count && zip(storage, word).allSatisfy { Self.lowercase($0) == $1 }
@@ -67,7 +67,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
     }
 
-    /// The integer that is written exactly so: no sign but a minus, no leading zero, no blanks.
+    /// The integer in canonical form: no sign but a minus, no leading zeros, no spaces.
     var integer: Int64? {
         let digits = storage.first == UInt8(ascii: "-") ? storage.dropFirst() : storage[...]
         guard let first = digits.first, (1...19).contains(digits.count) else { return nil }
@@ -82,7 +82,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         return magnitude == Int64.min.magnitude ? .min : Int64(exactly: magnitude).map { -$0 }
     }
 
-    /// The number that C's `strtod` reads, if it reads all of it.
+    /// The number that C's `strtod` reads, if it reads all bytes.
     var double: Double? {
         if storage.count < 16, let integer { return Double(integer) }
         guard let first = storage.first, isspace(Int32(first)) == 0, !storage.contains(0) else { return nil }

@@ -1,17 +1,17 @@
-/// All keys of a server: a value, so that a copy is a snapshot. Copying costs nothing; the first change of a copy costs O(n).
+/// All keys of a server. It is a value, so a copy is a snapshot. Copying is free; the first change of a copy costs O(n).
 ///
-/// The order in which keys are seen is that in which they were made, the same in every process.
+/// Keys are listed in the order of their creation, which is the same in every process.
 package struct Keyspace: Sendable {
     struct Entry: Sendable {
         let key: Bytes
         var value: Value
-        /// In milliseconds of the Unix epoch; `nil`: the key has no end.
+        /// In milliseconds of the Unix epoch; `nil` if the key does not expire.
         var expiry: Int64?
-        /// Rises with every key that is made.
+        /// Rises with every new key.
         let number: UInt64
     }
 
-    /// By number; `nil` where a key was removed.
+    /// By number; `nil` for removed keys.
     private var entries: [Entry?] = []
     private var positions: [Bytes: Int] = [:]
     private var lastNumber: UInt64 = 0
@@ -26,7 +26,7 @@ package struct Keyspace: Sendable {
         positions[key].flatMap { entries[$0] }
     }
 
-    /// Whether the key is a string of this text, or a sorted set with this member.
+    /// Whether the key is this string, or a sorted set with this member.
     package func holds(_ text: String, in key: String) -> Bool {
         switch self[Bytes(key)]?.value {
         case .string(let bytes): bytes == Bytes(text)
@@ -35,7 +35,7 @@ package struct Keyspace: Sendable {
         }
     }
 
-    /// Makes a key or replaces its value and its expiry.
+    /// Creates a key, or replaces its value and expiry.
     mutating func set(_ key: Bytes, to value: Value, expiry: Int64?) {
         if let position = positions[key] {
             entries[position]?.value = value
@@ -51,16 +51,16 @@ package struct Keyspace: Sendable {
         if let position = positions[key] { entries[position]?.expiry = expiry }
     }
 
-    /// Changes the value of a key that exists, in place.
+    /// Changes the value of an existing key in place.
     mutating func update<Result>(_ key: Bytes, _ change: (inout Value) -> Result) -> Result? {
         guard let position = positions[key], var entry = entries[position] else { return nil }
-        // Held once only: the change copies nothing.
+        // The only reference, so the change copies nothing.
         entries[position] = nil
         defer { entries[position] = entry }
         return change(&entry.value)
     }
 
-    /// Returns whether there was such a key.
+    /// Returns whether the key existed.
     mutating func remove(_ key: Bytes) -> Bool {
         guard let position = positions.removeValue(forKey: key) else { return false }
         entries[position] = nil
@@ -72,7 +72,7 @@ package struct Keyspace: Sendable {
         return true
     }
 
-    /// Drops the gaps. O(n), after as many removals.
+    /// Removes the gaps. O(n), after O(n) removals.
     private mutating func close() {
         entries.removeAll { $0 == nil }
         for (position, entry) in entries.enumerated() {
@@ -80,7 +80,7 @@ package struct Keyspace: Sendable {
         }
     }
 
-    /// Up to `count` keys after one with a given number, and the last one's number; 0 when there is none after it.
+    /// Up to `count` keys after the one with this number, and the last one's number; 0 at the end.
     func scan(after number: UInt64, count: Int) -> (cursor: UInt64, entries: [Entry]) {
         var found: [Entry] = []
         for entry in entries.lazy.compactMap({ $0 }) where entry.number > number {

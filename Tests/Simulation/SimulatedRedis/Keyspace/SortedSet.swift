@@ -1,6 +1,6 @@
-/// A sorted set: by score, and members of one score byte by byte.
+/// A sorted set, ordered by score and then by member, byte by byte.
 ///
-/// Looked up in O(1) and O(log n), changed in O(n): the sets of a simulation are small.
+/// Lookups are O(1) and O(log n). Changes are O(n), because a simulation's sets are small.
 struct SortedSet: Sendable {
     struct Element: Comparable, Sendable {
         var score: Double
@@ -22,7 +22,7 @@ struct SortedSet: Sendable {
         scores[member].map { position(of: Element(score: $0, member: member)) }
     }
 
-    /// Where the element is, or would be.
+    /// The element's index, or where it would be inserted.
     private func position(of element: Element) -> Int { firstPosition { $0 >= element } }
 
     private func firstPosition(where isReached: (Element) -> Bool) -> Int {
@@ -36,7 +36,7 @@ struct SortedSet: Sendable {
     }
 
     mutating func set(_ member: Bytes, to score: Double) {
-        // Redis' compact encoding knows no -0.
+        // Redis' compact encoding has no -0.
         let score = score == 0 ? 0 : score
         if let old = scores[member] {
             guard old != score else { return }
@@ -47,7 +47,7 @@ struct SortedSet: Sendable {
         elements.insert(element, at: position(of: element))
     }
 
-    /// Returns whether there was such a member.
+    /// Returns whether the member existed.
     mutating func remove(_ member: Bytes) -> Bool {
         guard let score = scores.removeValue(forKey: member) else { return false }
         elements.remove(at: position(of: Element(score: score, member: member)))
@@ -59,7 +59,7 @@ struct SortedSet: Sendable {
         elements.removeSubrange(range)
     }
 
-    /// The positions of the scores between two bounds.
+    /// The indices of the scores between two bounds.
     func positions(from low: ScoreBound, to high: ScoreBound) -> Range<Int> {
         let start = firstPosition { low.isExclusive ? $0.score > low.score : $0.score >= low.score }
         let end = firstPosition { high.isExclusive ? $0.score >= high.score : $0.score > high.score }
@@ -67,7 +67,7 @@ struct SortedSet: Sendable {
     }
 }
 
-/// An end of a range of scores: `5`, `(5`, `-inf`.
+/// One end of a range of scores: `5`, `(5`, `-inf`.
 struct ScoreBound {
     var score: Double
     var isExclusive: Bool

@@ -1,5 +1,5 @@
-/// A stream. Redis keeps its entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops only whole nodes:
-/// so the size of each node is counted here as Redis' encoding would have it.
+/// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops whole nodes only. So this type
+/// tracks each node's size in Redis' encoding.
 struct StreamLog: Sendable {
     struct ID: Comparable, Sendable {
         var milliseconds: UInt64
@@ -10,7 +10,7 @@ struct StreamLog: Sendable {
 
         var text: Bytes { Bytes("\(milliseconds)-\(sequence)") }
 
-        /// `nil`: there is none.
+        /// The following ID; `nil` for the last one.
         var next: ID? {
             if sequence < .max { return ID(milliseconds: milliseconds, sequence: sequence + 1) }
             return milliseconds < .max ? ID(milliseconds: milliseconds + 1, sequence: 0) : nil
@@ -23,7 +23,7 @@ struct StreamLog: Sendable {
 
     struct Entry: Sendable {
         var id: ID
-        /// Names and values in turn.
+        /// Names and values, alternating.
         var fields: [Bytes]
     }
 
@@ -36,24 +36,24 @@ struct StreamLog: Sendable {
 
     private static let nodeEntries = 100
     private static let nodeBytes = 4096
-    /// How many entries one approximate trim drops at most.
+    /// The most entries that one approximate trim drops.
     private static let trimLimit = 100 * nodeEntries
 
     private(set) var entries: [Entry] = []
     private(set) var lastID = ID.zero
     private var nodes: [Node] = []
 
-    /// What `*` means now: a clock that was set back does not set IDs back.
+    /// The ID that `*` means now. IDs do not go back with the clock.
     func nextID(atMilliseconds now: UInt64) -> ID? {
         now > lastID.milliseconds ? ID(milliseconds: now, sequence: 0) : lastID.next
     }
 
-    /// The ID is above `lastID`.
+    /// The entry's ID must be above `lastID`.
     mutating func append(_ entry: Entry) {
         let names = stride(from: 0, to: entry.fields.count, by: 2).map { entry.fields[$0] }
         let length = entry.fields.reduce(0) { $0 + $1.count }
         if nodes.last.map({ $0.bytes + length >= Self.nodeBytes || $0.entries >= Self.nodeEntries }) ?? true {
-            // A header of six bytes, the end's mark, three numbers, the names and a zero.
+            // A header of six bytes, the end marker, three numbers, the names and a zero.
             let bytes = 7 + 4 * 2 + names.reduce(0) { $0 + ListPack.size(of: $1) }
             nodes.append(Node(id: entry.id, names: names, bytes: bytes))
         }
@@ -78,7 +78,7 @@ struct StreamLog: Sendable {
             + numbers.reduce(0) { $0 + ListPack.size(of: $1) }
     }
 
-    /// Drops the oldest entries down to `length`; approximately: whole nodes only.
+    /// Drops the oldest entries down to `length`; if approximate, whole nodes only.
     mutating func trim(to length: Int, isApproximate: Bool) {
         var dropped = 0
         while let node = nodes.first, entries.count - dropped > length {
@@ -89,7 +89,7 @@ struct StreamLog: Sendable {
             } else if isApproximate {
                 break
             } else {
-                // The entries stay in the node's bytes, marked as deleted.
+                // The entries remain in the node, marked as deleted.
                 nodes[0].entries -= entries.count - dropped - length
                 dropped = entries.count - length
             }
@@ -98,7 +98,7 @@ struct StreamLog: Sendable {
     }
 }
 
-/// Sizes of elements in Redis' listpacks: the encoding, and the length that leads back.
+/// Sizes of elements in Redis' listpacks: the encoding plus the back length.
 private enum ListPack {
     static func size(of number: Int64) -> Int {
         switch number {

@@ -1,11 +1,11 @@
-/// What a key holds.
+/// A key's value.
 enum Value: Sendable {
     case string(Bytes)
     case hash(FieldMap)
     case sortedSet(SortedSet)
     case stream(StreamLog)
 
-    /// As `TYPE` and `SCAN` call it.
+    /// The name in `TYPE` and `SCAN`.
     var typeName: StaticString {
         switch self {
         case .string: "string"
@@ -16,10 +16,10 @@ enum Value: Sendable {
     }
 }
 
-/// A hash: its fields in the order in which they came, as in Redis' compact encoding. Redis' big hashes have no order.
+/// A hash. Its fields keep their order, as in Redis' compact encoding. Big hashes of Redis have no order.
 struct FieldMap: Sendable {
     private var positions: [Bytes: Int] = [:]
-    /// `nil` where a field was removed.
+    /// `nil` for removed fields.
     private var fields: [(name: Bytes, value: Bytes)?] = []
 
     var count: Int { positions.count }
@@ -41,7 +41,7 @@ struct FieldMap: Sendable {
         return true
     }
 
-    /// Returns whether there was such a field.
+    /// Returns whether the field existed.
     mutating func remove(_ name: Bytes) -> Bool {
         guard let position = positions.removeValue(forKey: name) else { return false }
         fields[position] = nil
@@ -49,7 +49,7 @@ struct FieldMap: Sendable {
         return true
     }
 
-    /// Drops the gaps. O(n), after as many removals.
+    /// Removes the gaps. O(n), after O(n) removals.
     private mutating func close() {
         fields.removeAll { $0 == nil }
         for (position, field) in fields.enumerated() {

@@ -1,7 +1,7 @@
 internal import CLua
 
-/// The stack of a Lua state, in Swift's types. Nothing here raises an error of Lua, but for lack of memory: an error would
-/// jump over Swift's frames.
+/// A Lua state's stack in Swift's types. Nothing here raises a Lua error, except when memory runs out: an error would jump over
+/// Swift's frames.
 struct LuaStack {
     let state: OpaquePointer
 
@@ -9,7 +9,7 @@ struct LuaStack {
 
     func drop(_ count: Int32 = 1) { lua_settop(state, -count - 1) }
 
-    /// Makes room for so many values more. Returns whether there is.
+    /// Makes space for this many more values. Returns whether it could.
     func reserve(_ count: Int) -> Bool { lua_checkstack(state, Int32(clamping: count)) != 0 }
 
     func type(_ index: Int32) -> Int32 { lua_type(state, index) }
@@ -44,56 +44,56 @@ struct LuaStack {
         }
     }
 
-    /// Pushes a table of one field.
+    /// Pushes a table with one field.
     func pushTable(_ name: StaticString, _ value: Bytes) {
         lua_createtable(state, 0, 1)
         push(value)
         setField(name)
     }
 
-    /// Moves the value on top into the table below it.
+    /// Moves the top value into the table below it.
     func setField(_ name: StaticString) {
         push(name)
         lua_insert(state, -2)
         lua_rawset(state, -3)
     }
 
-    /// An error as Redis' own functions raise it: a table with its text.
-    /// - Parameter text: of a code and a message.
+    /// Pushes an error as Redis' own functions raise it: a table with the text.
+    /// - Parameter text: a code and a message.
     func pushError(_ text: Bytes) { pushTable("err", text) }
 
     // MARK: Reading
 
-    /// A string, or a number as Lua writes it; `nil`: neither.
+    /// A string, or a number as Lua writes it; `nil` for other types.
     func bytes(_ index: Int32) -> Bytes? {
         var length = 0
         guard let start = lua_tolstring(state, index, &length) else { return nil }
         return Bytes(Array(UnsafeRawBufferPointer(start: start, count: length)))
     }
 
-    /// An argument of `redis.call`: numbers with all their digits.
+    /// An argument of `redis.call`, numbers with all digits.
     func argument(_ index: Int32) -> Bytes? {
         type(index) == LUA_TNUMBER ? Bytes(lua_tonumber(state, index)) : bytes(index)
     }
 
-    /// A field of the table at `index` that is a string.
+    /// A string field of the table at `index`.
     func field(_ name: StaticString, of index: Int32) -> Bytes? {
         pushField(name, of: index)
         defer { drop() }
         return type(-1) == LUA_TSTRING ? bytes(-1) : nil
     }
 
-    /// Pushes a field of the table at `index`, which counts from the top.
+    /// Pushes a field of the table at `index`, counted from the top.
     func pushField(_ name: StaticString, of index: Int32) {
         push(name)
         lua_rawget(state, index - 1)
     }
 }
 
-/// Replies of commands as Lua's values, and a script's value as its reply.
+/// Replies as Lua values, and a script's value as a reply.
 extension LuaStack {
     func push(_ reply: Reply) {
-        // No reply is so deep that there is no room for it.
+        // Cannot fail: no reply is that deep.
         _ = reserve(4)
         switch reply {
         case .ok: pushTable("ok", "OK")
@@ -114,7 +114,7 @@ extension LuaStack {
         }
     }
 
-    /// Takes the value on top as a reply.
+    /// Pops the top value as a reply.
     func popReply() -> Reply {
         guard reserve(4) else {
             drop()
@@ -150,7 +150,7 @@ extension LuaStack {
         }
     }
 
-    /// As C's conversion has it on the machines that Redis runs on.
+    /// As C converts it on the platforms of Redis.
     private static func truncated(_ number: Double) -> Int64 {
         Int64(exactly: number.rounded(.towardZero)) ?? .min
     }

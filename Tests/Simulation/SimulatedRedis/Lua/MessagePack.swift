@@ -1,6 +1,6 @@
 internal import CLua
 
-/// `cmsgpack.pack`: Lua's values as MessagePack, encoded as Redis' library chooses.
+/// `cmsgpack.pack`: Lua values as MessagePack, in the encodings that Redis' library chooses.
 struct MessagePacker {
     let stack: LuaStack
     private(set) var bytes: [UInt8] = []
@@ -11,7 +11,7 @@ struct MessagePacker {
         self.stack = stack
     }
 
-    /// Takes the value on top. Tables beyond the deepest level are nil, as are functions.
+    /// Pops the top value. Functions, and tables nested too deeply, become nil.
     mutating func pack(level: Int) {
         defer { stack.drop() }
         switch stack.type(-1) {
@@ -42,7 +42,7 @@ struct MessagePacker {
         }
     }
 
-    /// How many pairs the table on top has, and whether their keys are 1, 2, 3 and so on.
+    /// The number of pairs in the top table, and whether their keys are 1, 2, 3 and so on.
     private func shape() -> (count: Int, isArray: Bool) {
         var count = 0
         var largest = 0.0
@@ -96,7 +96,7 @@ struct MessagePacker {
         bytes += string.storage
     }
 
-    /// - Parameter long: the type of up to 65,535 elements; the next one is of more.
+    /// - Parameter long: the type for up to 65,535 elements; the next type is for more.
     private mutating func appendHeader(of count: Int, short: UInt8, long: UInt8) {
         switch count {
         case 0...15: bytes.append(short | UInt8(count))
@@ -115,7 +115,7 @@ struct MessagePacker {
     }
 }
 
-/// `cmsgpack.unpack`: MessagePack as Lua's values.
+/// `cmsgpack.unpack`: MessagePack as Lua values.
 struct MessageUnpacker {
     enum Violation: Error {
         case tooShort
@@ -159,7 +159,7 @@ struct MessageUnpacker {
         case 0xcc: stack.push(Double(try number(UInt8.self)))
         case 0xcd: stack.push(Double(try number(UInt16.self)))
         case 0xce: stack.push(Double(try number(UInt32.self)))
-        // Redis' library reads what is above the largest Int64 as a negative number.
+        // Redis' library reads numbers above Int64.max as negative.
         case 0xcf, 0xd3: stack.push(Double(Int64(bitPattern: try number(UInt64.self))))
         case 0xd0: stack.push(Double(Int8(bitPattern: try number(UInt8.self))))
         case 0xd1: stack.push(Double(Int16(bitPattern: try number(UInt16.self))))
@@ -204,7 +204,7 @@ struct MessageUnpacker {
         for _ in 0..<count {
             try unpack()
             try unpack()
-            // Lua has no key nil and none that is no number: it would raise an error.
+            // Lua would raise an error: keys cannot be nil or NaN.
             let key = lua_tonumber(stack.state, -2)
             guard stack.type(-2) != LUA_TNIL, !key.isNaN else { throw .unknownType }
             lua_rawset(stack.state, -3)

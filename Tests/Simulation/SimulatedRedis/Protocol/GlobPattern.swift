@@ -1,4 +1,4 @@
-/// A pattern of `PSUBSCRIBE`, `KEYS` and `SCAN`: `*`, `?`, `[a-c]`, `[^a]`, `\` before what stands for itself.
+/// A pattern of `PSUBSCRIBE`, `KEYS` and `SCAN`: `*`, `?`, `[a-c]`, `[^a]`, and `\` to escape.
 struct GlobPattern: Hashable {
     let bytes: Bytes
 
@@ -30,7 +30,7 @@ struct GlobPattern: Hashable {
         return text.isEmpty
     }
 
-    /// Takes what stands between brackets, and the closing one if there is one.
+    /// Consumes a bracket's content and the closing bracket, if there is one.
     private static func takeClass(from pattern: inout ArraySlice<UInt8>, contains byte: UInt8) -> Bool {
         let isNegated = pattern.first == UInt8(ascii: "^")
         if isNegated { pattern.removeFirst() }

@@ -1,14 +1,14 @@
-/// What a command answers, before it is written as RESP2.
+/// A command's reply, not yet encoded.
 indirect enum Reply {
     case ok
     case status(Bytes)
-    /// The code and the message, without the minus.
+    /// A code and a message, without the minus.
     case error(Bytes)
     case integer(Int64)
     case bulk(Bytes)
     case null
     case array([Reply])
-    /// One reply after the other: nothing, or the answers to a command that has many.
+    /// Several replies in a row, or none.
     case several([Reply])
 
     static func bulks(_ strings: some Sequence<Bytes>) -> Reply { .array(strings.map { .bulk($0) }) }
@@ -23,7 +23,7 @@ indirect enum Reply {
         case .ok: output.append(contentsOf: "+OK\r\n".utf8)
         case .status(let text): Self.write("+", text.storage, to: &output)
         case .error(let text):
-            // A line is a line, whatever a script says.
+            // Keep it one line, whatever a script says.
             Self.write("-", text.storage.map { $0 == 10 || $0 == 13 ? 32 : $0 }, to: &output)
         case .integer(let number): Self.write(":", number, to: &output)
         case .bulk(let bytes):
@@ -52,7 +52,7 @@ indirect enum Reply {
     }
 }
 
-/// An error reply: a code and what is wrong, in Redis' words.
+/// An error reply in Redis' words: a code and a message.
 struct CommandError: Error {
     /// Without the minus.
     let text: Bytes

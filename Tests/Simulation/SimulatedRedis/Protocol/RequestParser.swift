@@ -1,17 +1,17 @@
-/// Cuts what a client sends into commands: RESP arrays of bulk strings, in whatever pieces they come.
+/// Parses commands (RESP arrays of bulk strings) from bytes that arrive in arbitrary pieces.
 struct RequestParser {
-    /// What the client hears before it is disconnected.
+    /// A protocol error. The client receives it and is disconnected.
     struct Violation: Error {
         var text: String
     }
 
     private var buffer: [UInt8] = []
-    /// Where the first byte is that belongs to no finished part.
+    /// The first byte that is not consumed.
     private var position = 0
     private var arguments: [Bytes] = []
-    /// How many arguments the command under way lacks; 0: none is under way.
+    /// Missing arguments of the current command; 0 if there is none.
     private var missing = 0
-    /// The length of the argument under way.
+    /// The current argument's length.
     private var length: Int?
 
     private static let mostArguments: Int64 = 1 << 31 - 1
@@ -28,14 +28,14 @@ struct RequestParser {
         position = 0
     }
 
-    /// The next command; `nil`: more bytes are needed.
+    /// The next command; `nil` if more bytes are needed.
     mutating func next() throws(Violation) -> [Bytes]? {
         while missing == 0 {
             guard let start = try number(after: "*", tooLong: "too big mbulk count string") else { return nil }
             guard let count = start.value, count <= Self.mostArguments else {
                 throw Violation(text: "invalid multibulk length")
             }
-            // Nothing is asked for: nothing is answered.
+            // An empty array is no command and gets no reply.
             missing = max(0, Int(count))
         }
         while missing > 0 {
@@ -60,7 +60,7 @@ struct RequestParser {
         return length
     }
 
-    /// The line that begins with `kind`; its value is `nil` when it is no number.
+    /// A line that begins with `kind`. The value is `nil` if it is not a number.
     private mutating func number(
         after kind: Unicode.Scalar, tooLong: String
     ) throws(Violation) -> (value: Int64?, Void)? {
@@ -77,7 +77,7 @@ struct RequestParser {
     }
 }
 
-/// Commands as clients write them.
+/// Encodes commands as clients send them.
 package enum RequestEncoder {
     package static func encode(_ words: [String]) -> [UInt8] { encode(words.map { Array($0.utf8) }) }
 

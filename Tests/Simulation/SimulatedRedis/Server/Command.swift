@@ -1,4 +1,4 @@
-/// A command of Redis: who may send it when, and what it does.
+/// A Redis command: when it is allowed, and what it does.
 struct Command: Sendable {
     struct Flags: OptionSet, Sendable {
         let rawValue: Int
@@ -7,11 +7,11 @@ struct Command: Sendable {
         static let write = Flags(rawValue: 1 << 1)
         /// Refused when the server is out of memory.
         static let needsMemory = Flags(rawValue: 1 << 2)
-        /// Not for scripts.
+        /// Forbidden in scripts.
         static let noScript = Flags(rawValue: 1 << 3)
         static let whileLoading = Flags(rawValue: 1 << 4)
         static let whileBusy = Flags(rawValue: 1 << 5)
-        /// The only ones that a subscribed connection may send.
+        /// Allowed on a subscribed connection, unlike all others.
         static let whileSubscribed = Flags(rawValue: 1 << 6)
     }
 
@@ -20,15 +20,15 @@ struct Command: Sendable {
         case none
         case first
         case all
-        /// So many as the second argument says, after it.
+        /// The second argument is the number of keys, which follow it.
         case counted
     }
 
     typealias Body = @Sendable (SimulatedServer, Invocation) throws(CommandError) -> Reply
 
-    /// In lower case; of a subcommand with a bar: `client|id`.
+    /// In lower case; subcommands as `client|id`.
     let name: String
-    /// How many words it has, its name included; negative: at least.
+    /// The number of words, including the name; negative for a minimum.
     let arity: Int
     let flags: Flags
     let keys: Keys
@@ -55,12 +55,12 @@ struct Command: Sendable {
     }
 }
 
-/// One run of a command.
+/// One execution of a command.
 struct Invocation {
     let command: Command
-    /// The command's name first.
+    /// Including the command's name.
     let arguments: [Bytes]
-    /// Of the client; of a script, its caller's.
+    /// The client's connection; in a script, its caller's.
     let connection: SimulatedConnection
 
     subscript(index: Int) -> Bytes { arguments[index] }
@@ -99,7 +99,7 @@ struct CommandTable: Sendable {
         return commands[Bytes(name.storage + [UInt8(ascii: "|")] + arguments[1].lowercased.storage)]
     }
 
-    /// Finds a client's command.
+    /// The command that a client asks for.
     func find(_ arguments: [Bytes]) throws(CommandError) -> Command {
         guard let command = command(arguments) else { throw Self.unknown(arguments) }
         guard command.takes(arguments.count) else { throw .wrongNumberOfArguments(command.name) }

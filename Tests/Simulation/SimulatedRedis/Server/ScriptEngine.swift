@@ -1,21 +1,21 @@
 internal import CLua
 internal import Crypto
 
-/// A server's Lua: its state, with the libraries that Redis offers, and the scripts that were loaded.
+/// A server's Lua state, with Redis' libraries and the loaded scripts.
 ///
-/// Functions of Swift that Lua calls never raise errors; see `lua_call_and_raise`.
+/// Swift functions that Lua calls never raise Lua errors; see `lua_call_and_raise`.
 final class ScriptEngine {
     struct Script {
-        /// SHA-1 of its source in hexadecimal.
+        /// SHA-1 of the source, in hexadecimal.
         let digest: Bytes
-        /// Its function in Lua's registry.
+        /// The function's reference in Lua's registry.
         fileprivate let reference: Int32
     }
 
-    /// A script under way.
+    /// A running script.
     private struct Run {
         let call: Invocation
-        /// From its first write on nothing stops it for the server's condition.
+        /// After its first write, no condition of the server stops the script.
         var hasWritten = false
     }
 
@@ -25,7 +25,7 @@ final class ScriptEngine {
     private let errorHandler: Int32
     private var scripts: [Bytes: Script] = [:]
     private var running: Run?
-    /// Of `math.random`, which goes on from script to script, as in Redis.
+    /// The state of `math.random`, which continues from script to script, as in Redis.
     var random = ScriptRandom()
 
     init(server: SimulatedServer) {
@@ -44,7 +44,7 @@ final class ScriptEngine {
         scripts[digest] ?? scripts[digest.lowercased]
     }
 
-    /// Compiles a script, unless it is known.
+    /// Compiles a script, unless it is loaded already.
     func load(_ source: Bytes) throws(CommandError) -> Script {
         let digest = Self.digest(of: source)
         if let script = scripts[digest] { return script }
@@ -64,7 +64,7 @@ final class ScriptEngine {
 
     static func digest(of source: Bytes) -> Bytes {
         let digits = Array("0123456789abcdef".utf8)
-        // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
+        // Redis names scripts by SHA-1. Nothing here relies on its strength.
         return Bytes(
             Insecure.SHA1.hash(data: source.storage).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
     }
@@ -89,7 +89,7 @@ final class ScriptEngine {
         return failure(of: script)
     }
 
-    /// The error that the handler left on top.
+    /// The reply for the error that the handler left on top.
     private func failure(of script: Script) -> Reply {
         guard lua.type(-1) == LUA_TTABLE else {
             let reason = lua.bytes(-1)?.text ?? "execution failure"
@@ -104,7 +104,7 @@ final class ScriptEngine {
         return .error(Bytes(text))
     }
 
-    /// `redis.call`: pushes the reply, an error as a table. Returns whether it is one.
+    /// `redis.call`: pushes the reply, or an error as a table. Returns whether it is an error.
     func call(_ arguments: [Bytes], replyTo stack: LuaStack) -> Bool {
         guard let script = running?.call else {
             stack.pushError("ERR redis.call/pcall can only be called inside a script invocation")
@@ -124,7 +124,7 @@ final class ScriptEngine {
 }
 
 extension SimulatedServer {
-    /// The command that a script calls, if it may.
+    /// The command that a script calls, if it is allowed.
     fileprivate func scriptCommand(_ arguments: [Bytes], hasWritten: Bool) throws(CommandError) -> Command {
         guard let command = commands.command(arguments) else {
             throw CommandError("ERR Unknown Redis command called from script")
@@ -134,7 +134,7 @@ extension SimulatedServer {
         }
         let flags = command.flags
         if flags.contains(.noScript) { throw CommandError("ERR This Redis command is not allowed from script") }
-        // Nobody stops in the middle.
+        // A script that has written may finish.
         guard !hasWritten else { return command }
         switch condition {
         case .readOnly where flags.contains(.write): throw .readOnly
@@ -145,7 +145,7 @@ extension SimulatedServer {
     }
 }
 
-/// The generator behind `math.random`: that of Redis, `lrand48` with its usual seed.
+/// `math.random` of Redis: `lrand48` with the usual seed.
 struct ScriptRandom {
     private var state: UInt64 = 0x1234_abcd_330e
 
@@ -153,7 +153,7 @@ struct ScriptRandom {
         state = UInt64(UInt32(bitPattern: seed)) << 16 | 0x330e
     }
 
-    /// From 0 up to, and without, 1.
+    /// From 0 up to but not including 1.
     mutating func next() -> Double {
         state = (state &* 0x5_deec_e66d &+ 0xb) & (1 << 48 - 1)
         return Double((state >> 17) % Self.range) / Double(Self.range)

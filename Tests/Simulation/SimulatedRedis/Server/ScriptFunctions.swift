@@ -2,7 +2,7 @@ internal import CLua
 
 typealias LuaFunction = @Sendable @convention(c) (OpaquePointer?) -> Int32
 
-/// Functions that Lua calls. Each returns how many values it pushed, or -1 when the one on top is an error to raise: see
+/// Functions that Lua calls. Each returns the number of values that it pushed, or -1 to raise the top value as an error; see
 /// `lua_call_and_raise`. The second upvalue is the engine.
 enum ScriptFunctions {
     // MARK: redis
@@ -20,7 +20,7 @@ enum ScriptFunctions {
             guard let argument = stack.argument(index + 1) else { break }
             arguments.append(argument)
         }
-        // Now there is room for the reply.
+        // Makes space for the reply.
         stack.drop(count)
         let isError: Bool
         if count == 0 {
@@ -45,7 +45,7 @@ enum ScriptFunctions {
         return 1
     }
 
-    /// A code and a message: a single word is a message without a code.
+    /// A code and a message. A single word becomes a message.
     private static func normalized(_ text: Bytes) -> Bytes {
         let words = (text.storage.first == UInt8(ascii: "-") ? text.storage.dropFirst() : text.storage[...])
             .prefix { $0 != 0 }
@@ -79,7 +79,7 @@ enum ScriptFunctions {
         return 1
     }
 
-    /// Nobody reads a simulated server's log.
+    /// Discards the message.
     static let log: LuaFunction = { state in
         guard let stack = LuaStack(state) else { return 0 }
         guard stack.count >= 2 else {
@@ -99,13 +99,13 @@ enum ScriptFunctions {
 
     // MARK: Globals
 
-    /// `pcall`, which hands out the text of errors that are tables.
+    /// `pcall`, which returns the text of errors that are tables.
     static let protectedCall: LuaFunction = { state in
         guard let stack = LuaStack(state) else { return 0 }
         let count = stack.count
         stack.push(true)
         lua_insert(state, 1)
-        // The error jumps from frames above this one into this call: none of them is Swift's.
+        // Errors jump into this call only from Lua's and C's frames, never over Swift's.
         guard lua_pcall(state, max(0, count - 1), LUA_MULTRET, 0) != 0 else { return stack.count }
         lua_remove(state, 1)
         if stack.type(-1) == LUA_TTABLE {
@@ -195,14 +195,14 @@ extension LuaStack {
         self.state = state
     }
 
-    /// That of the function which runs.
+    /// The engine of the running function.
     fileprivate var engine: ScriptEngine {
         guard let pointer = lua_touserdata(state, LUA_GLOBALSINDEX - 2) else { fatalError("a function without its engine") }
-        // The engine owns the state, so it is there; `register` gave its pointer to every function.
+        // The engine owns the state, so it exists. `register` gave its pointer to every function.
         return Unmanaged.fromOpaque(pointer).takeUnretainedValue()
     }
 
-    /// Pushes an error with the line of the script that called; returns what stands for it.
+    /// Pushes an error with the caller's line. Returns the value that raises it.
     fileprivate func raise(_ message: String) -> Int32 {
         luaL_where(state, 1)
         push(message)

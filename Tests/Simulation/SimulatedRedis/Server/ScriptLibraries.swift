@@ -1,8 +1,8 @@
 internal import CLua
 
-/// What scripts find: Lua's libraries without files and processes, cjson, cmsgpack, and `redis`.
+/// The libraries of scripts: Lua's own without files and processes, cjson, cmsgpack and `redis`.
 enum ScriptLibraries {
-    /// A script's error with the line where it was raised, as Redis makes it.
+    /// Adds the line of an error, as Redis does.
     private static let errorHandler = """
         local dbg = debug
         debug = nil
@@ -22,7 +22,7 @@ enum ScriptLibraries {
         end
         """
 
-    /// Fills the globals. Returns where they and the error handler are in the registry.
+    /// Fills the globals. Returns the registry references of the globals and the error handler.
     static func open(in lua: LuaStack) -> (globals: Int32, errorHandler: Int32) {
         let state = lua.state
         let libraries: [(StaticString, LuaFunction)] = [
@@ -49,10 +49,10 @@ enum ScriptLibraries {
         return (luaL_ref(state, LUA_REGISTRYINDEX), handler)
     }
 
-    /// Adds Swift's functions, and closes the globals to scripts.
+    /// Adds the Swift functions and makes the globals read-only for scripts.
     static func register(engine: UnsafeMutableRawPointer, in lua: LuaStack, globals: Int32) {
         let state = lua.state
-        /// Moves a function into the table on top.
+        /// Moves a function into the top table.
         func add(_ name: StaticString, _ function: @escaping LuaFunction) {
             lua_pushcclosure(state, function, 0)
             lua_pushlightuserdata(state, engine)
@@ -88,7 +88,7 @@ enum ScriptLibraries {
         add("randomseed", ScriptFunctions.seedRandom)
         lua.drop()
 
-        // Scripts see an empty table that leads to the globals: what they would add to it is refused.
+        // Scripts see an empty table in front of the globals. Writes to it are refused.
         lua_createtable(state, 0, 1)
         add("__index", ScriptFunctions.refuseUnknownGlobal)
         lua_setmetatable(state, -2)

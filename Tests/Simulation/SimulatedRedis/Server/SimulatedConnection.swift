@@ -1,25 +1,25 @@
 /// A client's connection to a simulated server: bytes in, bytes out.
 package final class SimulatedConnection {
-    /// As `CLIENT ID` tells it: the server's first is 1.
+    /// The number of `CLIENT ID`. A server's first is 1.
     package let id: Int64
-    /// Called when the server ends the connection: `QUIT`, a breach of the protocol, a restart.
+    /// Called when the server closes the connection: after `QUIT`, a protocol error or a restart.
     package var onClose: (() -> Void)?
 
     var name: Bytes = ""
     var tracking: TrackingTable.Options?
-    /// Whether it listens to a channel or a pattern, and may send little else.
+    /// Whether it has subscriptions, and so may send few commands.
     var isSubscribed = false
 
     private unowned let server: SimulatedServer
     private let output: ([UInt8]) -> Void
     private var parser = RequestParser()
-    /// Written, and not handed out yet.
+    /// Written but not sent yet.
     private var pending: [UInt8] = []
     private var state = State.open
 
     private enum State {
         case open
-        /// Closed when what is pending was handed out.
+        /// Closes once everything pending was sent.
         case ending
         case closed
     }
@@ -30,8 +30,8 @@ package final class SimulatedConnection {
         self.output = output
     }
 
-    /// Executes the commands that these bytes complete, in order, and hands out the replies in one piece. What this makes
-    /// the server tell other connections is handed out to them afterwards.
+    /// Executes the commands that these bytes complete, in order, and sends the replies in one piece. Messages to other
+    /// connections follow.
     package func receive(_ bytes: [UInt8]) {
         guard state == .open else { return }
         parser.append(bytes)
@@ -50,7 +50,7 @@ package final class SimulatedConnection {
     /// Executes one command.
     package func receive(_ words: String...) { receive(RequestEncoder.encode(words)) }
 
-    /// The client is gone: its subscriptions end, and its reads are tracked no more.
+    /// The client is gone. Its subscriptions and its tracking end.
     package func close() {
         guard state != .closed else { return }
         state = .closed
@@ -58,19 +58,19 @@ package final class SimulatedConnection {
         server.forget(self)
     }
 
-    /// Writes a reply or a message behind what was written before.
+    /// Appends a reply or a message.
     func push(_ reply: Reply) {
         guard state != .closed else { return }
         if pending.isEmpty { server.hasOutput(self) }
         reply.write(to: &pending)
     }
 
-    /// The command that runs is the last: its reply is handed out, and the connection ends.
+    /// Closes the connection after the running command's reply.
     func closeAfterReply() {
         state = .ending
     }
 
-    /// Hands out what is pending.
+    /// Sends what is pending.
     func flush() {
         guard state != .closed else { return }
         let bytes = pending

@@ -1,19 +1,19 @@
-/// Keys as commands see them: what has expired is gone.
+/// Keys as commands see them: expired keys do not exist.
 extension SimulatedServer {
     func entry(_ key: Bytes) -> Keyspace.Entry? {
         guard let entry = keyspace[key] else { return nil }
         guard hasExpired(entry) else { return entry }
-        // A replica waits for its master to delete it.
+        // A replica waits for its primary to delete it.
         if condition != .readOnly { _ = remove(key) }
         return nil
     }
 
-    /// In its last millisecond a key is still there.
+    /// A key still exists in the millisecond of its expiry.
     func hasExpired(_ entry: Keyspace.Entry) -> Bool {
         entry.expiry.map { milliseconds > $0 } ?? false
     }
 
-    /// Returns whether there was such a key.
+    /// Returns whether the key existed.
     func remove(_ key: Bytes) -> Bool {
         guard keyspace.remove(key) else { return false }
         signalChange(of: key)
@@ -52,19 +52,19 @@ extension SimulatedServer {
         }
     }
 
-    /// Changes a hash in place, a new one if there is none.
+    /// Changes a hash in place. Creates it if necessary.
     func updateHash<Result>(_ key: Bytes, _ change: (inout FieldMap) -> Result) throws(CommandError) -> Result {
         if try hash(key) == nil { keyspace.set(key, to: .hash(FieldMap()), expiry: nil) }
         return try update(key) { value in
             guard case .hash(var fields) = value else { return nil }
-            // Held once only: no copy is made.
+            // The only reference, so the change copies nothing.
             value = .placeholder
             defer { value = .hash(fields) }
             return change(&fields)
         }
     }
 
-    /// Changes a sorted set in place, a new one if there is none.
+    /// Changes a sorted set in place. Creates it if necessary.
     func updateSortedSet<Result>(_ key: Bytes, _ change: (inout SortedSet) -> Result) throws(CommandError) -> Result {
         if try sortedSet(key) == nil { keyspace.set(key, to: .sortedSet(SortedSet()), expiry: nil) }
         return try update(key) { value in
@@ -75,7 +75,7 @@ extension SimulatedServer {
         }
     }
 
-    /// Changes a stream in place, a new one if there is none.
+    /// Changes a stream in place. Creates it if necessary.
     func updateStream<Result>(_ key: Bytes, _ change: (inout StreamLog) -> Result) throws(CommandError) -> Result {
         if try stream(key) == nil { keyspace.set(key, to: .stream(StreamLog()), expiry: nil) }
         return try update(key) { value in
@@ -93,6 +93,6 @@ extension SimulatedServer {
 }
 
 extension Value {
-    /// Stands for a value while that is changed. Takes no memory.
+    /// Replaces a value while that is being changed. Needs no memory.
     fileprivate static let placeholder = Value.string(Bytes([]))
 }

@@ -1,44 +1,44 @@
-/// A Redis server as a deterministic simulation runs it: RESP2 in, RESP2 out, on one thread, with the clock it is given and
-/// no chance. It behaves as Redis 7.0.15 does, for the commands it knows, and runs scripts in the same Lua.
+/// A deterministic Redis server: RESP2 in, RESP2 out, on one thread, with a given clock and without randomness. The commands that it
+/// knows behave as in Redis 7.0.15, and scripts run in the same Lua.
 package final class SimulatedServer {
     static let version = "7.0.15"
 
-    /// What is wrong with a server.
+    /// The server's condition.
     package enum Condition: Hashable, Sendable {
         case serving
-        /// Reads its data from disk.
+        /// Loading data from disk.
         case loading
-        /// A replica. It deletes nothing by itself, and hides what has expired.
+        /// A replica. It hides expired keys but does not delete them.
         case readOnly
         case outOfMemory
-        /// A script does not come to its end.
+        /// A script does not end.
         case busy
-        /// Cannot save its data.
+        /// Data cannot be saved.
         case misconfigured
     }
 
     package var condition = Condition.serving
-    /// How many replicas `WAIT` says have acknowledged, at once.
+    /// The number of replicas that `WAIT` reports, without a delay.
     package var replicasAcknowledging = 0
-    /// All data: a copy is a snapshot. To put one back, see `restart(with:)`.
+    /// All data. A copy is a snapshot; `restart(with:)` restores one.
     package internal(set) var keyspace = Keyspace()
 
     var subscriptions = Subscriptions()
-    /// The oldest first.
+    /// The oldest is first.
     private(set) var connections: [SimulatedConnection] = []
     private(set) lazy var scripts = ScriptEngine(server: self)
-    /// The time at which the command that runs began: for it, and for the script that it is, time stands still.
+    /// When the running command began. Time stands still during a command or script.
     private(set) var microseconds: Int64 = 0
 
     let commands: CommandTable
     private let now: () -> Int64
     private var tracking = TrackingTable()
     private var lastConnectionID: Int64 = 0
-    /// Those with output to hand out, in the order in which it came up.
+    /// Connections with output, in order.
     private var writers: [SimulatedConnection] = []
-    /// Who sent the command that runs.
+    /// The sender of the running command.
     private var current: SimulatedConnection?
-    /// What the connection that runs a command is to hear of its own changes, behind the reply; `nil`: of all keys.
+    /// Changes by the running command that its own connection tracks, to be sent after the reply; `nil` means all keys.
     private var pendingInvalidations: [Bytes?] = []
 
     /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
@@ -51,7 +51,7 @@ package final class SimulatedServer {
 
     // MARK: Life
 
-    /// Opens a connection. `output` gets what the server sends.
+    /// Opens a connection. `output` receives what the server sends.
     package func connect(_ output: @escaping ([UInt8]) -> Void) -> SimulatedConnection {
         lastConnectionID += 1
         let connection = SimulatedConnection(id: lastConnectionID, server: self, output: output)
@@ -59,7 +59,7 @@ package final class SimulatedServer {
         return connection
     }
 
-    /// Ends all connections, forgets scripts and subscriptions, and goes on with this data.
+    /// Closes all connections, drops scripts and subscriptions, and continues with this data.
     package func restart(with keyspace: Keyspace) {
         self.keyspace = keyspace
         tracking.forgetAll()
@@ -70,12 +70,12 @@ package final class SimulatedServer {
         for connection in ended { connection.closeByServer() }
     }
 
-    /// Forgets all scripts, as `SCRIPT FLUSH` does.
+    /// Drops all scripts, as `SCRIPT FLUSH` does.
     package func flushScripts() {
         scripts = ScriptEngine(server: self)
     }
 
-    /// Deletes the keys that have expired, as Redis does in the background: who tracks them hears of it.
+    /// Deletes expired keys, as Redis does in the background. Tracking connections are notified.
     package func removeExpiredKeys() {
         guard condition != .readOnly else { return }
         microseconds = now()
@@ -98,7 +98,7 @@ package final class SimulatedServer {
         writers.append(connection)
     }
 
-    /// Whoever is handed output may send the next command at once.
+    /// A receiver of output may send its next command at once.
     func flushOutput() {
         while !writers.isEmpty { writers.removeFirst().flush() }
     }
@@ -119,12 +119,12 @@ package final class SimulatedServer {
         }
     }
 
-    /// Runs a command that is allowed; `script`: of which it is a part.
+    /// Runs an allowed command. `script` is the script that it is part of.
     func run(_ call: Invocation, for script: Invocation?) throws(CommandError) -> Reply {
-        // What a read finds is remembered also when it answers with an error.
+        // A read is tracked even if it fails.
         defer {
             if call.command.flags.contains(.read), call.connection.tracking != nil {
-                // Of a script, all its keys: those that it reads are not told apart.
+                // For a script all its keys are tracked, because its reads are unknown.
                 let reader = script ?? call
                 tracking.remember(reader.command.keys(in: reader.arguments), readBy: call.connection)
             }
@@ -154,7 +154,7 @@ package final class SimulatedServer {
 
     // MARK: Tracking
 
-    /// Every change of a key comes by here.
+    /// Every change of a key goes through here.
     func signalChange(of key: Bytes) {
         for id in tracking.forget(key) {
             guard let reader = connection(id), let options = reader.tracking else { continue }

@@ -1,4 +1,4 @@
-/// Who listens to what, in the order of subscription.
+/// All subscriptions, in the order in which they were made.
 struct Subscriptions {
     private var channels = ListenerLists<Bytes>()
     private var patterns = ListenerLists<GlobPattern>()
@@ -32,7 +32,7 @@ struct Subscriptions {
         channels(of: connection).count + patterns(of: connection).count
     }
 
-    /// Returns how many heard it: who listens twice counts twice.
+    /// Returns the number of receivers. A connection with two matching subscriptions counts twice.
     func publish(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
         var heard = 0
         for id in channels.listeners[channel] ?? [] {
@@ -51,7 +51,7 @@ struct Subscriptions {
 
 /// The listeners of each subject, and the subjects of each listener.
 private struct ListenerLists<Subject: Hashable> {
-    /// Those that have listeners, the oldest first.
+    /// Subjects with listeners, the oldest first.
     private(set) var subjects: [Subject] = []
     private(set) var listeners: [Subject: [Int64]] = [:]
     private var subjectsOfListener: [Int64: [Subject]] = [:]
@@ -76,15 +76,15 @@ private struct ListenerLists<Subject: Hashable> {
     }
 }
 
-/// Which connections read which keys: `CLIENT TRACKING`. A key is forgotten when it is changed, whoever is told of it.
+/// Which connections read which keys, for `CLIENT TRACKING`. A changed key is dropped.
 struct TrackingTable {
     static let channel: Bytes = "__redis__:invalidate"
 
-    /// What a connection that tracks its reads asked for.
+    /// The options of a tracking connection.
     struct Options {
-        /// The connection that is told; `nil`: nobody can be, by RESP2.
+        /// The connection that is notified; `nil` for none, as RESP2 needs another connection.
         var redirect: Int64?
-        /// `NOLOOP`: its own changes are not told.
+        /// `NOLOOP`: the connection's own changes are not reported.
         var isForOthersOnly: Bool
     }
 
@@ -96,7 +96,7 @@ struct TrackingTable {
         }
     }
 
-    /// Forgets a key; returns who read it, the oldest connection first.
+    /// Drops a key. Returns its readers, the oldest connection first.
     mutating func forget(_ key: Bytes) -> [Int64] {
         readers.isEmpty ? [] : readers.removeValue(forKey: key)?.sorted() ?? []
     }

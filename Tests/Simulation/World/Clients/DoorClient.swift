@@ -2,18 +2,18 @@ import Hiredis
 import InterlockCore
 import InterlockJudge
 
-/// What the clients of a world have in common: a connection to a sidecar's door that is made anew when it is lost, and one
-/// thing to do at a time, which goes into the history.
+/// The base of a world's clients: a connection to a sidecar's door that is replaced when it is lost, and one call at a time, which
+/// the history records.
 class DoorClient {
     unowned let world: WorldState
     let number: Int
-    /// The sidecars that it may ask: those of its fleet.
+    /// The sidecars of its fleet.
     let sidecars: Range<Int>
     private(set) var sidecar: Int
     var random: SeededRandom
     let speaksRESP3: Bool
     private var connection: DoorConnection?
-    /// Rises whenever what was planned is to be forgotten.
+    /// Rises to cancel everything that was scheduled.
     private var era = 0
 
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
@@ -25,23 +25,23 @@ class DoorClient {
         speaksRESP3 = self.random.happens(0.4)
     }
 
-    /// What it does next, when it has nothing to do.
+    /// Starts the next action.
     func act() {}
-    /// A push came.
+    /// A push arrived.
     func told(_ parts: [RedisReply]) {}
-    /// The connection is gone, closed by itself or not: what was linked to it ends.
+    /// The connection is gone, and everything linked to it ends.
     func disconnected(byItself: Bool) {}
 
     func start() { rest() }
 
-    /// Does nothing for a while, then acts.
+    /// Pauses, then acts.
     func rest() {
         plan(after: .milliseconds(Int64.random(in: world.profile.pause, using: &random))) { [self] in
             if !world.isClosing { act() }
         }
     }
 
-    /// Does it then, unless everything is forgotten before.
+    /// Runs `body` later, unless `forgetPlans` comes first.
     func plan(after nanoseconds: Int64, _ body: @escaping () -> Void) {
         let now = era
         world.timeline.plan(in: max(0, nanoseconds)) { [weak self] in
@@ -50,15 +50,15 @@ class DoorClient {
         }
     }
 
-    /// Forgets what was planned.
+    /// Cancels everything that was scheduled.
     func forgetPlans() { era += 1 }
 
-    // MARK: Asking
+    // MARK: Calls
 
-    /// A connection that stands or is being made.
+    /// The connection, which may still be connecting.
     private var door: DoorConnection {
         if let connection, !connection.isClosed { return connection }
-        // Mostly the one beside it; after a loss sometimes another.
+        // Usually reconnect to the sidecar on the same host; sometimes to another one.
         if connection != nil, random.happens(0.3) { sidecar = Int.random(in: sidecars, using: &random) }
         let made = DoorConnection(
             to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline, speaksRESP3: speaksRESP3)
@@ -68,7 +68,7 @@ class DoorClient {
         return made
     }
 
-    /// Closes the connection, as when its process dies.
+    /// Closes the connection, as when the process dies.
     func hangUp() {
         let gone = connection
         connection = nil
@@ -76,23 +76,23 @@ class DoorClient {
         disconnected(byItself: true)
     }
 
-    /// Its process dies in the middle of whatever it does, and another takes its place after so many milliseconds.
+    /// The process dies, whatever it is doing. Another one takes its place after this many milliseconds.
     func die(for milliseconds: Int64) {
         hangUp()
-        // Also what the ends of its calls have planned.
+        // Also cancels what the ends of its calls have scheduled.
         forgetPlans()
         plan(after: .milliseconds(milliseconds)) { [self] in rest() }
     }
 
-    /// Sends a command that no promise is about.
+    /// Sends a command that no promise covers.
     func tell(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
         door.send(words) { done(try? $0.get()) }
     }
 
-    /// Sends a command and records what was asked and how it ended. `completion` is called once, with the end and the reply.
+    /// Sends a command, and records the operations and their endings. `completion` is called once.
     /// - Parameters:
-    ///   - operations: with the numbers under which they are recorded: a call for several things is one call for each.
-    ///   - farewell: how it ended when the client itself closes the connection meanwhile.
+    ///   - operations: with their client numbers. A call for several locks is one operation for each.
+    ///   - farewell: the ending if the client itself closes the connection meanwhile.
     func ask(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
         farewell: String = OperationEnding.vanished,
@@ -118,12 +118,12 @@ class DoorClient {
                 end(all(.failed(code: String(word))))
             case .success(let reply): end(judge(reply))
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
-            // Its own end says nothing of the sidecar.
+            // A connection that the client closed says nothing about the sidecar.
             case .failure(.answerLost):
                 end(all(.unknown(reason: self?.connection === door ? "answer-lost" : farewell)))
             }
         }
-        // More patient than the rules are.
+        // Longer than the rules' patience.
         world.timeline.plan(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))

@@ -2,13 +2,13 @@ import Hiredis
 import NIOCore
 import SimulatedRedis
 
-/// A client's connection to a sidecar's RESP door. Replies come in the order of their commands.
+/// A client's connection to a sidecar's RESP door. Replies come in the order of the commands.
 final class DoorConnection {
     /// Why there is no reply.
     enum Loss: Error {
-        /// It never left.
+        /// The command never left.
         case notConnected
-        /// It may have been carried out.
+        /// The command may have been carried out.
         case answerLost
     }
 
@@ -25,10 +25,10 @@ final class DoorConnection {
     private var unsent: [ByteBuffer] = []
 
     var onPush: ([RedisReply]) -> Void = { _ in }
-    /// It is gone, and not because this side closed it.
+    /// The connection was lost; not called when this side closes it.
     var onLost: () -> Void = {}
 
-    /// Connects; what is sent meanwhile leaves when the connection stands.
+    /// Connects. Commands that are sent meanwhile leave once the connection stands.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, speaksRESP3: Bool) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
@@ -51,7 +51,7 @@ final class DoorConnection {
 
     var isClosed: Bool { state == .closed }
 
-    /// Sends a command; `completion` is called once.
+    /// Sends a command. `completion` is called once.
     func send(_ words: [String], completion: @escaping (Result<RedisReply, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
@@ -59,7 +59,7 @@ final class DoorConnection {
         if state == .open { wire.send(bytes, to: wire.far) } else { unsent.append(bytes) }
     }
 
-    /// Closes this end, whatever is under way.
+    /// Closes this end, even with commands under way.
     func close() {
         guard state != .closed else { return }
         let wasOpen = state == .open
@@ -76,7 +76,7 @@ final class DoorConnection {
                 switch message {
                 case .push(let parts): onPush(parts)
                 case .reply(let reply):
-                    // Over RESP2 what a subscription brings looks like a reply.
+                    // Over RESP2 a published message looks like a reply.
                     if waiting.isEmpty { onPush(reply.array ?? []) } else { waiting.removeFirst()(.success(reply)) }
                 }
             }
@@ -100,13 +100,13 @@ final class DoorConnection {
     }
 }
 
-/// Reads what a door answers, RESP2 and RESP3, piece by piece. hiredis 0.14 knows no RESP3.
+/// Reads a door's answers incrementally, in RESP2 or RESP3. hiredis 0.14 cannot read RESP3.
 struct DoorReplyReader {
     struct Unreadable: Error {}
 
     enum Message {
         case reply(RedisReply)
-        /// It answers nothing that was asked.
+        /// Answers no command.
         case push([RedisReply])
     }
 
@@ -117,7 +117,7 @@ struct DoorReplyReader {
         bytes.append(contentsOf: more)
     }
 
-    /// The next whole message; `nil`: more bytes are needed.
+    /// The next complete message; `nil` if more bytes are needed.
     mutating func next() throws(Unreadable) -> Message? {
         var place = start
         let isPush = place < bytes.count && bytes[place] == UInt8(ascii: ">")

@@ -3,7 +3,7 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// Takes locks in every way there is, holds them, and ends them as programs do: well, late, or never.
+/// Takes locks in every way, holds them, and ends leases as programs do: properly, late or never.
 final class LockClient: DoorClient {
     private struct Held {
         var number: Int
@@ -18,7 +18,7 @@ final class LockClient: DoorClient {
         var hasOwner: Bool
     }
 
-    private struct Wish {
+    private struct Request {
         var locks: [Int]
         var mode: LeaseMode
         var ttl: Int64
@@ -26,7 +26,7 @@ final class LockClient: DoorClient {
         var owner: String?
         var isLinked: Bool
         var triesLeft: Int
-        /// No other call of this owner may be granted the lock.
+        /// No other call with this owner can be granted the lock.
         var isOnlyCall = true
     }
 
@@ -38,7 +38,7 @@ final class LockClient: DoorClient {
     private var owners = 0
     private var held: [Held] = []
 
-    /// - Parameter firstLock: the number of its fleet's first lock in the history.
+    /// - Parameter firstLock: the history's number of its fleet's first lock.
     init(
         world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind]
     ) {
@@ -49,7 +49,7 @@ final class LockClient: DoorClient {
 
     override func rest() {
         guard let beat = world.profile.manners.beat else { return super.rest() }
-        // At the next beat, as exactly as machines' clocks agree.
+        // At the next beat, as exactly as clocks of machines agree.
         let left = .milliseconds(beat) - world.timeline.now % .milliseconds(beat)
         plan(after: left + .microseconds(Int64.random(in: 0...500, using: &random))) { [self] in
             if !world.isClosing { act() }
@@ -59,22 +59,22 @@ final class LockClient: DoorClient {
     override func act() {
         if random.happens(0.03) { return look() }
         var lock = Int.random(in: kinds.indices, using: &random)
-        // The first is the one that everybody wants.
+        // Half of all calls contend for the first lock.
         if random.happens(0.5) { lock = 0 }
-        var wish = Wish(
+        var request = Request(
             locks: [lock], mode: mode(of: lock), ttl: ttl(), wait: wait(), owner: nil, isLinked: false, triesLeft: 3)
         let isQuorum = world.profile.quorum > 0
         if !isQuorum, case .exclusive = kinds[lock], random.happens(0.15) {
             let others = kinds.indices.filter { if case .exclusive = kinds[$0] { $0 != lock } else { false } }
-            wish.locks += others.shuffled(using: &random).prefix(Self.most - 1)
-            wish.ttl = max(wish.ttl, 4000)
+            request.locks += others.shuffled(using: &random).prefix(Self.most - 1)
+            request.ttl = max(request.ttl, 4000)
         }
         if random.happens(world.profile.manners.owners) {
             owners += 1
-            wish.owner = "own-\(number)-\(owners)"
+            request.owner = "own-\(number)-\(owners)"
         }
-        wish.isLinked = !isQuorum && random.happens(0.2)
-        acquire(wish)
+        request.isLinked = !isQuorum && random.happens(0.2)
+        acquire(request)
     }
 
     private func mode(of lock: Int) -> LeaseMode {
@@ -108,44 +108,44 @@ final class LockClient: DoorClient {
 
     // MARK: Acquire
 
-    private func acquire(_ wish: Wish) {
-        var words = ["LOCK.ACQUIRE", world.name(ofLock: wish.locks[0]), "\(wish.ttl)"]
-        if wish.wait > 0 { words += ["WAIT", "\(wish.wait)"] }
-        if let owner = wish.owner { words += ["OWNER", owner] }
-        if wish.isLinked { words.append("LINKED") }
-        switch wish.mode {
+    private func acquire(_ request: Request) {
+        var words = ["LOCK.ACQUIRE", world.name(ofLock: request.locks[0]), "\(request.ttl)"]
+        if request.wait > 0 { words += ["WAIT", "\(request.wait)"] }
+        if let owner = request.owner { words += ["OWNER", owner] }
+        if request.isLinked { words.append("LINKED") }
+        switch request.mode {
         case .exclusive: break
         case .shared: words.append("SHARED")
         case .permits(let places): words += ["PERMITS", "\(places)"]
         }
-        if wish.locks.count > 1 {
-            words += ["ALSO", "\(wish.locks.count - 1)"] + wish.locks.dropFirst().map(world.name(ofLock:))
+        if request.locks.count > 1 {
+            words += ["ALSO", "\(request.locks.count - 1)"] + request.locks.dropFirst().map(world.name(ofLock:))
         }
-        let operations = wish.locks.enumerated().map { place, lock in
+        let operations = request.locks.enumerated().map { place, lock in
             (
                 number: number + place,
                 operation: Operation.acquire(
-                    lock: firstLock + lock, mode: wish.mode, ttl: wish.ttl, wait: wish.wait,
-                    isJoint: wish.locks.count > 1)
+                    lock: firstLock + lock, mode: request.mode, ttl: request.ttl, wait: request.wait,
+                    isJoint: request.locks.count > 1)
             )
         }
         let invokedAt = world.timeline.instant
-        // A program that is not sure asks twice in one breath: its second answer says the same.
-        let isTwice = wish.owner != nil && wish.locks.count == 1 && random.happens(0.1)
+        // An unsure program asks twice in a row. Both answers must be the same.
+        let isTwice = request.owner != nil && request.locks.count == 1 && random.happens(0.1)
         if isTwice { tell(words) { _ in } }
-        if wish.wait > 200, random.happens(world.profile.manners.leavers) {
-            // Soon, as programs with deadlines of their own do, or at any time.
-            let longest = random.happens(0.5) ? 100 : wish.wait
+        if request.wait > 200, random.happens(world.profile.manners.leavers) {
+            // Soon, like programs with short timeouts, or at any time.
+            let longest = random.happens(0.5) ? 100 : request.wait
             plan(after: .milliseconds(Int64.random(in: 1...longest, using: &random))) { [self] in die(for: 0) }
         }
         var granted: [Held] = []
-        let farewell = wish.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
+        let farewell = request.owner == nil ? OperationEnding.abandoned : OperationEnding.vanished
         ask(operations, words, farewell: farewell) { [self] reply in
-            granted = leases(in: reply, wish, invokedAt: invokedAt)
-            guard granted.count == wish.locks.count else {
-                // What an owner's call took on the way is left to lapse.
-                return wish.locks.map { _ in
-                    wish.owner != nil && wish.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
+            granted = leases(in: reply, request, invokedAt: invokedAt)
+            guard granted.count == request.locks.count else {
+                // Locks that the owner's call took on the way expire by themselves.
+                return request.locks.map { _ in
+                    request.owner != nil && request.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
                 }
             }
             return granted.map {
@@ -159,26 +159,26 @@ final class LockClient: DoorClient {
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:
-                // What the other copy was granted is linked to this connection, and nobody here knows of it.
-                if isTwice, wish.isLinked { hangUp() }
-                var retry = wish
+                // The other copy's grant is linked to this connection, and this client does not know of it.
+                if isTwice, request.isLinked { hangUp() }
+                var retry = request
                 retry.triesLeft -= 1
                 retry.isOnlyCall = false
-                guard wish.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
+                guard request.owner != nil, retry.triesLeft > 0, random.happens(0.7) else { return rest() }
                 plan(after: .milliseconds(Int64.random(in: 1...100, using: &random))) { [self] in acquire(retry) }
-            case .refused where wish.isOnlyCall && !isTwice: releaseWhatWasRefused(wish)
+            case .refused where request.isOnlyCall && !isTwice: releaseWhatWasRefused(request)
             default: rest()
             }
         }
     }
 
-    /// Some make sure that they have nothing of what they were told they have not.
-    private func releaseWhatWasRefused(_ wish: Wish) {
-        guard let owner = wish.owner, wish.locks.count == 1, random.happens(0.5) else { return rest() }
-        let lock = firstLock + wish.locks[0]
+    /// Some clients release what they were refused, to be sure that they do not hold it.
+    private func releaseWhatWasRefused(_ request: Request) {
+        guard let owner = request.owner, request.locks.count == 1, random.happens(0.5) else { return rest() }
+        let lock = firstLock + request.locks[0]
         let lease = world.leaseID(lock: lock, token: owner, fence: 0)
         plan(after: .milliseconds(Int64.random(in: 0...20, using: &random))) { [self] in
-            ask([(number, .release(lock: lock, lease: lease))], ["LOCK.RELEASE", world.name(ofLock: wish.locks[0]), owner]) {
+            ask([(number, .release(lock: lock, lease: lease))], ["LOCK.RELEASE", world.name(ofLock: request.locks[0]), owner]) {
                 reply in
                 [reply.integer == 1 ? .done(.released) : .refused(.lost)]
             } completion: { [self] _ in
@@ -187,19 +187,19 @@ final class LockClient: DoorClient {
         }
     }
 
-    private func leases(in reply: RedisReply, _ wish: Wish, invokedAt: Instant) -> [Held] {
+    private func leases(in reply: RedisReply, _ request: Request, invokedAt: Instant) -> [Held] {
         guard let parts = reply.array else { return [] }
-        let rows = wish.locks.count == 1 ? [[RedisReply.null] + parts] : parts.compactMap(\.array)
+        let rows = request.locks.count == 1 ? [[RedisReply.null] + parts] : parts.compactMap(\.array)
         return rows.enumerated().compactMap { place, row in
             guard row.count == 4, let token = row[1].text, let fence = row[2].integer, let valid = row[3].integer else {
                 return nil
             }
-            let lock = firstLock + wish.locks[place]
+            let lock = firstLock + request.locks[place]
             return Held(
                 number: number + place, lock: lock, lease: world.leaseID(lock: lock, token: token, fence: fence),
-                mode: wish.mode, token: token, fence: fence, ttl: wish.ttl,
-                believedUntil: invokedAt.advanced(byMilliseconds: valid), isLinked: wish.isLinked,
-                hasOwner: wish.owner != nil)
+                mode: request.mode, token: token, fence: fence, ttl: request.ttl,
+                believedUntil: invokedAt.advanced(byMilliseconds: valid), isLinked: request.isLinked,
+                hasOwner: request.owner != nil)
         }
     }
 
@@ -224,7 +224,7 @@ final class LockClient: DoorClient {
         }
         let point = random.unit()
         if !lease.isLinked, point < 0.07 {
-            // It sleeps until its lease is over and somebody else may have the lock, and goes on as if nothing had been.
+            // The holder sleeps past the end of its lease and then goes on as if it still held the lock.
             let wakesAt = max(lease.believedUntil.nanoseconds, end) + .milliseconds(Int64.random(in: 1...800, using: &random))
             return plan(after: wakesAt - world.timeline.now) { [self] in
                 for lease in held where lease.mode == .exclusive { write(lease) }
@@ -236,7 +236,7 @@ final class LockClient: DoorClient {
         keep(until: end)
     }
 
-    /// Renews while it must, then releases.
+    /// Renews for as long as necessary, then releases.
     private func keep(until end: Int64) {
         let now = world.timeline.now
         let soonest = held.map(\.believedUntil.nanoseconds).min() ?? now
@@ -255,7 +255,7 @@ final class LockClient: DoorClient {
             .wrote(client: lease.number, lock: lease.lock, lease: lease.lease, fence: lease.fence, isAccepted: isAccepted))
     }
 
-    /// Renews one lease after the other.
+    /// Renews the leases one after another.
     private func renew(_ place: Int, then done: @escaping () -> Void) {
         guard held.indices.contains(place) else { return held.isEmpty ? rest() : done() }
         let lease = held[place]
@@ -281,7 +281,7 @@ final class LockClient: DoorClient {
         }
     }
 
-    /// Releases one lease after the other.
+    /// Releases the leases one after another.
     private func release(_ place: Int) {
         guard let lease = held.first else { return rest() }
         held.removeFirst()
@@ -292,7 +292,7 @@ final class LockClient: DoorClient {
             [reply.integer == 1 ? .done(.released) : .refused(.lost)]
         } completion: { [self] endings in
             if lease.isLinked {
-                // Where it is not known to be released its sidecar may still look after it.
+                // If the release is uncertain, its sidecar may still extend the lease.
                 if case .unknown = endings[0] { hangUp() }
                 link(lease, .left)
             }
@@ -305,7 +305,7 @@ final class LockClient: DoorClient {
         if lease.isLinked { link(lease, .lost) }
     }
 
-    /// Does nothing more with its leases: those that are linked last as long as the connection, which ends with them.
+    /// Abandons its leases. Linked ones end with the connection.
     private func forget() {
         forgetPlans()
         leave()
@@ -317,7 +317,7 @@ final class LockClient: DoorClient {
         super.die(for: milliseconds)
     }
 
-    /// Believes in nothing any more. What is linked lasts as long as the connection.
+    /// Stops believing in all leases. Linked ones end with the connection.
     private func leave() {
         let linked = held.filter(\.isLinked)
         held = []

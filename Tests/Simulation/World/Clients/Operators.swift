@@ -4,7 +4,7 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// Listens to one sidecar's events: what it is told of a breaker, that sidecar acts on.
+/// Listens to one sidecar's events. The sidecar acts on what they say of breakers.
 final class EventListener: ServiceClient {
     private let channel: String
 
@@ -36,7 +36,7 @@ final class EventListener: ServiceClient {
 
     override func disconnected(byItself: Bool) { begin() }
 
-    /// Subscribes anew, once for whatever went wrong.
+    /// Subscribes again, once for all failures.
     private func begin() {
         forgetPlans()
         rest()
@@ -64,7 +64,7 @@ final class EventListener: ServiceClient {
     }
 }
 
-/// An operator: forces breakers now and then, and lets them go again.
+/// An operator, who forces breakers now and then and releases them again.
 final class Operator: ServiceClient {
     override func act() {
         plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
@@ -75,7 +75,7 @@ final class Operator: ServiceClient {
             var words = ["BREAKER.FORCE", services[place], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
             if let length { words += ["FOR", "\(length)"] }
             let began = world.timeline.instant
-            // Until the answer nobody knows what is so.
+            // Until the answer arrives, nobody knows the state.
             world.record(.forced(service: firstService + place, state: nil, until: nil))
             tell(words) { [self] reply in
                 if reply?.text == "OK" {
@@ -88,7 +88,7 @@ final class Operator: ServiceClient {
     }
 }
 
-/// What the outage monitor of a sidecar has found out about a service, whose probes are not simulated.
+/// Reports what a sidecar's outage monitor found out about a service. The probes themselves are not simulated.
 final class Prober {
     private unowned let world: WorldState
     private let sidecar: Int

@@ -2,11 +2,11 @@ import Hiredis
 import InterlockCore
 import InterlockJudge
 
-/// One that is concerned with services.
+/// A client that uses services.
 class ServiceClient: DoorClient {
-    /// The number of the first of them in the history.
+    /// The history's number of the first service.
     let firstService: Int
-    /// Of its fleet, in the order of the history's numbers.
+    /// Its fleet's services, in the order of the history's numbers.
     let services: [String]
 
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
@@ -16,7 +16,7 @@ class ServiceClient: DoorClient {
     }
 }
 
-/// Takes from limits, for itself or for tenants, and waits for its turn or not.
+/// Takes from limits, for itself or for tenants, with or without a wait.
 final class LimitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
@@ -33,7 +33,7 @@ final class LimitClient: ServiceClient {
         if wait > 0, random.happens(0.05) {
             plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
                 hangUp()
-                // Also what the end of its call has planned.
+                // Also cancels what the end of its call has scheduled.
                 forgetPlans()
                 rest()
             }
@@ -52,7 +52,7 @@ final class LimitClient: ServiceClient {
     }
 }
 
-/// Asks for permits, makes the calls, and reports what became of them; some it never reports.
+/// Asks for permits, makes the calls and reports most outcomes.
 final class PermitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)

@@ -3,18 +3,18 @@ import InterlockJudge
 import NIOCore
 import SimulatedRedis
 
-/// A machine with one Redis server: it may stand still, be away, come back with all, some or none of its data, and its clock
-/// drifts and jumps.
+/// A machine with one Redis server. It may stop, be away, and come back with all, some or none of its data. Its clock drifts and
+/// jumps.
 final class RedisHost {
-    /// What it comes back with.
+    /// The data that a server starts with.
     enum Data {
         case all
-        /// As it was when `keepASnapshot` was last called: the rest was not written to disk, or not replicated.
+        /// As of the last call of `keepASnapshot`: later writes were not saved or not replicated.
         case some
         case none
     }
 
-    /// As a configuration names it.
+    /// The host name in configurations.
     let name: String
     let server: SimulatedServer
     private let timeline: WorldTimeline
@@ -25,7 +25,7 @@ final class RedisHost {
     private var waiting: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
     private var lastConnection = 0
-    /// Is shown what the server reads and writes, with the number of the connection.
+    /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
     init(name: String, timeline: WorldTimeline, driftPerBillion: Int64) {
@@ -37,12 +37,12 @@ final class RedisHost {
         sweep()
     }
 
-    /// Its wall clock, in microseconds since 1970.
+    /// The wall clock, in microseconds of the Unix epoch.
     var microseconds: Int64 { clock.microseconds }
 
     // MARK: Connections
 
-    /// A connection from somewhere arrives. `false`: nobody listens.
+    /// A connection arrives. Returns `false` if nobody listens.
     func accept(_ wire: Wire) -> Bool {
         guard isUp else { return false }
         lastConnection += 1
@@ -72,12 +72,12 @@ final class RedisHost {
         return true
     }
 
-    /// The server has one thread, which may stand still.
+    /// The server has one thread, which may be stopped.
     private func work(_ body: @escaping () -> Void) {
         if isStopped { waiting.append(body) } else if isUp { body() }
     }
 
-    // MARK: What happens to it
+    // MARK: Faults
 
     func stop() { isStopped = true }
 
@@ -88,10 +88,10 @@ final class RedisHost {
         for body in work where isUp { body() }
     }
 
-    /// From now on nothing more is kept; see `Data.some`.
+    /// Later writes are lost if the server starts with `Data.some`.
     func keepASnapshot() { snapshot = server.keyspace }
 
-    /// It is gone, and its connections with it.
+    /// The server and its connections are gone.
     func crash() {
         isUp = false
         isStopped = false
@@ -111,20 +111,20 @@ final class RedisHost {
         isUp = true
     }
 
-    /// `FLUSHALL` by somebody.
+    /// Another program sends `FLUSHALL`.
     func wipe() {
         let connection = server.connect { _ in }
         connection.receive("FLUSHALL")
         connection.close()
     }
 
-    /// Sets its clock on or back, from what it should be.
+    /// Moves the clock away from the right time.
     func setClock(aheadByMilliseconds milliseconds: Int64) {
         clock.ahead = milliseconds * 1000
         server.removeExpiredKeys()
     }
 
-    /// Redis deletes what has expired some ten times a second.
+    /// Deletes expired keys in the background, as Redis does.
     private func sweep() {
         timeline.plan(in: .milliseconds(500)) { [weak self] in
             guard let self else { return }
@@ -134,9 +134,9 @@ final class RedisHost {
     }
 }
 
-/// The time of day of a simulated machine.
+/// A simulated machine's wall clock.
 final class HostClock {
-    /// 2026-11-22 00:00:00 UTC, in microseconds: when every world begins.
+    /// 2026-11-22 00:00:00 UTC in microseconds, when every world begins.
     static let epoch: Int64 = 1_795_305_600_000_000
 
     private let timeline: WorldTimeline
@@ -155,9 +155,9 @@ final class HostClock {
     }
 }
 
-/// Opens connections of one sidecar to the Redis servers of its world, by their names.
+/// Opens one sidecar's connections to the Redis servers of its world, by host name.
 struct SimulatedDialer: RedisDialer, @unchecked Sendable {
-    // Unchecked: a world is confined to one thread.
+    // Unchecked: a world runs on one thread.
     let timeline: WorldTimeline
     /// The server of this name, and the path to it.
     let find: (String) -> (host: RedisHost, path: Path)?
@@ -181,7 +181,7 @@ struct SimulatedDialer: RedisDialer, @unchecked Sendable {
         let timeout = TimeAmount(configuration.connectTimeout)
         nonisolated(unsafe) let giveUp = { answer(.failure(ChannelError.connectTimeout(timeout))) }
         eventLoop.scheduleTask(in: timeout) { giveUp() }
-        // There, and back.
+        // One delay each way.
         timeline.plan(in: path.draw()) {
             path.pass {
                 let wire = Wire(timeline: timeline, path: path)
@@ -203,10 +203,10 @@ struct SimulatedDialer: RedisDialer, @unchecked Sendable {
 }
 
 extension SimulatedChannel {
-    /// The near end of a wire, as a process's channel.
+    /// A process's channel at the near end of a wire.
     convenience init(over wire: Wire, on eventLoop: any EventLoop) {
         self.init(eventLoop: eventLoop)
-        // What arrives is read when the process runs.
+        // The process reads when it runs.
         wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
         wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
         onSend = { wire.send($0, to: wire.far) }

@@ -6,8 +6,8 @@ import InterlockSidecar
 import Logging
 import NIOCore
 
-/// A machine with one sidecar: the product's coordinator and RESP door, in a simulated process that may stand still, be killed
-/// and start anew.
+/// A machine with one sidecar: the product's coordinator and RESP door in a simulated process, which may be stopped, killed and
+/// restarted.
 final class SidecarHost {
     /// One life of the process.
     private final class Process {
@@ -24,14 +24,14 @@ final class SidecarHost {
     }
 
     let number: Int
-    /// To each Redis server.
+    /// One to each Redis server.
     let paths: [Path]
     private let timeline: WorldTimeline
     private let driftPerBillion: Int64
     private let servers: [RedisHost]
     private let logger: Logger
     private var random: SeededRandom
-    /// Taken at the next start, or at a reload.
+    /// Takes effect at the next start or reload.
     var configuration: InterlockConfiguration
     private var process: Process?
     private(set) var isStopped = false
@@ -57,7 +57,7 @@ final class SidecarHost {
     func start() {
         guard process == nil else { return }
         let loop = SimulatedEventLoop(timeline: timeline, driftPerBillion: driftPerBillion)
-        // The first tokens of two lives differ: each life has a stream of its own.
+        // A stream for each life, so that tokens of two lives differ.
         let stream = SharedRandom(random.split())
         var environment = CoordinatorEnvironment(
             eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
@@ -78,7 +78,7 @@ final class SidecarHost {
         isStopped = false
     }
 
-    /// SIGKILL, or the power.
+    /// SIGKILL, or a power cut.
     func kill() {
         guard let process else { return }
         self.process = nil
@@ -101,9 +101,9 @@ final class SidecarHost {
         process?.loop.resume()
     }
 
-    // MARK: What is asked of it
+    // MARK: Requests
 
-    /// A client connects. `false`: nobody listens.
+    /// A client connects. Returns `false` if nobody listens.
     func accept(_ wire: Wire) -> Bool {
         guard let process else { return false }
         process.wires.removeAll { $0.isOver }
@@ -111,13 +111,13 @@ final class SidecarHost {
         let loop = process.loop
         let door = process.door
         let channel = SimulatedChannel(eventLoop: loop)
-        // As the system does: what comes before the process has accepted the connection is kept for it.
+        // Like an operating system, keep bytes that arrive before the process accepts.
         wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
         wire.far.onEnd = { loop.execute { channel.receiveEnd() } }
         channel.onSend = { wire.send($0, to: wire.near) }
         channel.onClose = { wire.close(to: wire.near) }
         nonisolated(unsafe) let accept = {
-            // A handler that was just made can be added to a channel that was just made.
+            // Cannot fail: both the channel and its handler are new.
             try? door.accept(channel)
             channel.activate()
         }
@@ -125,7 +125,7 @@ final class SidecarHost {
         return true
     }
 
-    /// Calls the coordinator as the sidecar's own parts do, if it runs.
+    /// Calls the coordinator as the sidecar's own parts do, if the process runs.
     func call(_ body: @escaping (CoordinatorCalls) -> Void) {
         guard let process, !isStopped else { return }
         process.loop.enter { body(process.coordinator.callsOnEventLoop()) }
@@ -138,7 +138,7 @@ final class SidecarHost {
         process.loop.enter { process.coordinator.assumeIsolated { $0.reload(services: services) } }
     }
 
-    /// SIGTERM: waits are answered, and then it is gone.
+    /// SIGTERM: waiting callers are answered, then the door closes.
     func drain() {
         guard let process, !isStopped else { return }
         process.loop.enter {
@@ -148,9 +148,9 @@ final class SidecarHost {
     }
 }
 
-/// A seeded stream that several may draw from, in the order in which they do.
+/// A seeded stream that several users share, in the order in which they draw.
 private final class SharedRandom: @unchecked Sendable {
-    // Unchecked: a world is confined to one thread.
+    // Unchecked: a world runs on one thread.
     private var random: SeededRandom
 
     init(_ random: SeededRandom) {

@@ -1,23 +1,23 @@
 import NIOCore
 
-/// A process's end of a connection, as its handlers see it: a channel whose bytes go over a simulated wire.
+/// A process's end of a connection: a channel whose bytes go over a simulated wire.
 ///
-/// NIO's own test channels live on loops that are no executors, which an actor cannot be confined to.
+/// NIO's test channels need loops that are not executors, and an actor cannot be confined to those.
 final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
-    // Unchecked: it is confined to its process, and a world to one thread.
+    // Unchecked: it is confined to its process, and a world runs on one thread.
 
     let eventLoop: any EventLoop
     let allocator = ByteBufferAllocator()
     private let closePromise: EventLoopPromise<Void>
     private lazy var handlers = ChannelPipeline(channel: self)
     private var unflushed: [(data: ByteBuffer, promise: EventLoopPromise<Void>?)] = []
-    /// Came over the wire, and was not asked for yet.
+    /// Arrived, and not read yet.
     private var received: [ByteBuffer] = []
     private var isReadAskedFor = false
     private var isAtEnd = false
     private(set) var isActive = false
 
-    /// Takes what the process sends.
+    /// Receives what the process sends.
     var onSend: (ByteBuffer) -> Void = { _ in }
     /// The process has closed its end.
     var onClose: () -> Void = {}
@@ -35,16 +35,16 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         pipeline.read()
     }
 
-    // MARK: The wire's side, called in the process
+    // MARK: Called by the wire, in the process
 
-    /// Bytes have come.
+    /// Bytes have arrived.
     func receive(_ bytes: ByteBuffer) {
         guard isActive else { return }
         received.append(bytes)
         deliver()
     }
 
-    /// The other side has closed its end: no more bytes come.
+    /// The peer has closed its end: no more bytes come.
     func receiveEnd() {
         guard isActive else { return }
         isAtEnd = true
@@ -57,7 +57,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
             let bytes = received.removeFirst()
             pipeline.fireChannelRead(bytes)
             pipeline.fireChannelReadComplete()
-            // As automatic reading does.
+            // As auto-read does.
             if isActive { pipeline.read() }
         }
         if isActive, isAtEnd, received.isEmpty { close0(error: ChannelError.eof, mode: .all, promise: nil) }
@@ -107,7 +107,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     func read0() {
         isReadAskedFor = true
         guard !received.isEmpty || isAtEnd else { return }
-        // Not from within whoever asks.
+        // Not from within the caller.
         eventLoop.execute { self.deliver() }
     }
 

@@ -3,12 +3,12 @@ import HeapModule
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The event loop of one simulated process, on the world's timeline: what it is given runs in order, at once or when its time
-/// has come, and not at all while the process is stopped.
+/// The event loop of one simulated process, on the world's timeline. It runs jobs in order, at once or at their deadline, and none
+/// while the process is stopped.
 ///
-/// Its clock may run a little faster or slower than the world's.
+/// Its clock may run slightly fast or slow.
 final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable {
-    // Unchecked: a world and all that lives in it is confined to the thread that runs it.
+    // Unchecked: a world and everything in it runs on one thread.
 
     private final class Job {
         var body: (() -> Void)?
@@ -30,18 +30,18 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     private enum State {
         case running
-        /// As SIGSTOP leaves a process: it does nothing, and what comes for it waits.
+        /// As after SIGSTOP: nothing runs, and jobs wait.
         case stopped
         case dead
     }
 
     private let timeline: WorldTimeline
-    /// By how many billionths its clock is faster than the world's.
+    /// By how many parts in a billion its clock runs fast.
     private let drift: Int64
     private var state = State.running
     private var jobs = Heap<Planned>()
     private var lastOrder: UInt64 = 0
-    /// The next time at which the timeline calls `run`, by this loop's clock.
+    /// When the timeline next calls `run`, by this loop's clock.
     private var wakesAt = Int64.max
     private var depth = 0
     private lazy var succeeded: EventLoopFuture<Void> = makeSucceededFuture(())
@@ -51,14 +51,14 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         drift = driftPerBillion
     }
 
-    /// What its own clock shows, in nanoseconds.
+    /// The time by its own clock, in nanoseconds.
     var localNow: Int64 {
         let passed = timeline.now - WorldTimeline.beginning
-        // In two parts: years of nanoseconds times a drift would overflow.
+        // In two parts: nanoseconds of years times a drift would overflow.
         return timeline.now + passed / 1_000_000_000 * drift + passed % 1_000_000_000 * drift / 1_000_000_000
     }
 
-    /// When its clock shows `local`, or a little later: a timer never goes off early.
+    /// When its clock shows `local`, or slightly later: timers are never early.
     private func worldTime(_ local: Int64) -> Int64 {
         let ahead = local - localNow
         guard ahead > 0 else { return timeline.now }
@@ -68,7 +68,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     // MARK: The process
 
-    /// Enters the loop from the world: what `body` does is done by this process, now.
+    /// Runs `body` in this process, now.
     func enter<Result>(_ body: () -> Result) -> Result {
         precondition(state == .running, "a process that does not run does nothing")
         depth += 1
@@ -86,14 +86,14 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         wakesAt = .max
     }
 
-    /// SIGCONT: what is due happens now.
+    /// SIGCONT: everything due runs now.
     func resume() {
         guard state == .stopped else { return }
         state = .running
         wake()
     }
 
-    /// SIGKILL: nothing of it ever happens.
+    /// SIGKILL: nothing runs any more.
     func kill() {
         state = .dead
         Graveyard.bury(self)
@@ -105,7 +105,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         let deadline = next.deadline
         wakesAt = deadline
         timeline.plan(at: worldTime(deadline)) { [weak self] in
-            // Another was planned since: this one would wake it twice, and plan twice what comes then.
+            // Superseded by an earlier wake-up: running now would wake the loop twice and schedule the next wake-up twice.
             guard let self, wakesAt == deadline else { return }
             run()
         }
@@ -174,8 +174,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 }
 
-/// Where what a killed process leaves behind stays: in a debug build NIO ends the program when a promise goes that was never kept,
-/// and a process that is killed keeps none.
+/// Keeps what killed processes leave behind. In debug builds NIO ends the program when a promise is dropped without a result, and
+/// a killed process drops many.
 enum Graveyard {
     #if DEBUG
     // Unsafe: guarded by the lock.

@@ -2,15 +2,15 @@ import InterlockCore
 import InterlockJudge
 import NIOCore
 
-/// What the network does between two places. Faults change it.
+/// The network between two hosts. Faults change it.
 final class Path {
     /// How long a message takes, in nanoseconds.
     var delay: ClosedRange<Int64>
-    /// Nothing passes: it is kept, and goes on when the hole is closed.
+    /// Nothing passes. Messages are kept and delivered when this ends.
     var isBlackHole = false { didSet { if !isBlackHole { release() } } }
-    /// Nobody new gets through.
+    /// New connections are refused.
     var isRefusing = false
-    /// The probability that a message arrives in several pieces.
+    /// The probability that a message arrives in pieces.
     var splits = 0.0
     private var random: SeededRandom
     private var held: [() -> Void] = []
@@ -23,17 +23,17 @@ final class Path {
 
     func draw() -> Int64 { Int64.random(in: delay, using: &random) }
 
-    /// How many pieces, and where they end.
+    /// The ends of a message's pieces.
     func cut(_ length: Int) -> [Int] {
         guard length > 1, splits > 0, random.happens(splits) else { return [length] }
         let middle = Int.random(in: 1..<length, using: &random)
         return [middle, length]
     }
 
-    /// A place within a message that the connection's end cuts.
+    /// Where within a message a cut connection ends.
     func place(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
 
-    /// Lets `arrival` happen, now or when the hole is closed.
+    /// Runs `arrival` now, or when messages pass again.
     func pass(_ arrival: @escaping () -> Void) {
         if isBlackHole { held.append(arrival) } else { arrival() }
     }
@@ -47,22 +47,22 @@ final class Path {
     func opened(_ wire: Wire) { wires.append(wire) }
     func closed(_ wire: Wire) { wires.removeAll { $0 === wire } }
 
-    /// Cuts every connection that stands: what is on its way arrives in part or not at all.
+    /// Cuts every connection. Messages under way arrive in part or not at all.
     func cutAll() {
         for wire in wires { wire.cut() }
     }
 }
 
-/// One connection over a path: bytes arrive in order, later, and perhaps in pieces.
+/// One connection over a path. Bytes arrive in order, delayed, and perhaps in pieces.
 final class Wire {
-    /// One end: what arrives there.
+    /// One end, where messages arrive.
     final class End {
         var onBytes: (ByteBuffer) -> Void = { _ in }
         var onEnd: () -> Void = {}
-        /// It has heard the last of the other.
+        /// Nothing more arrives here.
         fileprivate(set) var isOver = false
         fileprivate var lastArrival: Int64 = 0
-        /// On its way here.
+        /// Messages on the way here.
         fileprivate var inFlight = 0
     }
 
@@ -71,7 +71,7 @@ final class Wire {
     let near = End()
     let far = End()
     private var isCut = false
-    /// Nothing comes over it any more.
+    /// Nothing more arrives at either end.
     var isOver: Bool { near.isOver && far.isOver }
 
     init(timeline: WorldTimeline, path: Path) {
@@ -88,7 +88,7 @@ final class Wire {
             let slice = bytes.getSlice(at: bytes.readerIndex + start, length: piece - start) ?? bytes
             start = piece
             plan(at: end) { [self] in
-                // Cut while it was under way: a part of it may have come through.
+                // If the wire was cut meanwhile, part of the message may arrive.
                 let come = isCut ? slice.getSlice(at: slice.readerIndex, length: path.place(in: slice.readableBytes)) : slice
                 if let come, come.readableBytes > 0 { end.onBytes(come) }
                 if isCut { finish(end) }
@@ -96,14 +96,14 @@ final class Wire {
         }
     }
 
-    /// The other side of `end` has closed: it hears of it behind everything that was sent.
+    /// The peer of `end` has closed. `end` learns it after everything that was sent.
     func close(to end: End) {
         guard !isCut else { return }
         plan(at: end) { [self] in finish(end) }
         path.closed(self)
     }
 
-    /// Both ends are closed: what is on its way is lost, but for a part of the next message to each.
+    /// Closes both ends. Messages under way are lost, except for part of the next one to each end.
     func cut() {
         guard !isCut else { return }
         isCut = true

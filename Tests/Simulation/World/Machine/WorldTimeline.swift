@@ -1,8 +1,8 @@
 internal import HeapModule
 internal import InterlockCore
 
-/// The world's time and all that is going to happen, in one order: by time, and of what happens at one time what was planned
-/// first. Nothing happens outside of it.
+/// A world's time and its scheduled actions. They run by time, and at equal times in the order of scheduling. Nothing happens
+/// outside of it.
 final class WorldTimeline {
     private struct Occurrence: Comparable {
         var at: Int64
@@ -13,28 +13,28 @@ final class WorldTimeline {
         static func == (left: Self, right: Self) -> Bool { left.order == right.order }
     }
 
-    /// Where a world's time begins, in nanoseconds: late enough that nothing in it is before the clocks' start.
+    /// A world's first instant, in nanoseconds: late enough that nothing in it comes before a clock's zero.
     static let beginning: Int64 = 1_000_000_000_000
 
     private var planned = Heap<Occurrence>()
     private var lastOrder: UInt64 = 0
-    /// Nanoseconds.
+    /// In nanoseconds.
     private(set) var now = WorldTimeline.beginning
 
     var instant: Instant { Instant(nanoseconds: now) }
 
-    /// Calls `action` at `nanoseconds`, or as the next thing when that is over.
+    /// Runs `action` at `nanoseconds`, or next if that is over.
     func plan(at nanoseconds: Int64, _ action: @escaping () -> Void) {
         lastOrder += 1
         planned.insert(Occurrence(at: max(now, nanoseconds), order: lastOrder, action: action))
     }
 
-    /// Calls `action` after so many nanoseconds.
+    /// Runs `action` after this many nanoseconds.
     func plan(in nanoseconds: Int64, _ action: @escaping () -> Void) {
         plan(at: now + nanoseconds, action)
     }
 
-    /// Lets everything happen up to `end`, which it then is; or until `isOver` says so.
+    /// Runs everything up to `end`, or until `isOver` returns `true`.
     func run(until end: Int64, isOver: () -> Bool = { false }) {
         while let next = planned.min, next.at <= end {
             guard !isOver() else { return }
@@ -47,7 +47,7 @@ final class WorldTimeline {
 }
 
 extension Int64 {
-    /// So many milliseconds, in nanoseconds.
+    /// Milliseconds, in nanoseconds.
     static func milliseconds(_ count: Int64) -> Int64 { count * 1_000_000 }
     static func microseconds(_ count: Int64) -> Int64 { count * 1000 }
     static func seconds(_ count: Int64) -> Int64 { count * 1_000_000_000 }

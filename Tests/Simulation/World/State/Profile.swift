@@ -2,43 +2,43 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// What a world is made of, as its seed draws it: the same distribution for every seed and every fault that is looked for.
+/// What a world consists of, drawn by its seed. The distribution is the same for every seed.
 struct Profile {
-    /// How a lock is used by everybody: a name that is a semaphore for some and a lock for others is a mistake.
+    /// How all clients use a lock. To mix kinds under one name would be a user's mistake.
     enum LockKind {
         case exclusive, readersAndWriters
         case semaphore(Int)
     }
 
-    /// What everybody is like who takes locks: what many do alike is what strains a lock.
+    /// How all lock clients behave. Locks are strained by what many clients do alike.
     struct Manners {
-        /// How many milliseconds somebody waits who does.
+        /// How long a waiting client waits.
         enum Patience: CaseIterable {
             case mixed, short, long
         }
 
-        /// The probability that a call waits at all.
+        /// The probability that a call waits.
         var waits: Double
         var patience: Patience
-        /// The probability that who waits goes away meanwhile.
+        /// The probability that a waiting client leaves early.
         var leavers: Double
         /// The probability that a call has an OWNER.
         var owners: Double
-        /// For how long leases are held: milliseconds only, all lengths, or seconds.
+        /// How long leases are held: milliseconds, mixed, or seconds.
         enum Holds: CaseIterable {
             case brief, mixed, long
         }
 
         var holds: Holds
-        /// For how long leases are asked for: short ones are renewed while they are needed.
+        /// Which TTL clients ask for. Short leases are renewed.
         enum Leases: CaseIterable {
             case short, mixed, long
         }
 
         var leases: Leases
-        /// The probability that who takes a lock that may be shared wants it alone.
+        /// The probability that a client takes a shareable lock exclusively.
         var writers: Double
-        /// Everybody acts at whole multiples of so many milliseconds, as scheduled jobs do.
+        /// Everybody acts at multiples of this many milliseconds, as scheduled jobs do.
         var beat: Int64?
 
         init(random: inout SeededRandom) {
@@ -53,11 +53,11 @@ struct Profile {
         }
     }
 
-    /// What everybody is like who calls services.
+    /// How all clients of services behave.
     struct Habits {
-        /// Those for whom calls are made that are made for somebody.
+        /// The number of tenants that calls are made for.
         var tenants: Int
-        /// The probability that a call waits for its turn.
+        /// The probability that a call waits.
         var waits: Double
         /// The longest wait for a permit, in milliseconds.
         var patience: Int64
@@ -80,13 +80,13 @@ struct Profile {
     var sidecars: Int
     /// Redis servers of a quorum; 0: locks are in the one Redis.
     var quorum: Int
-    /// A second fleet, with a prefix of its own, on the same Redis: its sidecars come after the first's.
+    /// Sidecars of a second fleet on the same Redis, with its own prefix. They are numbered after the first fleet's.
     var otherFleet: Int
     var waitReplicas: Int
-    /// Milliseconds.
+    /// In milliseconds.
     var maximumHold: Int64?
     var fleetSize: Int
-    /// How many sidecars a fleet has at most, of the two that there may be.
+    /// The size of the larger fleet.
     var largestFleet: Int { max(sidecars, otherFleet) }
     var locks: [LockKind]
     var manners: Manners
@@ -95,17 +95,17 @@ struct Profile {
     var lockClients: Int
     var limitClients: Int
     var permitClients: Int
-    /// Milliseconds between what a client does, on average.
+    /// Milliseconds between a client's actions.
     var pause: ClosedRange<Int64>
     /// One-way delay between sidecars and Redis, in microseconds.
     var redisDelay: ClosedRange<Int64>
-    /// Parts in a billion by which clocks run fast or slow.
+    /// By how many parts in a billion clocks may run fast or slow.
     var drift: Int64
-    /// Milliseconds between faults; `nil`: nothing breaks.
+    /// Milliseconds between faults; `nil`: no faults.
     var faultGap: ClosedRange<Int64>?
-    /// How often each kind comes: most worlds have only some, for what few kinds do together is rarely met among all.
+    /// How often each kind of fault occurs. Most worlds have only a few kinds, because with all kinds few combinations repeat.
     var faultWeights: [(kind: FaultKind, weight: Int)]
-    /// A program that listens on every channel of Redis.
+    /// A program subscribes to every channel of Redis.
     var hasEavesdropper: Bool
 
     init(random: inout SeededRandom) {
@@ -132,7 +132,7 @@ struct Profile {
         permitClients = Int.random(in: 2...10, using: &random)
         let pace = random.happens(0.5) ? 5 : 40
         pause = Int64(pace)...Int64(pace * 8)
-        // In one rack, in one region, or far away; the servers of a quorum are near, for each has a small part of a lease to answer.
+        // One rack, one region or far apart. Quorum servers are near, because each has only a small part of a lease to answer.
         redisDelay =
             switch random.unit() {
             case ..<0.4: 30...200
@@ -158,9 +158,9 @@ struct Profile {
             (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.vanish, 4), (.quorumServer, isQuorum ? 24 : 0),
         ]
         guard random.happens(0.8) else { return all }
-        // Locks of a quorum notice nothing else.
+        // Locks of a quorum are affected by no other fault.
         if isQuorum, random.happens(0.6) { return all.filter { $0.kind == .quorumServer } }
-        // The heavier the likelier, and none twice.
+        // Weighted, without repetition.
         var left = all
         var some: [(kind: FaultKind, weight: Int)] = []
         for _ in 0..<Int.random(in: 1...4, using: &random) {
@@ -179,8 +179,8 @@ struct Profile {
         (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", patience: patience, random: &random) }
     }
 
-    /// One service, as somebody might configure it.
-    /// - Parameter patience: of those who wait for a permit, in milliseconds.
+    /// One service with a plausible configuration.
+    /// - Parameter patience: the longest wait for a permit, in milliseconds.
     static func service(_ name: String, patience: Int64, random: inout SeededRandom) -> ServiceDefinition {
         var limits: [LimitDefinition] = []
         let count = random.happens(0.2) ? 0 : random.happens(0.4) ? 1 : Int.random(in: 1...3, using: &random)
@@ -189,7 +189,7 @@ struct Profile {
             let window = windows[Int.random(in: 0..<windows.count, using: &random)]
             let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 0...6, using: &random))]
             let algorithm = algorithms[Int.random(in: 0..<3, using: &random)]
-            // Limits of one service differ, so that an answer tells which one it is about.
+            // Limits of a service differ, so that an answer identifies its limit.
             let limit = Int64.random(in: 2...12, using: &random) * 3 + Int64(number)
             limits.append(
                 LimitDefinition(
@@ -243,7 +243,7 @@ extension Profile {
                         isPerSubject: limit.isPerSubject)
                 },
                 whenRedisIsDown: service.whenRedisIsDown == .local ? .local : service.whenRedisIsDown == .deny ? .deny : .allow,
-                // What the limit or a sidecar by itself opens has no trials of the fleet.
+                // A breaker that a limit or a single sidecar opens has no trials of the fleet.
                 halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
                     ? nil : service.breaker.halfOpenPermits,
                 permitLifetime: service.permitLifetime.wholeMilliseconds)
