@@ -155,8 +155,8 @@ BUGS = [
     Bug(
         "trial-kept-while-waiting",
         "PermitCoordinator.swift",
-        "let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace",
-        "let mayWait = !service.pausesAtLimit && !wish.hasPlace",
+        "let mayWait = !service.pausesAtLimit && !request.isTrial && !request.hasPlace",
+        "let mayWait = !service.pausesAtLimit && !request.hasPlace",
         ("half-open", "recovery", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/trialAtALimit\\(",
     ),
@@ -202,8 +202,8 @@ BUGS = [
     Bug(
         "granted-permit-given-back",
         "RateLimitCoordinator.swift",
-        "            return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0\n",
-        "            _ = onPermitDecided(wish, settlement.answer, shares)\n            return 0\n",
+        "            return onPermitDecided(permit, settlement.answer, shares) ? 1 : 0\n",
+        "            _ = onPermitDecided(permit, settlement.answer, shares)\n            return 0\n",
         ("limits",),
     ),
     Bug(
@@ -262,8 +262,8 @@ BUGS = [
     Bug(
         "failed-permit-unanswered",
         "PermitCoordinator.swift",
-        "        wish.answer(.failed(error))\n",
-        "        wish.stage = .over\n",
+        "        request.answer(.failed(error))\n",
+        "        request.stage = .over\n",
         ("answers",),
     ),
     # ---- Connections

@@ -4,7 +4,7 @@ internal import InterlockCore
 extension BreakerCoordinator {
     // MARK: Trials
 
-    /// What Redis said of the wish for a trial permit.
+    /// Redis' reply to the request for a trial permit.
     enum TrialAnswer {
         /// The call may be made: as this trial, or, when the breaker has closed meanwhile or Redis is away, as any other.
         /// `isOwn`: as this sidecar's own trial.

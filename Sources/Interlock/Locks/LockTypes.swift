@@ -1,6 +1,6 @@
 public import InterlockCore
 
-/// A wish for a lock.
+/// A request for a lock.
 public struct LockRequest: Sendable {
     public var name: ResourceName
     /// The lease's length in milliseconds.
@@ -60,7 +60,7 @@ public enum LeaseLoss: String, Hashable, Sendable {
     case shutdown
 }
 
-/// What became of a wish for a lock.
+/// The answer to a lock request.
 public enum LockAnswer: Sendable {
     case granted(Lease)
     /// Another has it, also at the end of the wait.
@@ -108,7 +108,7 @@ public struct LockPage: Hashable, Sendable {
     public var names: [String]
 }
 
-/// A wish for several locks, all or none.
+/// A request for several locks: all or none.
 public struct JointLockRequest: Sendable {
     /// Each once. Leases are answered in this order.
     public var names: [ResourceName]
@@ -121,7 +121,7 @@ public struct JointLockRequest: Sendable {
     }
 }
 
-/// What became of a wish for several locks.
+/// The answer to a request for several locks.
 public enum JointLockAnswer: Sendable {
     case granted([Lease])
     /// Another has one of them, also at the end of the wait; none is taken.

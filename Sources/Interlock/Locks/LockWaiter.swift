@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import Hiredis
 internal import InterlockCore
 
-/// A caller's wish for a lock, from the call to its answer.
+/// One lock request, from the call to its answer.
 final class LockWaiter {
     enum Standing {
         case waiting

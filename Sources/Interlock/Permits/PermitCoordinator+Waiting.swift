@@ -16,12 +16,12 @@ extension PermitCoordinator {
             let settlement = service.bulkhead.settle(now: now)
             if settlement.admitted.isEmpty, settlement.expired.isEmpty { break }
             let admitted = settlement.admitted.compactMap { waiting[$0] }
-            for wish in admitted { wish.hasPlace = true }
-            for wish in settlement.expired.compactMap({ waiting[$0] }) {
-                release(wish)
-                refuseBusy(wish, now: now)
+            for request in admitted { request.hasPlace = true }
+            for request in settlement.expired.compactMap({ waiting[$0] }) {
+                release(request)
+                refuseBusy(request, now: now)
             }
-            for wish in admitted where !wish.isOver { askBreaker(wish, now: now) }
+            for request in admitted where !request.isOver { askBreaker(request, now: now) }
         }
         planPlaces(of: service)
     }
@@ -39,22 +39,22 @@ extension PermitCoordinator {
     // MARK: Pauses
 
     /// A newcomer stands behind those who wait through a pause.
-    func lineUp(_ wish: PermitWish, now: Instant) {
-        let service = wish.service
-        if pause(wish, earliest: now, now: now) { return resume(service) }
+    func lineUp(_ request: PermitRequest, now: Instant) {
+        let service = request.service
+        if pause(request, earliest: now, now: now) { return resume(service) }
         let gate = service.gate(now: now)
-        refuse(wish, gate.reason, retryAfter: gate.retryMilliseconds(now: now), now: now)
+        refuse(request, gate.reason, retryAfter: gate.retryMilliseconds(now: now), now: now)
     }
 
     /// It waits through a pause. `false`: it cannot.
-    func pause(_ wish: PermitWish, earliest: Instant, now: Instant) -> Bool {
-        let service = wish.service
-        guard let deadline = deadline(of: wish),
+    func pause(_ request: PermitRequest, earliest: Instant, now: Instant) -> Bool {
+        let service = request.service
+        guard let deadline = deadline(of: request),
             service.paused.insert(
-                wish.number, of: wish.subject, isBack: wish.hasWaited, deadline: deadline, earliest: earliest)
+                request.number, of: request.subject, isBack: request.hasWaited, deadline: deadline, earliest: earliest)
         else { return false }
-        wish.stage = .pause
-        wish.hasWaited = true
+        request.stage = .pause
+        request.hasWaited = true
         planResumption(of: service, now: now)
         return true
     }
@@ -66,10 +66,10 @@ extension PermitCoordinator {
         let gate = service.gate(now: now)
         let decision = service.paused.decide(gate, now: now)
         for refusal in decision.refused {
-            guard let wish = waiting[refusal.number] else { continue }
-            refuse(wish, gate.reason, retryAfter: refusal.retryAfter, now: now)
+            guard let request = waiting[refusal.number] else { continue }
+            refuse(request, gate.reason, retryAfter: refusal.retryAfter, now: now)
         }
-        for wish in decision.sent.compactMap({ waiting[$0] }) where !wish.isOver { askBreaker(wish, now: now) }
+        for request in decision.sent.compactMap({ waiting[$0] }) where !request.isOver { askBreaker(request, now: now) }
         planResumption(of: service, now: now)
     }
 
@@ -87,8 +87,8 @@ extension PermitCoordinator {
     /// Nobody is left waiting for a place or through a pause.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
         for number in service.bulkhead.leaveAll() + service.paused.leaveAll() {
-            guard let wish = waiting[number] else { continue }
-            fail(wish, error)
+            guard let request = waiting[number] else { continue }
+            fail(request, error)
         }
     }
 

@@ -17,7 +17,7 @@ final class PermitCoordinator {
     let limits: RateLimitCoordinator
     let breakers: BreakerCoordinator
     /// Those that may wait, by number, until they have their answer.
-    var waiting: [UInt64: PermitWish] = [:]
+    var waiting: [UInt64: PermitRequest] = [:]
     private var lastNumber: UInt64 = 0
     /// Whose outcome is awaited; some may have lapsed since they were last looked at.
     private(set) var underWay = 0
@@ -53,30 +53,30 @@ final class PermitCoordinator {
             return nil
         }
         lastNumber += 1
-        let wish = PermitWish(
+        let request = PermitRequest(
             number: lastNumber, service: service, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil, completion: completion)
-        guard wish.deadline != nil else {
-            askBreaker(wish, now: now)
+        guard request.deadline != nil else {
+            askBreaker(request, now: now)
             return nil
         }
-        waiting[wish.number] = wish
-        if service.paused.isActive { lineUp(wish, now: now) } else { askBreaker(wish, now: now) }
-        return wish.isOver ? nil : wish.number
+        waiting[request.number] = request
+        if service.paused.isActive { lineUp(request, now: now) } else { askBreaker(request, now: now) }
+        return request.isOver ? nil : request.number
     }
 
-    /// Gives up a wish that has no answer yet; what it holds is given back, and what is still on its way when it arrives.
+    /// Gives up a request that has no answer yet; what it holds is given back, and what is still on its way when it arrives.
     func cancel(_ number: UInt64) {
-        guard let wish = waiting[number] else { return }
-        switch wish.stage {
-        case .limits(let mark?): limits.cancel(mark, of: wish.service)
-        case .place: _ = wish.service.bulkhead.leave(number)
-        case .pause: _ = wish.service.paused.leave(number)
+        guard let request = waiting[number] else { return }
+        switch request.stage {
+        case .limits(let mark?): limits.cancel(mark, of: request.service)
+        case .place: _ = request.service.bulkhead.leave(number)
+        case .pause: _ = request.service.paused.leave(number)
         case .trial, .limits(nil), .over: break
         }
-        wish.stage = .over
-        release(wish)
-        forget(wish)
+        request.stage = .over
+        release(request)
+        forget(request)
     }
 
     /// Takes the outcome of a call; answers with the breaker's state after it.
@@ -98,24 +98,24 @@ final class PermitCoordinator {
 
     // MARK: The breaker
 
-    func askBreaker(_ wish: PermitWish, now: Instant) {
-        switch wish.service.breaker.admission(now: now) {
-        case .refuse(let retryAfter): refusedByBreaker(wish, retryAfter: retryAfter, now: now)
-        case .askForTrial: askForTrial(wish)
+    func askBreaker(_ request: PermitRequest, now: Instant) {
+        switch request.service.breaker.admission(now: now) {
+        case .refuse(let retryAfter): refusedByBreaker(request, retryAfter: retryAfter, now: now)
+        case .askForTrial: askForTrial(request)
         case .allow:
-            wish.generation = wish.service.breaker.snapshot.generation
-            askLimits(wish, now: now)
+            request.generation = request.service.breaker.snapshot.generation
+            askLimits(request, now: now)
         }
     }
 
-    private func askForTrial(_ wish: PermitWish) {
-        wish.stage = .trial
-        let service = wish.service
+    private func askForTrial(_ request: PermitRequest) {
+        request.stage = .trial
+        let service = request.service
         let lapse = runtime.time.now().advanced(byMilliseconds: service.definition.permitLifetime.wholeMilliseconds)
         breakers.askForTrial(service, id: PermitID(runtime.entropy.drawPair())) { [self] answer in
             let now = runtime.time.now()
             let generation = service.breaker.snapshot.generation
-            guard !wish.isOver else {
+            guard !request.isOver else {
                 if case .allowed(let trial, let isOwn) = answer {
                     breakers.returnTrial(trial, service, generation: generation)
                     if isOwn { service.breaker.ownTrialWasNotMade() }
@@ -124,78 +124,78 @@ final class PermitCoordinator {
             }
             switch answer {
             case .allowed(let trial, let isOwn):
-                wish.trial = trial
-                wish.isOwnTrial = isOwn
-                wish.trialUntil = lapse
-                wish.generation = generation
-                if wish.isTaken { _ = enter(wish, now: now) { wish.shares } } else { askLimits(wish, now: now) }
+                request.trial = trial
+                request.isOwnTrial = isOwn
+                request.trialUntil = lapse
+                request.generation = generation
+                if request.isTaken { _ = enter(request, now: now) { request.shares } } else { askLimits(request, now: now) }
             case .refused(let retryAfter):
-                refusedByBreaker(wish, retryAfter: retryAfter, now: now)
+                refusedByBreaker(request, retryAfter: retryAfter, now: now)
             case .failed(let error):
-                fail(wish, InterlockError(error))
+                fail(request, InterlockError(error))
             }
         }
     }
 
     /// It waits when only the limit keeps the breaker open and that ends in time, else it is answered.
-    private func refusedByBreaker(_ wish: PermitWish, retryAfter: Int64, now: Instant) {
-        release(wish)
-        if case .paused(let until) = wish.service.gate(now: now), let deadline = deadline(of: wish), until <= deadline,
-            pause(wish, earliest: now, now: now)
+    private func refusedByBreaker(_ request: PermitRequest, retryAfter: Int64, now: Instant) {
+        release(request)
+        if case .paused(let until) = request.service.gate(now: now), let deadline = deadline(of: request), until <= deadline,
+            pause(request, earliest: now, now: now)
         {
             return
         }
-        refuse(wish, .open, retryAfter: retryAfter, now: now)
+        refuse(request, .open, retryAfter: retryAfter, now: now)
     }
 
     // MARK: The limits
 
     /// - Parameter lacksRoom: a limit has refused it just now, and it waits there, whatever the places.
-    private func askLimits(_ wish: PermitWish, lacksRoom: Bool = false, now: Instant) {
-        let service = wish.service
-        guard service.definition.limits.contains(where: { !$0.isPerSubject || wish.subject != nil }) else {
-            wish.isTaken = true
-            _ = enter(wish, now: now) { [] }
+    private func askLimits(_ request: PermitRequest, lacksRoom: Bool = false, now: Instant) {
+        let service = request.service
+        guard service.definition.limits.contains(where: { !$0.isPerSubject || request.subject != nil }) else {
+            request.isTaken = true
+            _ = enter(request, now: now) { [] }
             // The limit that opened it may be configured no longer.
             breakers.limitHasRoom(service)
             return
         }
         // Whoever finds no place is told so, or waits for one, before anything is taken for it.
-        if !wish.hasPlace, !lacksRoom, isFull(service, now: now) { return lineUpForPlace(wish, now: now) }
+        if !request.hasPlace, !lacksRoom, isFull(service, now: now) { return lineUpForPlace(request, now: now) }
         // Neither a trial nor a place is kept while its call waits for something else.
-        let mayWait = !service.pausesAtLimit && !wish.isTrial && !wish.hasPlace
-        let wait = mayWait ? deadline(of: wish)?.millisecondsRoundedUp(since: now) ?? 0 : 0
-        wish.stage = .limits(nil)
+        let mayWait = !service.pausesAtLimit && !request.isTrial && !request.hasPlace
+        let wait = mayWait ? deadline(of: request)?.millisecondsRoundedUp(since: now) ?? 0 : 0
+        request.stage = .limits(nil)
         let mark = limits.ask(
-            service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wait, now: now, caller: .permit(wish))
+            service, cost: request.cost, subject: request.subject, waitMilliseconds: wait, now: now, caller: .permit(request))
         // It may have been decided, and gone on, before this returned.
-        if case .limits(nil) = wish.stage { wish.stage = .limits(mark) }
+        if case .limits(nil) = request.stage { request.stage = .limits(mark) }
     }
 
     /// `true`: what was taken from the limits has found its caller, or is kept for it.
-    private func decided(_ wish: PermitWish, _ answer: LimitAnswer, shares: () -> [TakenShare]) -> Bool {
-        guard !wish.isOver else { return !answer.isTaken }
+    private func decided(_ request: PermitRequest, _ answer: LimitAnswer, shares: () -> [TakenShare]) -> Bool {
+        guard !request.isOver else { return !answer.isTaken }
         let now = runtime.time.now()
         guard let retryAfter = answer.retryAfter else {
-            wish.isTaken = true
-            return enter(wish, now: now, shares: shares)
+            request.isTaken = true
+            return enter(request, now: now, shares: shares)
         }
-        let wasHurried = wish.isTrial || wish.hasPlace
-        release(wish)
-        if wasHurried, !wish.service.pausesAtLimit, let deadline = deadline(of: wish), retryAfter != LimitAnswer.neverSatisfiable,
+        let wasHurried = request.isTrial || request.hasPlace
+        release(request)
+        if wasHurried, !request.service.pausesAtLimit, let deadline = deadline(of: request), retryAfter != LimitAnswer.neverSatisfiable,
             now.advanced(byMilliseconds: retryAfter) <= deadline
         {
             // Now it waits for the limit, and asks for the rest again after that.
-            wish.generation = 0
-            askLimits(wish, lacksRoom: true, now: now)
+            request.generation = 0
+            askLimits(request, lacksRoom: true, now: now)
             return true
         }
-        if retryAfter != LimitAnswer.neverSatisfiable, wish.service.pausesAtLimit,
-            pause(wish, earliest: now.advanced(byMilliseconds: retryAfter), now: now)
+        if retryAfter != LimitAnswer.neverSatisfiable, request.service.pausesAtLimit,
+            pause(request, earliest: now.advanced(byMilliseconds: retryAfter), now: now)
         {
             return true
         }
-        refuse(wish, .limited, retryAfter: retryAfter, now: now)
+        refuse(request, .limited, retryAfter: retryAfter, now: now)
         return true
     }
 
@@ -203,81 +203,81 @@ final class PermitCoordinator {
 
     /// The limits have granted it: it needs a place, and the breaker may have changed while it waited. `true`: what was taken
     /// has found its caller, or is kept for it.
-    func enter(_ wish: PermitWish, now: Instant, shares: () -> [TakenShare]) -> Bool {
-        let service = wish.service
+    func enter(_ request: PermitRequest, now: Instant, shares: () -> [TakenShare]) -> Bool {
+        let service = request.service
         guard service.isConfigured else {
-            fail(wish, .unconfigured(service.name))
+            fail(request, .unconfigured(service.name))
             return false
         }
-        if wish.trial != nil, wish.generation != service.breaker.snapshot.generation || wish.trialUntil <= now {
+        if request.trial != nil, request.generation != service.breaker.snapshot.generation || request.trialUntil <= now {
             // The half-open time that it is of is over, or the trial's own: while it waited others may have been given.
-            giveTrialBack(wish)
+            giveTrialBack(request)
         }
-        if !wish.isTrial {
+        if !request.isTrial {
             switch service.breaker.admission(now: now) {
             case .refuse(let retryAfter):
-                refusedByBreaker(wish, retryAfter: retryAfter, now: now)
+                refusedByBreaker(request, retryAfter: retryAfter, now: now)
                 return false
             // Under the same generation it has been let through: Redis is away, and cannot count trials.
-            case .askForTrial where wish.generation != service.breaker.snapshot.generation:
-                wish.shares = shares()
-                askForTrial(wish)
+            case .askForTrial where request.generation != service.breaker.snapshot.generation:
+                request.shares = shares()
+                askForTrial(request)
                 return true
             case .allow, .askForTrial:
-                wish.generation = service.breaker.snapshot.generation
+                request.generation = service.breaker.snapshot.generation
             }
         }
-        guard !wish.hasPlace else { return grant(wish, now: now) }
+        guard !request.hasPlace else { return grant(request, now: now) }
         guard !isFull(service, now: now) else {
             // What was taken is not kept through the wait: it would be called long after it was counted.
-            wish.shares = shares()
-            lineUpForPlace(wish, now: now)
+            request.shares = shares()
+            lineUpForPlace(request, now: now)
             return true
         }
-        wish.hasPlace = service.bulkhead.enter(wish.number, deadline: nil, now: now) == .taken
-        return grant(wish, now: now)
+        request.hasPlace = service.bulkhead.enter(request.number, deadline: nil, now: now) == .taken
+        return grant(request, now: now)
     }
 
     /// No place is free: it waits for one, holding nothing, or is refused.
-    private func lineUpForPlace(_ wish: PermitWish, now: Instant) {
-        let service = wish.service
-        release(wish)
+    private func lineUpForPlace(_ request: PermitRequest, now: Instant) {
+        let service = request.service
+        release(request)
         switch service.bulkhead.enter(
-            wish.number, of: wish.subject, isBack: wish.hasWaited, deadline: deadline(of: wish), now: now)
+            request.number, of: request.subject, isBack: request.hasWaited, deadline: deadline(of: request), now: now)
         {
         case .taken:
-            wish.hasPlace = true
-            askBreaker(wish, now: now)
+            request.hasPlace = true
+            askBreaker(request, now: now)
         case .waiting:
-            wish.stage = .place
-            wish.hasWaited = true
+            request.stage = .place
+            request.hasWaited = true
             planPlaces(of: service)
         case .full:
-            refuseBusy(wish, now: now)
+            refuseBusy(request, now: now)
         }
     }
 
-    private func grant(_ wish: PermitWish, now: Instant) -> Bool {
-        let service = wish.service
+    private func grant(_ request: PermitRequest, now: Instant) -> Bool {
+        let service = request.service
         guard service.permits.count < Self.capacity else {
-            release(wish)
+            release(request)
             tellOfUnreported(service, now: now)
-            refuse(wish, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
+            refuse(request, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
             return false
         }
-        let id = wish.trial ?? PermitID(runtime.entropy.drawPair())
+        let id = request.trial ?? PermitID(runtime.entropy.drawPair())
         let lifetime = service.definition.permitLifetime.wholeMilliseconds
-        if wish.trial == nil, service.breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) { wish.isOwnTrial = true }
+        if request.trial == nil, service.breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) { request.isOwnTrial = true }
         let permit = PermitTable.Permit(
-            service: service, generation: wish.generation, isTrial: wish.trial != nil, isOwnTrial: wish.isOwnTrial,
-            subject: wish.subject, grantedAt: now, expiresAt: now.advanced(byMilliseconds: lifetime))
+            service: service, generation: request.generation, isTrial: request.trial != nil, isOwnTrial: request.isOwnTrial,
+            subject: request.subject, grantedAt: now, expiresAt: now.advanced(byMilliseconds: lifetime))
         service.permits.insert(permit, id: id)
         underWay += 1
-        let isDelivered = wish.answer(.granted(id, state: service.breaker.actingState(now: now)))
-        forget(wish, wasGranted: isDelivered)
+        let isDelivered = request.answer(.granted(id, state: service.breaker.actingState(now: now)))
+        forget(request, wasGranted: isDelivered)
         guard isDelivered else {
             if service.permits.remove(id) != nil { underWay -= 1 }
-            release(wish)
+            release(request)
             return false
         }
         service.metrics.permitsGranted.increment()
@@ -312,56 +312,56 @@ final class PermitCoordinator {
     // MARK: Ends
 
     /// Until when it may wait.
-    func deadline(of wish: PermitWish) -> Instant? { isGoingDown ? nil : wish.deadline }
+    func deadline(of request: PermitRequest) -> Instant? { isGoingDown ? nil : request.deadline }
 
-    func refuse(_ wish: PermitWish, _ reason: PermitAnswer.Reason, retryAfter: Int64, now: Instant) {
-        let service = wish.service
+    func refuse(_ request: PermitRequest, _ reason: PermitAnswer.Reason, retryAfter: Int64, now: Instant) {
+        let service = request.service
         service.metrics.refused(reason)
-        wish.answer(.refused(reason, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
-        forget(wish)
+        request.answer(.refused(reason, state: service.breaker.actingState(now: now), retryAfter: retryAfter))
+        forget(request)
     }
 
-    func refuseBusy(_ wish: PermitWish, now: Instant) {
-        refuse(wish, .busy, retryAfter: wish.service.bulkhead.retryMilliseconds, now: now)
+    func refuseBusy(_ request: PermitRequest, now: Instant) {
+        refuse(request, .busy, retryAfter: request.service.bulkhead.retryMilliseconds, now: now)
     }
 
-    func fail(_ wish: PermitWish, _ error: InterlockError) {
-        guard !wish.isOver else { return }
-        release(wish)
-        wish.answer(.failed(error))
-        forget(wish)
+    func fail(_ request: PermitRequest, _ error: InterlockError) {
+        guard !request.isOver else { return }
+        release(request)
+        request.answer(.failed(error))
+        forget(request)
     }
 
     /// It waits for something else, and asks for a trial again after that.
-    private func giveTrialBack(_ wish: PermitWish) {
-        guard wish.isTrial else { return }
-        breakers.returnTrial(wish.trial, wish.service, generation: wish.generation)
-        if wish.isOwnTrial { wish.service.breaker.ownTrialWasNotMade() }
-        wish.trial = nil
-        wish.isOwnTrial = false
-        wish.generation = 0
+    private func giveTrialBack(_ request: PermitRequest) {
+        guard request.isTrial else { return }
+        breakers.returnTrial(request.trial, request.service, generation: request.generation)
+        if request.isOwnTrial { request.service.breaker.ownTrialWasNotMade() }
+        request.trial = nil
+        request.isOwnTrial = false
+        request.generation = 0
     }
 
     /// Gives back what it holds.
-    func release(_ wish: PermitWish) {
-        let service = wish.service
-        giveTrialBack(wish)
-        limits.giveBack(service, wish.shares)
-        wish.shares = []
-        wish.isTaken = false
-        guard wish.hasPlace else { return }
-        wish.hasPlace = false
+    func release(_ request: PermitRequest) {
+        let service = request.service
+        giveTrialBack(request)
+        limits.giveBack(service, request.shares)
+        request.shares = []
+        request.isTaken = false
+        guard request.hasPlace else { return }
+        request.hasPlace = false
         service.bulkhead.release(heldForMilliseconds: nil)
         settlePlaces(of: service)
     }
 
-    private func forget(_ wish: PermitWish, wasGranted: Bool = false) {
-        guard wish.deadline != nil else { return }
-        waiting[wish.number] = nil
+    private func forget(_ request: PermitRequest, wasGranted: Bool = false) {
+        guard request.deadline != nil else { return }
+        waiting[request.number] = nil
         let now = runtime.time.now()
         let patience = now.advanced(byMilliseconds: Self.closingMilliseconds)
-        guard wish.service.paused.returned(wish.number, wasGranted: wasGranted, patience: patience) else { return }
-        planResumption(of: wish.service, at: wasGranted ? patience : now)
+        guard request.service.paused.returned(request.number, wasGranted: wasGranted, patience: patience) else { return }
+        planResumption(of: request.service, at: wasGranted ? patience : now)
     }
 
     /// Nobody is left waiting, and nobody will be.

@@ -17,9 +17,9 @@ final class RateLimitCoordinator {
     var onEvent: (LimitEvent) -> Void = { _ in }
     /// The limits have decided about a call that wants a permit. Says whether what was taken has found its caller, or is kept
     /// for it: then the last argument tells what that is, for `giveBack`.
-    var onPermitDecided: (PermitWish, LimitAnswer, () -> [TakenShare]) -> Bool = { _, _, _ in false }
+    var onPermitDecided: (PermitRequest, LimitAnswer, () -> [TakenShare]) -> Bool = { _, _, _ in false }
     /// The limits could not be asked about a call that wants a permit.
-    var onPermitFailed: (PermitWish, InterlockError) -> Void = { _, _ in }
+    var onPermitFailed: (PermitRequest, InterlockError) -> Void = { _, _ in }
 
     private var planned: [GuardedService] = []
     /// How many services are backed up: see `ServiceLimiter.isBackedUp`.
@@ -235,8 +235,8 @@ final class RateLimitCoordinator {
                 ? TakeAnswer.decided(settlement.answer)
                 : .decidedAlike(settlement.answer, count: count, step: settlement.step)
             return completion(answer, offset: settlement.calls.lowerBound) ? count : 0
-        case .permit(let wish):
-            return onPermitDecided(wish, settlement.answer, shares) ? 1 : 0
+        case .permit(let permit):
+            return onPermitDecided(permit, settlement.answer, shares) ? 1 : 0
         }
     }
 
@@ -245,7 +245,7 @@ final class RateLimitCoordinator {
         service.metrics.failed.increment(by: count)
         switch caller {
         case .take(let completion): for call in 0..<count { completion(.failed(error), offset: call) }
-        case .permit(let wish): onPermitFailed(wish, error)
+        case .permit(let permit): onPermitFailed(permit, error)
         }
     }
 
@@ -254,10 +254,10 @@ final class RateLimitCoordinator {
         switch service.callers.remove(id) {
         case nil: return
         case .take(let taker): completion = taker
-        case .permit(let wish):
+        case .permit(let permit):
             // A permit is not limited where there is no limit.
             let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitIndex: 0)
-            _ = onPermitDecided(wish, granted) { [] }
+            _ = onPermitDecided(permit, granted) { [] }
             return
         }
         let message =

@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import Logging
 internal import NIOCore
 
-/// What the coordinator's rooms share. Confined to its event loop.
+/// What the parts of a coordinator share. Confined to its event loop.
 final class CoordinatorRuntime {
     /// This sidecar's ID in the fleet.
     let id: String

@@ -6,7 +6,7 @@ final class GuardedService {
     /// Whom the limiter's decision is for.
     enum Caller {
         case take(Completion<TakeAnswer>)
-        case permit(PermitWish)
+        case permit(PermitRequest)
     }
 
     var definition: ServiceDefinition
@@ -114,7 +114,7 @@ extension ServiceDefinition {
     }
 }
 
-/// What became of a wish to take from a service's limits.
+/// The answer to a request to take from a service's limits.
 public enum TakeAnswer: Sendable {
     case decided(LimitAnswer)
     /// The answer to the first of so many calls that were made as one; each further one leaves `step` less.

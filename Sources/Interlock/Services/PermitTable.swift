@@ -58,7 +58,7 @@ struct PermitTable {
 }
 
 /// A permit on its way: what was asked, how far it has come, and what it holds meanwhile.
-final class PermitWish {
+final class PermitRequest {
     enum Stage {
         /// Redis is asked for a trial permit.
         case trial
@@ -72,7 +72,7 @@ final class PermitWish {
         case over
     }
 
-    /// Rises with the wishes' arrival.
+    /// Rises with the requests' arrival.
     let number: UInt64
     let service: GuardedService
     let cost: Int64
@@ -116,7 +116,7 @@ final class PermitWish {
     var isTrial: Bool { trial != nil || isOwnTrial }
     var isOver: Bool { if case .over = stage { true } else { false } }
 
-    /// Ends the wish. `false`: its caller has left.
+    /// Ends the request. `false`: its caller has left.
     @discardableResult
     func answer(_ answer: PermitAnswer) -> Bool {
         stage = .over

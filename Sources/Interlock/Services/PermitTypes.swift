@@ -21,7 +21,7 @@ public struct PermitID: Hashable, Sendable, CustomStringConvertible {
     public var description: String { OwnerToken.hexadecimal(high) + OwnerToken.hexadecimal(low) }
 }
 
-/// What became of the wish to call a service.
+/// The answer to a request to call a service.
 public enum PermitAnswer: Sendable {
     public enum Reason: String, CaseIterable, Sendable {
         /// The breaker is open.

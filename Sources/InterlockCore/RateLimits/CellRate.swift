@@ -101,7 +101,7 @@ struct CellBucket: Sendable {
     }
 }
 
-/// A wish to take from a rate that the caller names with each call, as `CL.THROTTLE` of redis-cell does.
+/// A request to take from a rate that the caller names with each call, as `CL.THROTTLE` of redis-cell does.
 public struct ThrottleRequest: Hashable, Sendable {
     public static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
     public static let counts: ClosedRange<Int64> = 1...LimitDefinition.largestSmoothLimit

@@ -15,12 +15,12 @@ struct LimitRoutes {
 
     private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let wish = try CallWish(try await call.fields(CallWish.fields))
-        let decision = try await decide(call, wait: wish.wait) { [coordinator] in
+        let body = try CallBody(try await call.fields(CallBody.fields))
+        let decision = try await decide(call, wait: body.wait) { [coordinator] in
             try await coordinator.take(
-                service: service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wish.wait)
+                service: service, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait)
         }
-        return try await answer(decision, service: service, subject: wish.subject, refusalIsProblem: true)
+        return try await answer(decision, service: service, subject: body.subject, refusalIsProblem: true)
     }
 
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
@@ -57,7 +57,7 @@ struct LimitRoutes {
 }
 
 /// What a call asks of a service's limits; of a permit as well.
-package struct CallWish: Sendable {
+package struct CallBody: Sendable {
     package static let fields = ["cost", "subject", "wait_ms"]
 
     package var cost: Int64

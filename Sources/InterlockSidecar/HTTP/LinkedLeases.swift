@@ -111,10 +111,10 @@ struct LeaseDelivery: Sendable {
 
     /// - Returns: the leases, in the order in which they were asked for; `nil`: another holds one of the locks.
     /// - Throws: `InterlockError`; `HTTPProblem` when the client has left.
-    func acquire(_ wish: LockWish, for peer: PeerPresence) async throws -> [Lease]? {
-        guard let others = wish.others else { return try await acquire(wish.request, for: peer).map { [$0] } }
-        let request = JointLockRequest(names: [wish.request.name] + others, template: wish.request)
-        return try await take(of: wish.request.owner, for: peer) { [coordinator] in
+    func acquire(_ body: LockBody, for peer: PeerPresence) async throws -> [Lease]? {
+        guard let others = body.others else { return try await acquire(body.request, for: peer).map { [$0] } }
+        let request = JointLockRequest(names: [body.request.name] + others, template: body.request)
+        return try await take(of: body.request.owner, for: peer) { [coordinator] in
             try await coordinator.acquireLocks(request)
         }
     }

@@ -19,13 +19,13 @@ struct LockRoutes {
 
     private func acquire(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
-        let wish = try LockWish(name, try await call.fields(LockWish.fields))
+        let body = try LockBody(name, try await call.fields(LockBody.fields))
         let peer = try await call.peer()
         let delivery = LeaseDelivery(coordinator: coordinator)
-        guard let leases = try await delivery.acquire(wish, for: peer) else { throw wish.refusal }
-        let granted = GrantReply(leases, areTogether: wish.others != nil)
-        let owner = wish.request.owner
-        guard wish.isLinked else {
+        guard let leases = try await delivery.acquire(body, for: peer) else { throw body.refusal }
+        let granted = GrantReply(leases, areTogether: body.others != nil)
+        let owner = body.request.owner
+        guard body.isLinked else {
             var answer = try HTTPAnswer.json(granted, .created)
             answer.ifUndelivered = { await delivery.giveBack(leases, of: owner) }
             return answer
@@ -90,7 +90,7 @@ struct LockRoutes {
 
 /// What a request asks of locks: how they are held, which others are taken together with the one that its path names, and
 /// whether the leases are tied to a stream of events.
-package struct LockWish: Sendable {
+package struct LockBody: Sendable {
     /// The lock of the path; of several, what is asked for each.
     package var request: LockRequest
     /// Taken together with it, all or none; `nil`: it is taken alone.

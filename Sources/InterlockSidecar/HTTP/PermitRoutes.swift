@@ -15,11 +15,11 @@ struct PermitRoutes {
 
     private func acquire(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let wish = try CallWish(try await call.fields(CallWish.fields))
+        let body = try CallBody(try await call.fields(CallBody.fields))
         let peer = try await call.peer()
         let decision = try await peer.whilePresent { [coordinator] in
             try await coordinator.acquirePermit(
-                service: service, cost: wish.cost, subject: wish.subject, waitMilliseconds: wish.wait)
+                service: service, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait)
         }
         switch decision {
         case .granted(let permit, let state):

@@ -31,9 +31,9 @@ struct ServiceRoutes {
     private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
         let fields = try await call.fields("state", "for_ms", "reason")
-        let wish: Override = try fields.requiredWord("state")
+        let body: Override = try fields.requiredWord("state")
         let status = try await coordinator.forceBreaker(
-            service: service, to: BreakerSnapshot.Forced(rawValue: wish.rawValue),
+            service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),
             forMilliseconds: try fields.integer("for_ms", in: 1...DoorBounds.longestMilliseconds),
             reason: try fields.text("reason") ?? "", by: call.caller.name)
         return try .json(ServiceReply(status))

@@ -39,21 +39,21 @@ struct ProxyPermits: Sendable {
     func acquire(
         _ service: String, subject: String?, since: NIODeadline, mayWait: Bool, for peer: PeerPresence
     ) async throws -> Admission {
-        let wish = PermitWish(service: service, subject: subject, since: since, mayWait: mayWait, coordinator: coordinator)
+        let request = ProxyPermitRequest(service: service, subject: subject, since: since, mayWait: mayWait, coordinator: coordinator)
         let eventLoop = coordinator.eventLoop
-        let observer = peer.observe { eventLoop.execute { wish.giveUp() } }
+        let observer = peer.observe { eventLoop.execute { request.giveUp() } }
         defer { peer.forget(observer) }
         let answer = await withCheckedContinuation { continuation in
-            eventLoop.execute { wish.ask(continuation) }
+            eventLoop.execute { request.ask(continuation) }
         }
         return try answer.get()
     }
 }
 
-/// One call's wish for a permit.
+/// One call's request for a permit.
 ///
 /// Sendable without a lock because it is touched on the coordinator's event loop only; others merely pass it there.
-private final class PermitWish: @unchecked Sendable {
+private final class ProxyPermitRequest: @unchecked Sendable {
     typealias Answer = Result<ProxyPermits.Admission, any Error>
 
     private let service: String

@@ -278,14 +278,14 @@ final class RESPCommands {
         let period = try RESPOptions.integer(request, 4, what: "period", in: ThrottleRequest.periods)
         let quantity =
             request.count > 5 ? try RESPOptions.integer(request, 5, what: "quantity", in: ThrottleRequest.quantities) : 1
-        let wish = ThrottleRequest(key: key, maximumBurst: burst, count: count, period: period, quantity: quantity)
-        guard let wish else {
+        let throttle = ThrottleRequest(key: key, maximumBurst: burst, count: count, period: period, quantity: quantity)
+        guard let throttle else {
             throw InterlockError(
                 .invalid,
                 "at \(count) in \(period) seconds a burst of \(burst) would take more than a hundred years to come back; "
                     + "give a smaller max_burst or a higher rate")
         }
-        calls.throttle(wish, completion: completions.throttle(tag))
+        calls.throttle(throttle, completion: completions.throttle(tag))
     }
 
     private func acquirePermit(

@@ -147,7 +147,7 @@ extension RESPWriter {
         }
     }
 
-    /// What became of a wish for a lock.
+    /// The answer to a lock request.
     func lock(_ answer: LockAnswer) {
         switch answer {
         case .granted(let lease):
@@ -160,7 +160,7 @@ extension RESPWriter {
         }
     }
 
-    /// What became of a wish for several locks.
+    /// The answer to a request for several locks.
     func locks(_ answer: JointLockAnswer) {
         switch answer {
         case .granted(let leases):

@@ -88,11 +88,11 @@ enum HTTPPromises {
     private static func checkBody(_ body: [UInt8]) throws(FuzzFinding) {
         let buffer = ByteBuffer(bytes: body)
         _ = try reading {
-            let wish = try LockWish(ResourceName("lock"), JSONFields(reading: buffer, known: LockWish.fields))
+            let wish = try LockBody(ResourceName("lock"), JSONFields(reading: buffer, known: LockBody.fields))
             _ = try (wish.others ?? []).map { try ResourceName($0.text) }
             return wish.request.ttl
         }
-        let call = try reading { try CallWish(JSONFields(reading: buffer, known: CallWish.fields)) }
+        let call = try reading { try CallBody(JSONFields(reading: buffer, known: CallBody.fields)) }
         if let call {
             try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
             try expect((0...DoorBounds.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")

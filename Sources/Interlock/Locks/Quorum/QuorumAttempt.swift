@@ -5,7 +5,7 @@ internal import InterlockCore
 /// coordinator's event loop.
 final class QuorumAttempt {
     /// Whose lock it is to be.
-    struct Wish {
+    struct Request {
         var name: String
         var token: String
         var ttl: Int64
@@ -22,7 +22,7 @@ final class QuorumAttempt {
         case unavailable(InterlockError)
     }
 
-    let wish: Wish
+    let request: Request
     private let runtime: CoordinatorRuntime
     private let servers: QuorumServers
     private let scripts: LockScripts
@@ -36,24 +36,24 @@ final class QuorumAttempt {
 
     /// - Parameter completion: called once; possibly before `start` returns.
     init(
-        _ wish: Wish, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
+        _ request: Request, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
         completion: @escaping (QuorumAttempt, Outcome) -> Void
     ) {
-        self.wish = wish
+        self.request = request
         self.servers = servers
         self.scripts = scripts
         self.runtime = runtime
         self.completion = completion
         round = QuorumRound(
-            servers: servers.count, ttl: wish.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: wish.isOwners)
+            servers: servers.count, ttl: request.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: request.isOwners)
         mayHold = Array(repeating: false, count: servers.count)
     }
 
     func start() {
         armTimer()
         let script = QuorumAcquireScript(
-            script: scripts.quorumAcquire, keys: runtime.keys, name: wish.name, token: wish.token, ttl: wish.ttl,
-            candidate: wish.candidate)
+            script: scripts.quorumAcquire, keys: runtime.keys, name: request.name, token: request.token, ttl: request.ttl,
+            candidate: request.candidate)
         for server in 0..<servers.count {
             // A server that is away says so at once: there may be nothing left to ask for.
             guard !round.isGivenUp else { return }
@@ -65,7 +65,7 @@ final class QuorumAttempt {
     /// The caller has left: frees the lease that was granted. With an owner of its own choosing nothing is freed behind the
     /// client's back: a retry may already hold that very lease.
     func abandon() {
-        guard !wish.isOwners else { return }
+        guard !request.isOwners else { return }
         isAbandoned = true
         freeEverywhere()
     }
@@ -112,7 +112,7 @@ final class QuorumAttempt {
     private func write(_ fence: Int64, on server: QuorumServers.Server) {
         guard !isAbandoned else { return free(on: server) }
         let script = QuorumFenceScript(
-            script: scripts.quorumFence, keys: runtime.keys, name: wish.name, token: wish.token, fence: fence, ttl: wish.ttl)
+            script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence, ttl: request.ttl)
         servers.run(script, on: server) { [self] result in
             var isRecorded = false
             switch result {
@@ -134,7 +134,7 @@ final class QuorumAttempt {
     /// The next question is to be answered by then.
     private func armTimer() {
         timer?.cancel()
-        let patience = QuorumRetry.timeout(ttl: wish.ttl, longest: runtime.timeoutMilliseconds)
+        let patience = QuorumRetry.timeout(ttl: request.ttl, longest: runtime.timeoutMilliseconds)
         timer = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience)) { [self] in
             perform(round.timedOut(now: runtime.time.now()))
         }
@@ -145,8 +145,8 @@ final class QuorumAttempt {
     }
 
     private func free(on server: QuorumServers.Server) {
-        let until = runtime.time.now().advanced(byMilliseconds: wish.ttl)
+        let until = runtime.time.now().advanced(byMilliseconds: request.ttl)
         servers.free(
-            QuorumServers.Leftover(name: wish.name, token: wish.token, isOwners: wish.isOwners, until: until), on: server)
+            QuorumServers.Leftover(name: request.name, token: request.token, isOwners: request.isOwners, until: until), on: server)
     }
 }

@@ -20,7 +20,7 @@ final class QuorumLocks: LockProvider {
     }
 
     /// What several calls of one owner have in common that were sent one after the other.
-    private struct Wish: Hashable {
+    private struct AskedFor: Hashable {
         var name: ExactText
         var owner: ExactText
         var ttl: Int64
@@ -54,7 +54,7 @@ final class QuorumLocks: LockProvider {
     /// Those who try before they wait, or without waiting.
     private var trying: [WaiterID: Waiter] = [:]
     /// Those of them that have one answer.
-    private var alike: [Wish: [WaiterID]] = [:]
+    private var alike: [AskedFor: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
 
@@ -135,18 +135,18 @@ final class QuorumLocks: LockProvider {
         _ waiter: Waiter, id: WaiterID, _ candidate: QuorumAcquireScript.Candidate, mayWait: Bool
     ) {
         trying[id] = waiter
-        let wish = mayWait ? nil : waiter.request.owner.map { Wish(waiter.request, owner: $0, candidate) }
-        if let wish {
-            if alike[wish] != nil {
-                alike[wish]?.append(id)
+        let asked = mayWait ? nil : waiter.request.owner.map { AskedFor(waiter.request, owner: $0, candidate) }
+        if let asked {
+            if alike[asked] != nil {
+                alike[asked]?.append(id)
                 return
             }
-            alike[wish] = [id]
+            alike[asked] = [id]
         }
         /// Those whom nobody wants any more, or who have their answer, are no longer here.
-        func isWanted() -> Bool { (wish.flatMap { alike[$0] } ?? [id]).contains { trying[$0] != nil } }
+        func isWanted() -> Bool { (asked.flatMap { alike[$0] } ?? [id]).contains { trying[$0] != nil } }
         attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
-            let calls = wish.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
+            let calls = asked.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
             var isDelivered = false
             for id in calls {
                 guard let waiter = trying.removeValue(forKey: id) else { continue }
@@ -192,17 +192,17 @@ final class QuorumLocks: LockProvider {
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
         completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
     ) {
-        let wish = QuorumAttempt.Wish(
+        let asked = QuorumAttempt.Request(
             name: waiter.request.name.text, token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,
             isOwners: waiter.request.owner != nil, candidate: candidate)
-        QuorumAttempt(wish, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
+        QuorumAttempt(asked, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
     /// Hands the lease out. `false`: the caller has left, and the lease is nobody's.
     private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter, by attempt: QuorumAttempt) -> Bool {
         let now = runtime.time.now()
         let lease = Lease(
-            name: waiter.request.name.text, token: attempt.wish.token, fence: fence, validMilliseconds: valid,
+            name: waiter.request.name.text, token: attempt.request.token, fence: fence, validMilliseconds: valid,
             ttl: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
@@ -349,10 +349,10 @@ final class QuorumLocks: LockProvider {
     /// The others who wait for the same under the same owner. O(waiters) for an owner's grant.
     private func mates(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
         guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
-        let wish = Wish(waiter.request, owner: owner)
+        let asked = AskedFor(waiter.request, owner: owner)
         return line.decisions.all.filter { other in
             other != id
-                && waiters[other].map { other in other.request.owner.map { Wish(other.request, owner: $0) } == wish } ?? false
+                && waiters[other].map { other in other.request.owner.map { AskedFor(other.request, owner: $0) } == asked } ?? false
         }
     }
 
