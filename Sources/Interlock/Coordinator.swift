@@ -3,6 +3,7 @@ internal import Hiredis
 public import InterlockCore
 public import Logging
 public import NIOCore
+internal import NIOPosix
 public import ServiceLifecycle
 
 /// The heart of a sidecar, and what a Swift program embeds: locks, limits and breakers over one shared Redis.
@@ -46,8 +47,14 @@ public actor Coordinator: Service {
     /// Over how long a fleet whose Redis is back spreads what it has to ask.
     package static let returnMilliseconds: Int64 = 500
 
+    /// A coordinator on a thread of NIO's own. It does nothing before `run` or `start`.
+    public init(_ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock")) {
+        self.init(
+            configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
+    }
+
     /// A coordinator on `eventLoop`, in the real world. It does nothing before `run` or `start`.
-    public init(
+    package init(
         configuration: InterlockConfiguration,
         eventLoop: any EventLoop,
         time: TimeSource = .system,
@@ -59,7 +66,7 @@ public actor Coordinator: Service {
     }
 
     /// A coordinator in `environment`. It does nothing before `run` or `start`.
-    public init(configuration: InterlockConfiguration, environment: CoordinatorEnvironment) {
+    package init(configuration: InterlockConfiguration, environment: CoordinatorEnvironment) {
         eventLoop = environment.eventLoop
         taskExecutor = EventLoopTaskExecutor(eventLoop: environment.eventLoop)
         self.configuration = configuration
@@ -213,10 +220,19 @@ public actor Coordinator: Service {
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
 
     /// Waits until Redis is connected; returns as well when the coordinator is stopped first, or the task is cancelled.
-    public func untilReady() async {
-        guard !isRedisUp, !calls.isGoingDown else { return }
+    /// - Parameter patience: how long to wait at most; `nil`: without end.
+    /// - Returns: whether Redis is connected.
+    @discardableResult
+    public func untilReady(atMost patience: Duration? = nil) async -> Bool {
+        guard !isRedisUp, !calls.isGoingDown else { return isRedisUp }
         lastAwaiting += 1
         let number = lastAwaiting
+        let end = patience.map { patience in
+            runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: patience.wholeMilliseconds)) {
+                [weak self] in self?.assumeIsolated { $0.stopAwaiting(number) }
+            }
+        }
+        defer { end?.cancel() }
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 if Task.isCancelled { continuation.resume() } else { awaitingReadiness[number] = continuation }
@@ -224,6 +240,7 @@ public actor Coordinator: Service {
         } onCancel: {
             Task { await stopAwaiting(number) }
         }
+        return isRedisUp
     }
 
     private func stopAwaiting(_ number: Int) { awaitingReadiness.removeValue(forKey: number)?.resume() }

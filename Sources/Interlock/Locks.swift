@@ -1,9 +1,9 @@
 public import InterlockCore
 
-/// Leased locks for Swift programs: `coordinator.locks`.
+/// Leased locks: `coordinator.locks`.
 ///
-/// A lease is taken, extended at a third of its length for as long as the body runs, and always released. When it is lost
-/// the body's task is cancelled.
+/// `withLock` is what most programs want: it takes a lease, extends it for as long as the body runs, and always releases it.
+/// The other calls hand out leases for programs whose work is no single closure.
 public struct Locks: Sendable {
     private let coordinator: Coordinator
 
@@ -11,39 +11,45 @@ public struct Locks: Sendable {
         self.coordinator = coordinator
     }
 
+    // MARK: Around a body
+
     /// Runs `body` while holding a lock.
     ///
-    /// The lease is extended for as long as `body` runs, and released when it returns, throws or is cancelled. When the
-    /// lease is lost the task that `body` runs in is cancelled: what it still writes is refused by a resource that
-    /// checks `lease.fence`.
+    /// The lease is extended at a third of its length for as long as `body` runs, and released when `body` returns, throws or
+    /// is cancelled. When the lease is lost, the task that `body` runs in is cancelled: a resource that checks `lease.fence`
+    /// refuses what it still writes.
     ///
     /// - Parameters:
-    ///   - name: 1…256 bytes without control characters, spaces or braces.
-    ///   - ttl: the lease's length: for how long the lock stays taken should this process die.
+    ///   - name: 1 to 256 bytes without control characters, spaces or braces.
+    ///   - ttl: the lease's length: how long the lock stays taken if this process dies.
     ///   - wait: how long to wait for the lock; zero: not at all. At most the configuration's `maximumWait`.
     ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
     /// - Returns: what `body` returns.
-    /// - Throws: `LockError`; what `body` throws, unless the lease was lost: that is told instead.
+    /// - Throws: `LockError`; what `body` throws, unless the lease was lost: then `LockError` with `lost`.
     public func withLock<Result: Sendable>(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         isolation: isolated (any Actor)? = #isolation,
         body: @escaping @Sendable (Lease) async throws -> Result
     ) async throws -> Result {
-        let lease = try await acquire(name, ttl: ttl, wait: wait, mode: mode)
+        guard let lease = try await acquire(name, ttl: ttl, wait: wait, mode: mode) else {
+            throw wait > .zero
+                ? LockError(.timedOut, "another had the lock \"\(name)\" for all of the \(wait) that were waited")
+                : LockError(.held, "another has the lock \"\(name)\"")
+        }
         let followed: FollowedLease
         do {
-            followed = try await coordinator.followLease(lease, isLinked: true)
-        } catch let error as InterlockError {
-            await release(lease)
-            throw LockError(error)
+            followed = try await follow(lease, extends: true)
+        } catch {
+            await releaseOnOwn(lease)
+            throw error
         }
         let outcome = await Self.race(followed.losses) { try await body(lease) }
-        await release(lease)
+        await releaseOnOwn(lease)
         switch outcome {
         case .finished(let result):
             return try result.get()
         case .lost(let loss):
-            throw LockError(.lost(loss), "the lease of \"\(name)\" was lost (\(loss.rawValue)) while the body ran")
+            throw LockError(.lost, "the lease of \"\(name)\" was lost (\(loss.rawValue)) while the body ran", loss: loss)
         }
     }
 
@@ -74,35 +80,122 @@ public struct Locks: Sendable {
         return .finished(result)
     }
 
-    private func acquire(_ name: String, ttl: Duration, wait: Duration, mode: LockMode) async throws -> Lease {
-        let request: LockRequest
-        do throws(ResourceName.Violation) {
-            let name = try ResourceName(name)
-            request = LockRequest(name: name, ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, mode: mode)
+    /// In a task of its own: a cancelled caller releases too. What cannot be released lapses.
+    private func releaseOnOwn(_ lease: Lease) async {
+        await Task { _ = try? await release(lease) }.value
+    }
+
+    // MARK: Leases
+
+    /// Takes a lock, or waits for it. The lease lapses after `ttl` unless it is renewed.
+    ///
+    /// - Parameters:
+    ///   - name: 1 to 256 bytes without control characters, spaces or braces.
+    ///   - owner: the token to hold it by. The same owner asking again gets the same lease; `nil`: a new token is made.
+    ///   - label: what others see of the holder; `nil`: the configuration's `host`.
+    /// - Returns: the lease; `nil`: another has the lock, also at the end of the wait.
+    /// - Throws: `LockError`. Cancelling the task gives the wait up.
+    public func acquire(
+        _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        owner: String? = nil, label: String? = nil
+    ) async throws(LockError) -> Lease? {
+        let request = LockRequest(
+            name: try Self.checked(name), ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, owner: owner,
+            label: label, mode: mode)
+        return try await Self.translated { try await coordinator.acquireLock(request) }
+    }
+
+    /// Takes several locks, or none.
+    ///
+    /// - Parameters:
+    ///   - names: each once, at least one.
+    ///   - wait: how long to wait for all of them together.
+    /// - Returns: the leases, in the order of `names`; `nil`: another has one of the locks, also at the end of the wait.
+    /// - Throws: `LockError`. Cancelling the task gives the wait up.
+    public func acquire(
+        all names: [String], ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        owner: String? = nil, label: String? = nil
+    ) async throws(LockError) -> [Lease]? {
+        var checked: [ResourceName] = []
+        for name in names { checked.append(try Self.checked(name)) }
+        guard let first = checked.first else { throw LockError(.invalid, "no lock is named: name at least one") }
+        let template = LockRequest(
+            name: first, ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, owner: owner, label: label, mode: mode)
+        let request = JointLockRequest(names: checked, template: template)
+        return try await Self.translated { try await coordinator.acquireLocks(request) }
+    }
+
+    /// Extends a lease to `ttl` from now.
+    /// - Returns: how long it can be relied on from now; `nil`: the lease is lost.
+    /// - Throws: `LockError`.
+    public func renew(_ lease: Lease, ttl: Duration? = nil) async throws(LockError) -> Duration? {
+        let name = try Self.checked(lease.name)
+        let milliseconds = ttl?.wholeMilliseconds ?? lease.ttlMilliseconds
+        return try await Self.translated {
+            try await coordinator.renewLock(name, token: lease.token, ttl: milliseconds).map { .milliseconds($0) }
+        }
+    }
+
+    /// Ends a lease.
+    /// - Returns: `false`: the lock was no longer held by it.
+    /// - Throws: `LockError`.
+    @discardableResult
+    public func release(_ lease: Lease) async throws(LockError) -> Bool {
+        let name = try Self.checked(lease.name)
+        return try await Self.translated { try await coordinator.releaseLock(name, token: lease.token) }
+    }
+
+    /// Tells when a lease is lost.
+    /// - Parameter extends: the lease is extended at a third of its length until `unfollow`.
+    /// - Throws: `LockError` when too many leases are followed, or locks are kept on a quorum.
+    public func follow(_ lease: Lease, extends: Bool) async throws(LockError) -> FollowedLease {
+        try await Self.translated { try await coordinator.followLease(lease, isLinked: extends) }
+    }
+
+    /// Tells of its loss no more; a lease that was extended lapses in its own time.
+    public func unfollow(_ lease: FollowedLease) async {
+        await coordinator.unfollowLease(lease.follower)
+    }
+
+    // MARK: For operators
+
+    /// Describes a lock; `nil`: nobody holds it or waits for it.
+    /// - Throws: `LockError`.
+    public func information(about name: String) async throws(LockError) -> LockInformation? {
+        let name = try Self.checked(name)
+        return try await Self.translated { try await coordinator.inspectLock(name) }
+    }
+
+    /// Takes a lock from whoever holds it, and gives it to the next who waits.
+    /// - Parameter by: who does it, for the event that tells of it.
+    /// - Returns: `false`: nobody held it.
+    /// - Throws: `LockError`.
+    public func breakLock(_ name: String, by: String) async throws(LockError) -> Bool {
+        let name = try Self.checked(name)
+        return try await Self.translated { try await coordinator.breakLock(name, by: by) }
+    }
+
+    private static func checked(_ name: String) throws(LockError) -> ResourceName {
+        do {
+            return try ResourceName(name)
         } catch {
             throw LockError(.invalid, "the lock's name: \(error)")
         }
-        do {
-            if let lease = try await coordinator.acquireLock(request) { return lease }
-        } catch let error as InterlockError {
-            throw LockError(error)
-        }
-        throw wait > .zero
-            ? LockError(.timedOut, "another had the lock \"\(name)\" for all of the \(wait) that were waited")
-            : LockError(.held, "another has the lock \"\(name)\"")
     }
 
-    /// In a task of its own: a cancelled caller releases too. What cannot be released lapses.
-    private func release(_ lease: Lease) async {
-        let coordinator = coordinator
-        await Task {
-            guard let name = try? ResourceName(lease.name) else { return }
-            _ = try? await coordinator.releaseLock(name, token: lease.token)
-        }.value
+    /// The coordinator throws nothing but `InterlockError`.
+    private static func translated<Value>(_ call: () async throws -> Value) async throws(LockError) -> Value {
+        do {
+            return try await call()
+        } catch let error as InterlockError {
+            throw LockError(error)
+        } catch {
+            throw LockError(.unavailable, "\(error)")
+        }
     }
 }
 
 extension Coordinator {
-    /// Leased locks around a body.
+    /// Leased locks.
     public nonisolated var locks: Locks { Locks(coordinator: self) }
 }

@@ -38,9 +38,9 @@ public struct Services: Sendable {
         } catch {
             result = .failure(error)
         }
-        let latency = (coordinator.clock.now().nanoseconds - begun.nanoseconds) / 1_000_000
+        let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - begun.nanoseconds)
         var report = judge(result)
-        if report.latencyMilliseconds == nil { report.latencyMilliseconds = latency }
+        if report.latency == nil { report.latency = latency }
         await coordinator.settlePermit(service: service, permit: permit, report)
         return try result.get()
     }
@@ -77,25 +77,30 @@ extension Coordinator {
 
 /// Why a guarded call was not made.
 public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What a program switches on.
-    public enum Code: Hashable, Sendable {
+    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
+    public struct Code: Hashable, Sendable {
+        private let name: String
+
         /// The service's breaker is open.
-        case open
+        public static let open = Code(name: "open")
         /// A limit of the service is reached.
-        case limited
+        public static let limited = Code(name: "limited")
         /// Too many calls to the service are under way in this program.
-        case busy
-        /// Redis cannot be reached or cannot serve, and the service's `whenRedisIsDown` is `deny`; or the coordinator is stopping.
-        case unavailable
+        public static let busy = Code(name: "busy")
+        /// Redis cannot be reached or cannot serve, and the service's `whenRedisIsDown` is `deny`; or the coordinator is
+        /// stopping.
+        public static let unavailable = Code(name: "unavailable")
         /// No such service is configured.
-        case unknownService
+        public static let unknownService = Code(name: "unknownService")
         /// The call's own arguments are wrong.
-        case invalid
+        public static let invalid = Code(name: "invalid")
         /// The task was cancelled before the call was made.
-        case cancelled
+        public static let cancelled = Code(name: "cancelled")
     }
 
+    /// Why the call was not made.
     public var code: Code
+    /// The service's name, as the caller gave it.
     public var service: String
     /// The breaker's state, where it was looked at.
     public var state: BreakerSnapshot.State?
@@ -104,7 +109,7 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
 
-    public init(
+    package init(
         _ code: Code, service: String, state: BreakerSnapshot.State? = nil, retryAfter: Duration? = nil, message: String
     ) {
         self.code = code
@@ -114,6 +119,7 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
         self.message = message
     }
 
+    /// The message.
     public var description: String { message }
 }
 
@@ -143,7 +149,7 @@ extension ServiceCallError {
 
     init(_ error: InterlockError, service: String) {
         let code: Code =
-            switch error.code {
+            switch error.code.known {
             case .unknownService: .unknownService
             case .invalid: .invalid
             case .cancelled: .cancelled
@@ -158,18 +164,7 @@ extension Coordinator {
     func acquirePermit(
         service: String, cost: Int64, subject: String?, patience: Duration?
     ) async throws -> PermitAnswer {
-        guard LimitRequest.costs.contains(cost) else {
-            throw InterlockError(
-                .invalid,
-                "the cost of a call is \(LimitRequest.costs.lowerBound) to \(LimitRequest.costs.upperBound), not \(cost)")
-        }
-        if let subject {
-            do throws(ResourceName.Violation) {
-                _ = try ResourceName(subject)
-            } catch {
-                throw InterlockError(.invalid, "the call's subject: \(error)")
-            }
-        }
+        try LimitRequest.check(cost: cost, subject: subject)
         let policy = definition(ofService: service)?.onLimit
         let patience = patience ?? (policy.map { $0.action == .deny ? .zero : $0.patience } ?? .zero)
         return try await acquirePermit(

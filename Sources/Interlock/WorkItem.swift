@@ -45,34 +45,41 @@ public struct WorkReference: Sendable {
 
 /// Why work was not taken on, or did not get to its end.
 public struct WorkError: Error, CustomStringConvertible {
-    /// What a program switches on.
-    public enum Code: Hashable, Sendable {
+    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
+    public struct Code: Hashable, Sendable {
+        private let name: String
+
         /// It was cancelled by its item or with its queue.
-        case cancelled
+        public static let cancelled = Code(name: "cancelled")
         /// Its queue was shut down.
-        case shutDown
-        /// Work that it comes after, of this name, failed or was cancelled; so it did not begin.
-        case dependency(String)
+        public static let shutDown = Code(name: "shutDown")
+        /// Work that it comes after failed or was cancelled, so it did not begin; `dependency` names that work.
+        public static let dependency = Code(name: "dependency")
         /// The queue holds as much work as it may.
-        case full
+        public static let full = Code(name: "full")
         /// The queue takes no more work: it is shut down, or its scope has ended.
-        case closed
+        public static let closed = Code(name: "closed")
         /// The call itself is wrong: a dependency of another queue, a queue that runs twice.
-        case invalid
+        public static let invalid = Code(name: "invalid")
     }
 
+    /// What went wrong.
     public var code: Code
+    /// The name of the work that this comes after and that did not succeed; `nil` with every code but `dependency`.
+    public var dependency: String?
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
     /// The error of the work that it comes after.
     public var underlying: (any Error)?
 
-    public init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
+    package init(_ code: Code, _ message: String, dependency: String? = nil, underlying: (any Error)? = nil) {
         self.code = code
+        self.dependency = dependency
         self.message = message
         self.underlying = underlying
     }
 
+    /// The message.
     public var description: String { message }
 }
 
@@ -94,9 +101,9 @@ extension WorkError {
         let error = dependency.error
         let reason = error.map { ": \($0)" } ?? ""
         self.init(
-            .dependency(dependency.name),
+            .dependency,
             "\"\(name)\" was not begun: \"\(dependency.name)\", which it comes after, did not succeed\(reason)",
-            underlying: error)
+            dependency: dependency.name, underlying: error)
     }
 }
 

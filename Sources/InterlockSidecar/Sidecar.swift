@@ -153,7 +153,7 @@ extension SidecarConfiguration {
         return InterlockConfiguration(
             redis: server, quorum: try quorumServers(), prefix: redis.prefix, locks: locks, services: services,
             fleetSize: fleetSize,
-            host: Self.hostName, version: SidecarVersion.current)
+            host: InterlockConfiguration.hostName, version: SidecarVersion.current)
     }
 
     private static func password(in file: String) throws(SidecarError) -> String {
@@ -162,16 +162,5 @@ extension SidecarConfiguration {
         } catch {
             throw SidecarError("redis.password_file \(file): \(error)")
         }
-    }
-
-    /// This host's name as a label: what a label may not contain becomes a dash.
-    static var hostName: String {
-        var buffer = [CChar](repeating: 0, count: 256)
-        guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
-        let bytes = buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
-        let name = String(decoding: bytes, as: UTF8.self).map { character in
-            character.isLetter || character.isNumber || "-._".contains(character) ? character : "-"
-        }
-        return name.isEmpty ? "localhost" : String(name)
     }
 }

@@ -16,9 +16,13 @@ struct DocumentationTests {
         arguments: [
             ("Sources/Interlock/Interlock.docc/Locks.md", "DocumentedExamples.swift", 10),
             ("docs/swift/guarded-calls.md", "DocumentedServiceExamples.swift", 7),
+            ("docs/swift/README.md", "DocumentedLibraryExamples.swift", 4),
         ])
     func verbatim(article: String, examples: String, most: Int) throws {
-        let documented = try Self.blocks(inFile: article, from: "```swift", to: "```")
+        let hello = try Self.helloText()
+        let documented = try Self.blocks(inFile: article, from: "```swift", to: "```").filter {
+            $0 != hello && !$0.hasPrefix(".package")
+        }
         let compiled = try Self.blocks(inFile: "Tests/InterlockTests/\(examples)", from: "// snippet: ", to: "// end")
         #expect(documented.count > most)
         for block in documented where !compiled.contains(block) { Issue.record("not in \(examples):\n\(block)") }
@@ -34,7 +38,52 @@ struct DocumentationTests {
         #expect(languages.isSubset(of: expected))
     }
 
+    @Test("the first example is the same wherever it stands", arguments: ["README.md", "docs/swift/README.md"])
+    func helloStands(page: String) throws {
+        let documented = try Self.blocks(inFile: page, from: "```swift", to: "```")
+        #expect(documented.contains(try Self.helloText()))
+    }
+
+    /// The body of `hello`, as pages show it: with its import, and a URL of their own.
+    private static func helloText() throws -> String {
+        let body = try #require(
+            try blocks(inFile: "Tests/InterlockTests/HelloExample.swift", from: "// snippet: ", to: "// end").first)
+        return "import Interlock\n\n" + body.replacing("redis: redis", with: "redis: \"redis://127.0.0.1:6379\"")
+    }
+
     // MARK: What they do
+
+    @Test("the first example holds its lock and gives it back")
+    func helloRuns() async throws {
+        try await Fleet.run { fleet in
+            try await hello(redis: "unix://\(fleet.server.socketPath)")
+            let fence = try await fleet.cli("GET", "interlock:fence:{nightly-report}").text
+            #expect(fence != nil)
+            let isHeld = try await fleet.cli("EXISTS", "interlock:lock:{nightly-report}").integer
+            #expect(isHeld == 0)
+        }
+    }
+
+    @Test("locks, limits, guarded calls and a group are had with one import")
+    func library() async throws {
+        let (_, group) = try DocumentedLibraryExamples.makeGroup()
+        _ = group
+        let limit = LimitDefinition(name: "tenant", limit: 1, window: .seconds(600), isPerSubject: true)
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let sum = try await DocumentedLibraryExamples.hold(sidecar, order: 7) { order, fence in
+                fence > 0 ? order : 0
+            }
+            #expect(sum == 7)
+            let first = try await DocumentedLibraryExamples.take(sidecar)
+            #expect(first?.isTaken == true && first?.limit == "tenant" && first?.remaining == 0)
+            let second = try await DocumentedLibraryExamples.take(sidecar)
+            #expect(second == nil)
+            await #expect(throws: ServiceCallError.self) {
+                try await DocumentedLibraryExamples.call(sidecar) { _ in [] }
+            }
+        }
+    }
 
     @Test("guarded calls and ordered work give their values, or say why not")
     func services() async throws {

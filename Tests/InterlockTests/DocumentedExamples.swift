@@ -2,11 +2,8 @@
 // so what is documented compiles. `DocumentationTests` compares the two, and runs what can be run.
 
 // snippet: imports
-import Hiredis
 import Interlock
-import InterlockCore
 import Logging
-import NIOPosix
 import ServiceLifecycle
 import UnixSignals
 // end
@@ -46,10 +43,10 @@ struct Cashier {
         } catch let error as LockError {
             switch error.code {
             case .held, .timedOut: return "another is at it: try again later"
-            case .lost(let reason): return "the lease was lost (\(reason)): look what has been done"
+            case .lost: return "the lease was lost: look what has been done"
             case .unavailable: return "Redis is away: nothing was begun"
             case .cancelled: throw CancellationError()
-            case .invalid: throw error  // a mistake in this program
+            default: throw error  // a mistake in this program
             }
         }
     }
@@ -90,10 +87,7 @@ enum DocumentedExamples {
     static func makeCoordinator() throws -> Coordinator {
         // snippet: coordinator
         let coordinator = Coordinator(
-            configuration: InterlockConfiguration(
-                redis: try RedisConfiguration(url: "redis://127.0.0.1:6379"), host: "shop"),
-            eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "interlock"))
+            try InterlockConfiguration(redis: "redis://127.0.0.1:6379", host: "shop"), logger: Logger(label: "interlock"))
         // end
         return coordinator
     }
@@ -149,23 +143,20 @@ enum DocumentedExamples {
 
     static func several(_ coordinator: Coordinator) async throws -> [Int64]? {
         // snippet: several
-        let accounts = [try ResourceName("account-9"), try ResourceName("account-1")]
-        let request = JointLockRequest(
-            names: accounts, template: LockRequest(name: accounts[0], ttl: 10_000, wait: 5_000))
-        guard let leases = try await coordinator.acquireLocks(request) else { return nil }
+        let accounts = ["account-9", "account-1"]
+        let leases = try await coordinator.locks.acquire(all: accounts, ttl: .seconds(10), wait: .seconds(5))
+        guard let leases else { return nil }
         // … show each account the fence of its own lease …
-        for (account, lease) in zip(accounts, leases) {
-            _ = try await coordinator.releaseLock(account, token: lease.token)
-        }
+        for lease in leases { try await coordinator.locks.release(lease) }
         // end
         return leases.map(\.fence)
     }
 
     static func follow(_ coordinator: Coordinator) async throws -> LeaseLoss? {
         // snippet: following
-        let request = LockRequest(name: try ResourceName("orders"), ttl: 10_000, wait: 5_000, label: "nightly")
-        guard let lease = try await coordinator.acquireLock(request) else { return nil }
-        let followed = try await coordinator.followLease(lease, isLinked: true)
+        let lease = try await coordinator.locks.acquire("orders", ttl: .seconds(10), wait: .seconds(5), label: "nightly")
+        guard let lease else { return nil }
+        let followed = try await coordinator.locks.follow(lease, extends: true)
         for await loss in followed.losses {
             // Stop the work: another may have the lock.
             return loss
@@ -186,12 +177,11 @@ enum DocumentedExamples {
 
     static func near(_ coordinator: Coordinator) async throws -> Int {
         // snippet: near
-        let name = try ResourceName("orders")
         let rounds = Task(executorPreference: coordinator.taskExecutor) {
             var count = 0
-            while count < 100, let lease = try await coordinator.acquireLock(LockRequest(name: name, ttl: 5_000)) {
+            while count < 100, let lease = try await coordinator.locks.acquire("orders") {
                 count += 1
-                _ = try await coordinator.releaseLock(name, token: lease.token)
+                try await coordinator.locks.release(lease)
             }
             return count
         }

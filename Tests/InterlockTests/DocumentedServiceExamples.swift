@@ -2,7 +2,6 @@
 
 // snippet: imports
 import Interlock
-import InterlockCore
 import Logging
 import ServiceLifecycle
 import UnixSignals
@@ -46,7 +45,7 @@ struct DocumentedServiceExamples {
             case .open, .limited, .busy: return nil  // not now: again after error.retryAfter
             case .unavailable: return nil  // Redis is away, and the service denies without it
             case .cancelled: throw CancellationError()
-            case .unknownService, .invalid: throw error  // a mistake in this program
+            default: throw error  // a mistake in this program
             }
         }
         // end
@@ -61,8 +60,7 @@ struct DocumentedServiceExamples {
                 case .success: OutcomeReport(outcome: .ok)
                 case .failure(let error as CatalogError):
                     OutcomeReport(
-                        outcome: error.status < 500 ? .ok : .error, status: error.status,
-                        retryAfterMilliseconds: error.retryAfter.map { $0.components.seconds * 1000 })
+                        outcome: error.status < 500 ? .ok : .error, status: error.status, retryAfter: error.retryAfter)
                 case .failure: Services.judge(result)
                 }
             }

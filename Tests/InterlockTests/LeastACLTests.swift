@@ -41,7 +41,7 @@ struct LeastACLTests {
                 LimitDefinition(name: "smooth", limit: 5, window: .seconds(60), algorithm: .gcra(burst: 4), isPerSubject: true),
             ]),
         ServiceDefinition(
-            name: "mail", breaker: breaker,
+            name: "mail", upstream: nil, breaker: breaker,
             probe: ProbeSettings(target: .tcp(host: "127.0.0.1", port: 1), interval: .seconds(60))),
     ]
 

@@ -10,7 +10,7 @@ struct OutageReportTests {
         every interval: Duration = .seconds(30), trial: Bool = false, from origin: ProbeSettings.Origin = .one
     ) -> ServiceDefinition {
         ServiceDefinition(
-            name: "catalog",
+            name: "catalog", upstream: nil,
             breaker: BreakerSettings(minimumCalls: 2, openFor: .seconds(30) ... .seconds(30), halfOpenPermits: 1),
             probe: ProbeSettings(
                 target: .tcp(host: "localhost", port: 1), interval: interval, timeout: .milliseconds(100),

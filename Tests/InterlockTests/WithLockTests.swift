@@ -202,8 +202,9 @@ struct WithLockTests {
             try await fleet.server.untilItTracks(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
-            let code = await Self.code { try await caller.value }
-            #expect(code == .lost(.broken))
+            let (code, loss) = await Self.failure { try await caller.value }
+            #expect(code == .lost)
+            #expect(loss == .broken)
             let isCancelled = wasCancelled.withLockedValue { $0 }
             #expect(isCancelled)
         }
@@ -223,8 +224,9 @@ struct WithLockTests {
             }
             try await Self.untilHeld(in: fleet)
             _ = try await redis.send(AnyCommand(["SET", Self.key, "other", "PX", "600000"]))
-            let code = await Self.code { _ = try await caller.value }
-            #expect(code == .lost(.taken))
+            let (code, loss) = await Self.failure { _ = try await caller.value }
+            #expect(code == .lost)
+            #expect(loss == .taken)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "other")
             let refused = try await other.acquireLock(try LockRequest("orders"))
@@ -285,12 +287,15 @@ extension WithLockTests {
     private static let key = "interlock:lock:{orders}"
 
     /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
-    private static func code(of call: () async throws -> Void) async -> LockError.Code? {
+    private static func code(of call: () async throws -> Void) async -> LockError.Code? { await failure(of: call).code }
+
+    private static func failure(of call: () async throws -> Void) async -> (code: LockError.Code?, loss: LeaseLoss?) {
         do {
             try await call()
-            return nil
+            return (nil, nil)
         } catch {
-            return (error as? LockError)?.code
+            let error = error as? LockError
+            return (error?.code, error?.loss)
         }
     }
 

@@ -145,16 +145,16 @@ struct WorkQueueTests {
             gate.open()
             await #expect(throws: Trouble.self) { try await login.value }
             let fetchError = try await Self.failure(fetch)
-            #expect(fetchError.code == .dependency("login"))
+            #expect(fetchError.code == .dependency && fetchError.dependency == "login")
             #expect(fetchError.underlying is Trouble)
             let storeError = try await Self.failure(store)
-            #expect(storeError.code == .dependency("fetch"))
+            #expect(storeError.code == .dependency && storeError.dependency == "fetch")
             #expect([login.state, fetch.state, store.state] == [.finished(.failure), .cancelled, .cancelled])
             let value = try await other.value
             #expect(value == 7)
             let late = try work.add("late", after: [login]) { Self.begun() }
             let lateError = try await Self.failure(late)
-            #expect(lateError.code == .dependency("login"))
+            #expect(lateError.code == .dependency && lateError.dependency == "login")
         }
     }
 
@@ -207,7 +207,7 @@ struct WorkQueueTests {
             let secondError = try await Self.failure(second)
             #expect(secondError.code == .cancelled)
             let thirdError = try await Self.failure(third)
-            #expect(thirdError.code == .dependency("second"))
+            #expect(thirdError.code == .dependency && thirdError.dependency == "second")
             try await first.value
         }
     }

@@ -181,7 +181,7 @@ struct BreakerFaultTests {
     @Test("after Redis lost its data, an outage report does not erase a forced state")
     func forcedSurvives() throws {
         let service = ServiceDefinition(
-            name: "api", probe: ProbeSettings(target: .tcp(host: "localhost", port: 1), unhealthyAfter: 1))
+            name: "api", upstream: nil, probe: ProbeSettings(target: .tcp(host: "localhost", port: 1), unhealthyAfter: 1))
         let stage = Stage(sidecars: 2, services: [service])
         _ = stage.result(of: stage.force("api", to: .closed))
         stage.run(milliseconds: 100)

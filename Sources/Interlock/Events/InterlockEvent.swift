@@ -9,7 +9,7 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
     /// The Redis database it happened in: pub/sub does not keep them apart.
     public var database: Int
     /// When, in milliseconds of the Unix epoch by Redis' clock; by its host's for what a sidecar tells while Redis is away.
-    public var atMilliseconds: Int64
+    package var atMilliseconds: Int64
     public var payload: Payload
 
     public init(origin: String, database: Int, atMilliseconds: Int64, payload: Payload) {

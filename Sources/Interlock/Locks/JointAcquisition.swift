@@ -114,6 +114,6 @@ final class JointAcquisition {
     private func giveBack() {
         defer { taken = [] }
         guard request.template.owner == nil else { return }
-        for lease in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttl) }
+        for lease in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttlMilliseconds) }
     }
 }

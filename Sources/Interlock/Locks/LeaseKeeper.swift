@@ -144,7 +144,8 @@ final class LeaseKeeper {
             entry.add(follower)
         } else {
             let held = HeldLease(
-                ttl: lease.ttl, deadline: lease.deadline, isExtended: isLinked, ceilingMilliseconds: ceilingMilliseconds, now: now
+                ttl: lease.ttlMilliseconds, deadline: lease.deadline, isExtended: isLinked,
+                ceilingMilliseconds: ceilingMilliseconds, now: now
             )
             entry = Entry(lease, held: held, follower: follower)
             insert(entry)

@@ -162,7 +162,8 @@ final class LockCoordinator {
                     .unavailable, "the lease of \(request.ttl) ms was over before it could be handed out; ask for a longer one"))
         }
         let lease = Lease(
-            name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid, ttl: request.ttl,
+            name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,
+            ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, isOwners: request.owner != nil)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
         leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)

@@ -34,30 +34,42 @@ public struct Lease: Hashable, Sendable {
     public var token: String
     /// Strictly higher than that of every grant before; the guarded resource refuses a lower one.
     public var fence: Int64
-    /// For how long it can be relied on, in milliseconds from the moment of the answer.
-    public var validMilliseconds: Int64
-    /// Its length in milliseconds, as it was asked for.
-    public var ttl: Int64
+    package var validMilliseconds: Int64
+    package var ttlMilliseconds: Int64
     /// When it is over for its holder.
     var deadline: Instant
     /// What the lock's key holds while several hold the lock; `nil`: the token.
     var group: String?
     /// Its owner chose the token.
     var isOwners = false
+
+    /// How long it can be relied on from the moment of the answer: its length, less the time the grant took and an
+    /// allowance for clocks that drift.
+    public var validity: Duration { .milliseconds(validMilliseconds) }
+    /// Its length, as it was asked for.
+    public var ttl: Duration { .milliseconds(ttlMilliseconds) }
 }
 
-/// Why a lease was lost before its holder released it.
-public enum LeaseLoss: String, Hashable, Sendable {
-    /// An operator took it.
-    case broken
+/// Why a lease was lost before its holder released it. Later versions may know more reasons: a `switch` needs a `default`.
+public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
+    /// The reason's name, as events and the RESP door spell it.
+    public let rawValue: String
+
+    /// A reason by its name.
+    public init(rawValue: String) {
+        self.rawValue = rawValue
+    }
+
+    /// An operator broke the lock.
+    public static let broken = LeaseLoss(rawValue: "broken")
     /// The lock's key was deleted.
-    case deleted
+    public static let deleted = LeaseLoss(rawValue: "deleted")
     /// Another token is in the lock.
-    case taken
+    public static let taken = LeaseLoss(rawValue: "taken")
     /// Its time was over before it was extended.
-    case expired
-    /// The sidecar is going down and no longer extends it: it lapses in its own time.
-    case shutdown
+    public static let expired = LeaseLoss(rawValue: "expired")
+    /// The coordinator is stopping and no longer extends it: it lapses in its own time.
+    public static let shutdown = LeaseLoss(rawValue: "shutdown")
 }
 
 /// The answer to a lock request.
@@ -92,12 +104,17 @@ public struct LockInformation: Hashable, Sendable {
     public var label: String?
     /// The last fence that was granted; `nil`: none within a day.
     public var fence: Int64?
-    /// What is left of the lease in milliseconds, of several the longest; -1: without end; 0: nobody holds it.
-    public var ttlMilliseconds: Int64
+    /// -1: without end; 0: nobody holds it.
+    package var ttlMilliseconds: Int64
     /// How many hold it.
     public var holders: Int
     /// Callers that wait here, and other sidecars that do.
     public var waiters: Int
+
+    /// The time left of the lease, of several the longest; `nil`: nobody holds the lock, or it has no end (see `isEndless`).
+    public var remaining: Duration? { ttlMilliseconds > 0 ? .milliseconds(ttlMilliseconds) : nil }
+    /// The lock's key has no time to live: another program holds it until it deletes the key.
+    public var isEndless: Bool { ttlMilliseconds < 0 }
 }
 
 /// One step through the names of the locks that are held.
@@ -129,15 +146,14 @@ public enum JointLockAnswer: Sendable {
     case failed(InterlockError)
 }
 
-/// A lease that is looked after for its holder.
+/// A lease whose loss is told, and that may be extended until its holder is done.
 public struct FollowedLease: Sendable {
-    /// By which it is no longer followed.
-    public var follower: LeaseFollower
-    /// At most one, at the lease's own deadline at the latest; ends without one when the lease is released.
+    package var follower: LeaseFollower
+    /// At most one loss, at the lease's own deadline at the latest. The stream ends without one when the lease is released.
     public var losses: AsyncStream<LeaseLoss>
 }
 
-/// A lease that was looked after is so no longer.
+/// A followed lease ended.
 public struct LeaseEnd: Sendable {
     public var follower: LeaseFollower
     public var name: String
@@ -146,7 +162,7 @@ public struct LeaseEnd: Sendable {
     public var loss: LeaseLoss?
 }
 
-/// A lease that is looked after; see `CoordinatorCalls.followLease`.
+/// Names a followed lease; see `CoordinatorCalls.followLease`.
 public struct LeaseFollower: Hashable, Comparable, Sendable {
     let id: UInt64
 
@@ -156,38 +172,45 @@ public struct LeaseFollower: Hashable, Comparable, Sendable {
 
 /// Why `Locks` could not do what was asked: held, lost and unreachable are never the same.
 public struct LockError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What a program switches on.
-    public enum Code: Hashable, Sendable {
-        /// Another has the lock, and nobody wanted to wait.
-        case held
+    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
+    public struct Code: Hashable, Sendable {
+        private let name: String
+
+        /// Another has the lock, and there was no wait.
+        public static let held = Code(name: "held")
         /// Another had the lock until the wait was over.
-        case timedOut
-        /// The lease was lost while the body ran.
-        case lost(LeaseLoss)
+        public static let timedOut = Code(name: "timedOut")
+        /// The lease was lost while the body ran; `loss` says why.
+        public static let lost = Code(name: "lost")
         /// Redis cannot be reached or cannot serve.
-        case unavailable
+        public static let unavailable = Code(name: "unavailable")
         /// The request itself is wrong.
-        case invalid
+        public static let invalid = Code(name: "invalid")
         /// The task was cancelled.
-        case cancelled
+        public static let cancelled = Code(name: "cancelled")
     }
 
+    /// What went wrong.
     public var code: Code
+    /// Why the lease was lost; `nil` with every code but `lost`.
+    public var loss: LeaseLoss?
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
 
-    public init(_ code: Code, _ message: String) {
+    package init(_ code: Code, _ message: String, loss: LeaseLoss? = nil) {
         self.code = code
+        self.loss = loss
         self.message = message
     }
 
+    /// The message.
     public var description: String { message }
 }
 
 extension LockError {
     init(_ error: InterlockError) {
         let code: Code =
-            switch error.code {
+            switch error.code.known {
             case .invalid, .unknownService: .invalid
             case .cancelled: .cancelled
             case .unavailable, .unreplicated, .other: .unavailable

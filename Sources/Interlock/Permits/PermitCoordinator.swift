@@ -182,7 +182,8 @@ final class PermitCoordinator {
         }
         let wasHurried = request.isTrial || request.hasPlace
         release(request)
-        if wasHurried, !request.service.pausesAtLimit, let deadline = deadline(of: request), retryAfter != LimitAnswer.neverSatisfiable,
+        if wasHurried, !request.service.pausesAtLimit, let deadline = deadline(of: request),
+            retryAfter != LimitAnswer.neverSatisfiable,
             now.advanced(byMilliseconds: retryAfter) <= deadline
         {
             // Now it waits for the limit, and asks for the rest again after that.
@@ -267,7 +268,9 @@ final class PermitCoordinator {
         }
         let id = request.trial ?? PermitID(runtime.entropy.drawPair())
         let lifetime = service.definition.permitLifetime.wholeMilliseconds
-        if request.trial == nil, service.breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) { request.isOwnTrial = true }
+        if request.trial == nil, service.breaker.callBegins(lifetimeMilliseconds: lifetime, now: now) {
+            request.isOwnTrial = true
+        }
         let permit = PermitTable.Permit(
             service: service, generation: request.generation, isTrial: request.trial != nil, isOwnTrial: request.isOwnTrial,
             subject: request.subject, grantedAt: now, expiresAt: now.advanced(byMilliseconds: lifetime))

@@ -2,22 +2,27 @@ internal import Hiredis
 
 /// Why a call to the coordinator has no answer. Held by another, lost and unreachable are never the same error.
 public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What a program switches on.
-    public enum Code: Hashable, Sendable {
+    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
+    public struct Code: Hashable, Sendable {
+        package enum Known: Hashable, Sendable { case invalid, unavailable, unknownService, unreplicated, cancelled, other }
+
+        package let known: Known
+
         /// The call itself is wrong: a name, a number, an unknown permit. The same call will fail again.
-        case invalid
+        public static let invalid = Code(known: .invalid)
         /// Redis cannot be reached or cannot serve; nothing is known to have happened.
-        case unavailable
+        public static let unavailable = Code(known: .unavailable)
         /// No such service is configured.
-        case unknownService
+        public static let unknownService = Code(known: .unknownService)
         /// The lease was granted, and given up because too few replicas had it.
-        case unreplicated
+        public static let unreplicated = Code(known: .unreplicated)
         /// The caller gave up.
-        case cancelled
-        /// Anything else, in the words of Redis.
-        case other
+        public static let cancelled = Code(known: .cancelled)
+        /// Anything else, in Redis' own words.
+        public static let other = Code(known: .other)
     }
 
+    /// What went wrong.
     public var code: Code
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
@@ -27,6 +32,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         self.message = message
     }
 
+    /// The message.
     public var description: String { message }
 }
 

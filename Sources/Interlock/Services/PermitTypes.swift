@@ -40,19 +40,35 @@ public enum PermitAnswer: Sendable {
 
 /// The outcome of a call, as its caller reports it.
 public struct OutcomeReport: Sendable {
+    /// Success, failure, or nothing to say.
     public var outcome: Outcome
-    public var latencyMilliseconds: Int64?
-    /// The HTTP status of the answer.
+    /// How long the call took; `nil`: not told.
+    public var latency: Duration?
+    /// The HTTP status of the answer; the breaker's settings know which are failures.
     public var status: Int?
-    /// How long the upstream asked to be left alone, in milliseconds.
-    public var retryAfterMilliseconds: Int64?
+    /// How long the service asked to be left alone; `nil`: it did not.
+    public var retryAfter: Duration?
 
-    public init(
-        outcome: Outcome, latencyMilliseconds: Int64? = nil, status: Int? = nil, retryAfterMilliseconds: Int64? = nil
-    ) {
+    /// A report; what is left out is not told.
+    public init(outcome: Outcome, latency: Duration? = nil, status: Int? = nil, retryAfter: Duration? = nil) {
         self.outcome = outcome
-        self.latencyMilliseconds = latencyMilliseconds
+        self.latency = latency
         self.status = status
-        self.retryAfterMilliseconds = retryAfterMilliseconds
+        self.retryAfter = retryAfter
     }
+
+    package init(
+        outcome: Outcome, latencyMilliseconds: Int64?, status: Int? = nil, retryAfterMilliseconds: Int64? = nil
+    ) {
+        self.init(
+            outcome: outcome, latency: latencyMilliseconds.map { .milliseconds($0) }, status: status,
+            retryAfter: retryAfterMilliseconds.map { .milliseconds($0) })
+    }
+
+    package init(outcome: Outcome, status: Int, retryAfterMilliseconds: Int64) {
+        self.init(outcome: outcome, status: status, retryAfter: .milliseconds(retryAfterMilliseconds))
+    }
+
+    package var latencyMilliseconds: Int64? { latency?.wholeMilliseconds }
+    package var retryAfterMilliseconds: Int64? { retryAfter?.wholeMilliseconds }
 }

@@ -3,7 +3,7 @@ public struct ServiceDefinition: Hashable, Sendable {
     /// The service's name; keeps the rule of `ResourceName`.
     public var name: String
     /// Where it lives and how the proxy calls it; `nil`: the proxy does not.
-    public var upstream: UpstreamSettings?
+    package var upstream: UpstreamSettings?
     /// Checked together: a call takes from all that apply to it, or from none.
     public var limits: [LimitDefinition]
     public var onLimit: LimitPolicy
@@ -13,14 +13,32 @@ public struct ServiceDefinition: Hashable, Sendable {
     public var maximumSubjects: Int
     public var breaker: BreakerSettings
     /// How outages are watched for; `nil`: they are not.
-    public var probe: ProbeSettings?
+    package var probe: ProbeSettings?
     public var whenRedisIsDown: OutagePolicy
     /// For how long a permit's outcome is awaited; later reports are refused, and a half-open permit lapses.
     public var permitLifetime: Duration
 
+    /// A service; every setting that is left out has its default.
     public init(
         name: String,
-        upstream: UpstreamSettings? = nil,
+        limits: [LimitDefinition] = [],
+        onLimit: LimitPolicy = LimitPolicy(),
+        concurrency: Int? = nil,
+        maximumSubjects: Int = 100_000,
+        breaker: BreakerSettings = BreakerSettings(),
+        whenRedisIsDown: OutagePolicy = .local,
+        permitLifetime: Duration = .seconds(60)
+    ) {
+        self.init(
+            name: name, upstream: nil, limits: limits, onLimit: onLimit, concurrency: concurrency,
+            maximumSubjects: maximumSubjects, breaker: breaker, whenRedisIsDown: whenRedisIsDown,
+            permitLifetime: permitLifetime)
+    }
+
+    /// With what only a sidecar does: its proxy calls `upstream`, and its monitor watches for outages by `probe`.
+    package init(
+        name: String,
+        upstream: UpstreamSettings?,
         limits: [LimitDefinition] = [],
         onLimit: LimitPolicy = LimitPolicy(),
         concurrency: Int? = nil,

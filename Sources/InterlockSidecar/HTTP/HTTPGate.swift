@@ -1,4 +1,5 @@
 internal import HTTPTypes
+internal import Interlock
 internal import NIOCore
 
 /// Decides who is let in: by the names the host is called by, by where a browser comes from, and by API key.
@@ -14,7 +15,7 @@ struct HTTPGate: Sendable {
         self.access = access
         var names = Set(hosts.map { $0.lowercased() })
         names.insert("localhost")
-        let name = SidecarConfiguration.hostName.lowercased()
+        let name = InterlockConfiguration.hostName.lowercased()
         names.insert(name)
         names.insert(String(name.prefix { $0 != "." }))
         self.hosts = names

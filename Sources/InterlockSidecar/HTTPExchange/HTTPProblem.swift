@@ -158,7 +158,7 @@ extension HTTPProblem {
     /// The coordinator's error in this door's words.
     init(_ error: InterlockError) {
         let code: Code =
-            switch error.code {
+            switch error.code.known {
             case .invalid: .invalid
             case .unavailable: .unavailable
             case .unreplicated: .unreplicated

@@ -39,7 +39,8 @@ struct ProxyPermits: Sendable {
     func acquire(
         _ service: String, subject: String?, since: NIODeadline, mayWait: Bool, for peer: PeerPresence
     ) async throws -> Admission {
-        let request = ProxyPermitRequest(service: service, subject: subject, since: since, mayWait: mayWait, coordinator: coordinator)
+        let request = ProxyPermitRequest(
+            service: service, subject: subject, since: since, mayWait: mayWait, coordinator: coordinator)
         let eventLoop = coordinator.eventLoop
         let observer = peer.observe { eventLoop.execute { request.giveUp() } }
         defer { peer.forget(observer) }

@@ -180,7 +180,7 @@ extension RESPWriter {
     /// The coordinator's errors, by the words that programs switch on.
     func error(_ error: InterlockError) {
         let word =
-            switch error.code {
+            switch error.code.known {
             case .invalid: "INVALID"
             case .unavailable: "UNAVAILABLE"
             case .unreplicated: "UNREPLICATED"

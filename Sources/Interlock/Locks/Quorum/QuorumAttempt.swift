@@ -112,7 +112,8 @@ final class QuorumAttempt {
     private func write(_ fence: Int64, on server: QuorumServers.Server) {
         guard !isAbandoned else { return free(on: server) }
         let script = QuorumFenceScript(
-            script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence, ttl: request.ttl)
+            script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence,
+            ttl: request.ttl)
         servers.run(script, on: server) { [self] result in
             var isRecorded = false
             switch result {
@@ -147,6 +148,7 @@ final class QuorumAttempt {
     private func free(on server: QuorumServers.Server) {
         let until = runtime.time.now().advanced(byMilliseconds: request.ttl)
         servers.free(
-            QuorumServers.Leftover(name: request.name, token: request.token, isOwners: request.isOwners, until: until), on: server)
+            QuorumServers.Leftover(name: request.name, token: request.token, isOwners: request.isOwners, until: until), on: server
+        )
     }
 }

@@ -203,7 +203,7 @@ final class QuorumLocks: LockProvider {
         let now = runtime.time.now()
         let lease = Lease(
             name: waiter.request.name.text, token: attempt.request.token, fence: fence, validMilliseconds: valid,
-            ttl: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
+            ttlMilliseconds: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
@@ -352,7 +352,8 @@ final class QuorumLocks: LockProvider {
         let asked = AskedFor(waiter.request, owner: owner)
         return line.decisions.all.filter { other in
             other != id
-                && waiters[other].map { other in other.request.owner.map { AskedFor(other.request, owner: $0) } == asked } ?? false
+                && waiters[other].map { other in other.request.owner.map { AskedFor(other.request, owner: $0) } == asked }
+                    ?? false
         }
     }
 

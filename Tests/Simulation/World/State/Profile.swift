@@ -212,7 +212,7 @@ struct Profile {
                 origin: random.happens(0.5) ? .all : .one)
             : nil
         return ServiceDefinition(
-            name: name, limits: limits,
+            name: name, upstream: nil, limits: limits,
             onLimit: LimitPolicy(
                 action: actions[Int.random(in: 0..<3, using: &random)],
                 pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(patience / 2), maximumWaiting: 40),

@@ -1,0 +1,45 @@
+// What a program configures and is told is declared in InterlockCore, beside the decisions that use it: this makes
+// `import Interlock` all that a program needs.
+@_exported public import InterlockCore
+public import Logging
+
+/// Runs `body` with a coordinator that is started before it and stopped after it.
+///
+/// It waits up to five seconds for Redis before `body` begins; a Redis that is away then is told by the calls themselves.
+///
+/// - Parameters:
+///   - url: see `InterlockConfiguration.init(redis:)`.
+///   - services: the services whose limits and breakers are shared.
+/// - Returns: what `body` returns.
+/// - Throws: `InterlockError` when the URL or a service cannot be used; what `body` throws.
+public func withCoordinator<Result>(
+    redis url: String, services: [ServiceDefinition] = [], logger: Logger = Logger(label: "interlock"),
+    isolation: isolated (any Actor)? = #isolation,
+    _ body: (Coordinator) async throws -> Result
+) async throws -> Result {
+    try await withCoordinator(InterlockConfiguration(redis: url, services: services), logger: logger, body)
+}
+
+/// Runs `body` with a coordinator that is started before it and stopped after it.
+///
+/// It waits up to five seconds for Redis before `body` begins; a Redis that is away then is told by the calls themselves.
+///
+/// - Returns: what `body` returns.
+/// - Throws: what `body` throws.
+public func withCoordinator<Result>(
+    _ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock"),
+    isolation: isolated (any Actor)? = #isolation,
+    _ body: (Coordinator) async throws -> Result
+) async throws -> Result {
+    let coordinator = Coordinator(configuration, logger: logger)
+    await coordinator.start()
+    await coordinator.untilReady(atMost: .seconds(5))
+    do {
+        let result = try await body(coordinator)
+        await coordinator.stop()
+        return result
+    } catch {
+        await coordinator.stop()
+        throw error
+    }
+}

@@ -1,0 +1,84 @@
+package import InterlockCore
+
+/// Rate limits of the configured services: `coordinator.limits`.
+///
+/// `coordinator.services.call` takes from a service's limits by itself; this is for calls that are made in another way.
+public struct Limits: Sendable {
+    private let coordinator: Coordinator
+
+    init(coordinator: Coordinator) {
+        self.coordinator = coordinator
+    }
+
+    /// Takes `cost` from all limits of a service that apply, or from none.
+    ///
+    /// - Parameters:
+    ///   - cost: how much to take, 1 or more.
+    ///   - subject: whom the call counts for in the limits that count per subject.
+    ///   - wait: how long to wait for a turn; zero: not at all. At most the configuration's `maximumWait`.
+    /// - Throws: `InterlockError`. Cancelling the task gives the wait up.
+    public func take(
+        from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero
+    ) async throws -> LimitDecision {
+        try LimitRequest.check(cost: Int64(cost), subject: subject)
+        let answer = try await coordinator.take(
+            service: service, cost: Int64(cost), subject: subject, waitMilliseconds: max(0, wait.wholeMilliseconds))
+        return await decision(answer, of: service)
+    }
+
+    /// What a call of cost 1 would be told now, without taking anything.
+    /// - Throws: `InterlockError`.
+    public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
+        try LimitRequest.check(cost: 1, subject: subject)
+        return await decision(try await coordinator.peek(service: service, subject: subject), of: service)
+    }
+
+    private func decision(_ answer: LimitAnswer, of service: String) async -> LimitDecision {
+        LimitDecision(answer, limits: await coordinator.definition(ofService: service)?.limits ?? [])
+    }
+}
+
+/// Whether a call may be made, by the limit that binds.
+public struct LimitDecision: Hashable, Sendable {
+    /// The call may be made, and counts.
+    public var isTaken: Bool
+    /// The name of the limit that binds; `nil`: the service has none.
+    public var limit: String?
+    /// How much that limit allows in its window.
+    public var capacity: Int
+    /// What is left of it.
+    public var remaining: Int
+    /// When the same call can be granted; `nil`: it was granted now, or its cost is more than the limit ever gives.
+    public var retryAfter: Duration?
+    /// When that limit is whole again, if nothing else is taken.
+    public var resetAfter: Duration
+
+    package init(_ answer: LimitAnswer, limits: [LimitDefinition]) {
+        isTaken = answer.isTaken
+        limit = limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil
+        capacity = Int(answer.limit)
+        remaining = Int(answer.remaining)
+        retryAfter = answer.retryAfter.flatMap { $0 == LimitAnswer.neverSatisfiable ? nil : .milliseconds($0) }
+        resetAfter = .milliseconds(answer.resetAfter)
+    }
+}
+
+extension LimitRequest {
+    /// - Throws: `InterlockError` for a cost or a subject that cannot be.
+    static func check(cost: Int64, subject: String?) throws(InterlockError) {
+        guard costs.contains(cost) else {
+            throw InterlockError(.invalid, "the cost of a call is \(costs.lowerBound) to \(costs.upperBound), not \(cost)")
+        }
+        guard let subject else { return }
+        do {
+            _ = try ResourceName(subject)
+        } catch {
+            throw InterlockError(.invalid, "the call's subject: \(error)")
+        }
+    }
+}
+
+extension Coordinator {
+    /// Rate limits of the configured services.
+    public nonisolated var limits: Limits { Limits(coordinator: self) }
+}

@@ -1,0 +1,12 @@
+import Interlock
+
+/// README.md and docs/swift/README.md show the body of this function, which needs no other import.
+func hello(redis: String) async throws {
+    // snippet: hello
+    try await withCoordinator(redis: redis) { coordinator in
+        try await coordinator.locks.withLock("nightly-report") { lease in
+            print("held with fence \(lease.fence)")
+        }
+    }
+    // end
+}
