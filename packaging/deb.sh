@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Builds a Debian package of the binary that `make static` built, checks it, and prints its path.
 #
-# Variables: BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, who makes the package: else the last commit's author.
+# Variables: STATIC_BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, who makes the package: else the last commit's author.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${BINARY:=.build-static/release/interlock}"
-[[ -x $BINARY ]] || { echo "deb: $BINARY is not there; run \`make static\` first" >&2; exit 1; }
+: "${STATIC_BINARY:=.build-static/release/interlock}"
+[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY is not there; run \`make static\` first" >&2; exit 1; }
 for tool in dpkg-deb dpkg-shlibdeps; do
     command -v "$tool" >/dev/null || { echo "deb: $tool was not found; install dpkg-dev" >&2; exit 1; }
 done
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
-export SOURCE_DATE_EPOCH BINARY
-version=$("$BINARY" --version)
+export SOURCE_DATE_EPOCH STATIC_BINARY
+version=$("$STATIC_BINARY" --version)
 # Between two releases, a package is older than the one to come, and newer than those of earlier commits.
 [[ $(git tag --points-at HEAD) == *"v$version"* ]] || version+="~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
 architecture=$(dpkg --print-architecture)

@@ -9,12 +9,12 @@
 #   UNITDIR=$PREFIX/lib/systemd/system
 #   ZSHDIR=$PREFIX/share/zsh/site-functions
 #   FISHDIR=$PREFIX/share/fish/vendor_completions.d
-#   BINARY=.build-static/release/interlock
+#   STATIC_BINARY=.build-static/release/interlock
 #   CHECKOUTS=.build-static/checkouts        the sources of the libraries that are linked in
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${BINARY:=.build-static/release/interlock}"
+: "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${STATIC_BINARY:=.build-static/release/interlock}"
 : "${UNITDIR:=$PREFIX/lib/systemd/system}" "${ZSHDIR:=$PREFIX/share/zsh/site-functions}"
 : "${FISHDIR:=$PREFIX/share/fish/vendor_completions.d}" "${CHECKOUTS:=.build-static/checkouts}"
 share=$DESTDIR$PREFIX/share
@@ -41,17 +41,19 @@ third_party() {
 
 install_all() {
     local generated path shell
-    for path in "$BINARY" "$CHECKOUTS"; do
+    for path in "$STATIC_BINARY" "$CHECKOUTS"; do
         [[ -e $path ]] || { echo "install: $path is not there; run \`make static\` first" >&2; exit 1; }
     done
+    [[ $(ldd "$STATIC_BINARY") != *libswift* ]] ||
+        { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make static\`" >&2; exit 1; }
     generated=$(mktemp -d)
     trap 'rm -rf "$generated"' RETURN
-    python3 packaging/manual.py "$BINARY" "$generated/man"
-    for shell in bash zsh fish; do "$BINARY" --generate-completion-script "$shell" | sed '1{/^#!/d}' >"$generated/$shell"; done
+    python3 packaging/manual.py "$STATIC_BINARY" "$generated/man"
+    for shell in bash zsh fish; do "$STATIC_BINARY" --generate-completion-script "$shell" | sed '1{/^#!/d}' >"$generated/$shell"; done
     sed -e "s,@bindir@,$PREFIX/bin,g" -e "s,@sysconfdir@,$SYSCONFDIR,g" packaging/interlock.service >"$generated/unit"
     third_party >"$generated/third-party"
 
-    install -D -m 0755 --strip "$BINARY" "$binary"
+    install -D -m 0755 --strip "$STATIC_BINARY" "$binary"
     install -D -m 0644 "$generated/bash" "$bash"
     install -D -m 0644 "$generated/zsh" "$zsh"
     install -D -m 0644 "$generated/fish" "$fish"
