@@ -91,3 +91,20 @@ struct ExcerptTests {
         #expect(Excerpt(text).description.unicodeScalars.count == Excerpt.length + 1)
     }
 }
+
+@Suite("JSON text")
+struct JSONTextTests {
+    @Test(
+        "quotes, backslashes and control characters are escaped, everything else is unchanged",
+        arguments: [
+            ("", #""""#), ("größe 名", #""größe 名""#), (#"a"b\c"#, #""a\"b\\c""#),
+            ("\r\n\u{0}\u{1F}", #""\u000d\u000a\u0000\u001f""#),
+            ("\u{7F}/", "\"\u{7F}/\""),
+        ])
+    func quoted(text: String, expected: String) {
+        #expect(JSONText.quoted(text) == expected)
+        var bytes = Array("before ".utf8)
+        JSONText.append(quoted: text, to: &bytes)
+        #expect(String(decoding: bytes, as: UTF8.self) == "before " + expected)
+    }
+}

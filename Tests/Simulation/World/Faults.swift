@@ -3,6 +3,9 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
+/// A fault that has begun: how to end it, and its description for the story.
+typealias StartedFault = (heal: () -> Void, words: String)
+
 /// Causes faults, one at a time or several at once, and ends them again.
 final class Faults {
     /// What a lasting fault affects. Each can have one at a time; a fault without duration may come at any time.
@@ -115,7 +118,7 @@ final class Faults {
     private func carryOut(
         _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
         _ random: inout SeededRandom
-    ) -> (heal: () -> Void, words: String)? {
+    ) -> StartedFault? {
         let host = state.sidecars[sidecar]
         let path = host.paths[0]
         let redis = state.redis
@@ -271,7 +274,7 @@ final class Faults {
     /// At most one server is away at a time: a quorum promises nothing without a majority.
     private func breakQuorumServer(
         length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
-    ) -> (heal: () -> Void, words: String)? {
+    ) -> StartedFault? {
         let place = Int.random(in: state.quorum.indices, using: &random)
         let host = state.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
@@ -294,7 +297,7 @@ final class Faults {
         }
     }
 
-    private func cutAll(of place: Int, length: inout Int64) -> (heal: () -> Void, words: String) {
+    private func cutAll(of place: Int, length: inout Int64) -> StartedFault {
         for sidecar in state.sidecars { sidecar.paths[place + 1].cutAll() }
         length = 0
         return ({}, "connections to \(state.quorum[place].name) are cut")
@@ -315,7 +318,7 @@ final class Foreigner {
         connection.close()
     }
 
-    func touchLock(_ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
+    func touchLock(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped, !state.profile.locks.isEmpty else { return nil }
         let name = state.name(ofLock: Int.random(in: state.profile.locks.indices, using: &random))
         let key = KeySpace().lock(name)
@@ -327,7 +330,7 @@ final class Foreigner {
         return ({}, "\(name) is set")
     }
 
-    func deleteCounter(_ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
+    func deleteCounter(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
         let place = Int.random(in: state.profile.services.indices, using: &random)
         let service = state.profile.services[place]
@@ -338,7 +341,7 @@ final class Foreigner {
         return ({}, "\(service.name)/\(limit.name)")
     }
 
-    func deleteFleet() -> (heal: () -> Void, words: String)? {
+    func deleteFleet() -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
         run(["DEL", KeySpace().fleet])
         return ({}, "the list is deleted")

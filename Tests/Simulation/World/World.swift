@@ -204,7 +204,7 @@ public final class World {
     }
 
     /// One sidecar reloads a configuration in which one service differs from the other sidecars', or the same one again.
-    func reload(sidecar: Int, _ random: inout SeededRandom) -> (heal: () -> Void, words: String)? {
+    func reload(sidecar: Int, _ random: inout SeededRandom) -> StartedFault? {
         let host = state.sidecars[sidecar]
         guard host.isUp, !host.isStopped else { return nil }
         var services = profile.services
