@@ -31,7 +31,9 @@ public actor Coordinator: Service {
     private let watch: KeyWatch
     /// Apart from the runtime's when granted locks wait for replicas.
     private let lockPipeline: RedisPipeline
+    private let parts: Parts
     private var isStarted = false
+    private var isStopped = false
     private var outage: Deadlines.Entry?
     private var hasLostRedis = false
     private var reading: Deadlines.Entry?
@@ -86,10 +88,34 @@ public actor Coordinator: Service {
             configuration: configuration.redis,
             channels: [runtime.keys.events, runtime.keys.wake(runtime.id)],
             hearsInvalidations: true, environment: environment.redis)
+        parts = Parts(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
     }
 
     deinit {
         subscriptions.finish()
+        guard isStarted, !isStopped else { return }
+        // Dropped without `stop`: timers and replies under way would find a part of it gone. All of it stays, on its event
+        // loop, until its connections are closed.
+        eventLoop.execute { [parts] in parts.close() }
+    }
+
+    /// All that a coordinator consists of, for its end.
+    private struct Parts: @unchecked Sendable {
+        // Safe: it is opened on the coordinator's event loop alone.
+        let calls: CoordinatorCalls
+        let lockPipeline: RedisPipeline
+        let watch: KeyWatch
+        let subscriber: RedisSubscriber
+
+        func close() {
+            calls.runtime.deadlines.cancelAll()
+            let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
+            let quorum = calls.quorum.map { [$0.close()] } ?? []
+            EventLoopFuture.andAllComplete(closing + quorum, on: calls.runtime.eventLoop).whenComplete { _ in
+                calls.runtime.deadlines.cancelAll()
+                withExtendedLifetime(self) {}
+            }
+        }
     }
 
     /// The same calls for a door whose channels live on this event loop.
@@ -130,22 +156,18 @@ public actor Coordinator: Service {
         runtime.pipeline.onRoundTrip = { [metrics = runtime.metrics] in
             metrics.roundTripTime.recordNanoseconds($0.nanoseconds)
         }
-        subscriber.onMessage = { [unowned self] in receive($1, on: $0) }
-        subscriber.onInvalidated = { [unowned self] keys in
-            guard let keys else { return calls.locks.keyChanged(nil) }
-            for key in keys { calls.locks.keyChanged(key) }
+        subscriber.onMessage = { [weak self] channel, payload in self?.assumeIsolated { $0.receive(payload, on: channel) } }
+        subscriber.onInvalidated = { [locks = calls.locks] keys in
+            guard let keys else { return locks.keyChanged(nil) }
+            for key in keys { locks.keyChanged(key) }
         }
-        subscriber.onSubscribed = { [unowned self] in readInTurn() }
-        subscriber.onHearingInvalidations = { [unowned self] in watch.tell($0) }
-        subscriber.onDown = { [unowned self] _ in watch.tell(nil) }
-        watch.onTracking = { [unowned self] in calls.locks.keyChanged(nil) }
+        subscriber.onSubscribed = { [weak self] in self?.assumeIsolated { $0.readInTurn() } }
+        subscriber.onHearingInvalidations = { [watch] in watch.tell($0) }
+        subscriber.onDown = { [watch] _ in watch.tell(nil) }
+        watch.onTracking = { [unowned locks = calls.locks] in locks.keyChanged(nil) }
         if lockPipeline !== runtime.pipeline {
-            lockPipeline.onUp = { [unowned self] in
-                outageMayBeOver()
-                calls.locks.redisIsBack()
-                if isRedisUp { readinessIsDecided() }
-            }
-            lockPipeline.onDown = { [unowned self] in redisIsDown($0) }
+            lockPipeline.onUp = { [weak self] in self?.assumeIsolated { $0.lockPipelineIsUp() } }
+            lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
             lockPipeline.start()
         }
         runtime.pipeline.start()
@@ -157,6 +179,7 @@ public actor Coordinator: Service {
 
     /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
     public func stop() async {
+        defer { isStopped = true }
         drain()
         calls.breakers.flushOutcomes(of: guarded)
         await withCheckedContinuation { continuation in
@@ -293,6 +316,12 @@ public actor Coordinator: Service {
         if isRedisUp { readinessIsDecided() }
     }
 
+    private func lockPipelineIsUp() {
+        outageMayBeOver()
+        calls.locks.redisIsBack()
+        if isRedisUp { readinessIsDecided() }
+    }
+
     private func outageMayBeOver() {
         guard isRedisUp else { return }
         outage?.cancel()
@@ -309,19 +338,23 @@ public actor Coordinator: Service {
     /// Whoever waits when Redis has been away for as long as an answer may take is told, and so is whoever comes later.
     private func planOutageCheck(isFirst: Bool) {
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
-        outage = runtime.deadlines.schedule(at: patience) { [unowned self] in
-            guard !isRedisUp else { return }
-            let reason =
-                runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
-            // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
-            if isFirst {
-                runtime.logger.warning(
-                    "Redis is not connected; it is tried again until it is",
-                    metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
-            }
-            calls.locks.failWaiters(reason)
-            planOutageCheck(isFirst: false)
+        outage = runtime.deadlines.schedule(at: patience) { [weak self] in
+            self?.assumeIsolated { $0.checkOutage(isFirst: isFirst) }
         }
+    }
+
+    private func checkOutage(isFirst: Bool) {
+        guard !isRedisUp else { return }
+        let reason =
+            runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
+        // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
+        if isFirst {
+            runtime.logger.warning(
+                "Redis is not connected; it is tried again until it is",
+                metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
+        }
+        calls.locks.failWaiters(reason)
+        planOutageCheck(isFirst: false)
     }
 
     // MARK: Following the fleet
@@ -360,8 +393,8 @@ public actor Coordinator: Service {
         calls.locks.wakeAll()
         reading?.cancel()
         let pause = Int64.random(in: 0...Self.returnMilliseconds, using: &runtime.entropy)
-        reading = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [unowned self] in
-            readBreakers()
+        reading = runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
+            self?.assumeIsolated { $0.readBreakers() }
         }
     }
 

@@ -386,4 +386,29 @@ struct LockFaultTests {
         stage.run(upTo: 1000) { !losses.isEmpty }
         #expect(losses == [.broken])
     }
+
+    @Test(
+        "a coordinator that its program drops without stopping it, with work under way, ends nothing else",
+        arguments: (0..<20).map { Int64($0) * 60 }, [true, false])
+    func abandoned(after milliseconds: Int64, isRedisAway: Bool) throws {
+        let limits = [LimitDefinition(name: "1s", limit: 1, window: .seconds(1))]
+        let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api", limits: limits)])
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        stage.sidecars[0].call { calls in
+            _ = calls.followLease(lease, isLinked: true) { _ in }
+        }
+        _ = stage.acquire(try Self.request("orders", wait: 30_000))
+        _ = stage.take("api")
+        _ = stage.take("api", wait: 10_000)
+        stage.run(milliseconds: 9_900)
+        if isRedisAway { stage.redis.stop() }
+        _ = stage.permit("api", wait: 5_000)
+        _ = stage.acquire(try Self.request("others", wait: 5_000))
+        stage.run(milliseconds: milliseconds)
+        stage.sidecars[0].abandon()
+        stage.run(milliseconds: 60_000)
+        if isRedisAway { stage.redis.resume() }
+        stage.run(milliseconds: 60_000)
+        #expect(stage.result(of: stage.acquire(try Self.request("orders", wait: 5_000), through: 1))?.lease != nil)
+    }
 }

@@ -88,6 +88,11 @@ final class SidecarHost {
         for wire in process.wires { wire.cut() }
     }
 
+    /// The program lets go of its coordinator without having stopped it, and lives on.
+    func abandon() {
+        process = nil
+    }
+
     /// SIGSTOP.
     func stop() {
         guard let process else { return }
