@@ -28,6 +28,7 @@ let package = Package(
     products: [
         .executable(name: "interlock", targets: ["InterlockCLI"]),
         .library(name: "Interlock", targets: ["Interlock", "InterlockCore"]),
+        .library(name: "InterlockClient", targets: ["InterlockClient"]),
         .library(name: "Hiredis", targets: ["Hiredis"]),
         .library(name: "InterlockTesting", targets: ["InterlockTesting"]),
     ],
@@ -83,6 +84,11 @@ let package = Package(
                 .embedInCode("Events/publish.lua"),
                 .embedInCode("Fleet/fleet.lua"),
             ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "InterlockClient",
+            dependencies: ["Hiredis", "InterlockCore", nioCore, nioLocks, nioPosix, nioSSL, deque, logging],
             swiftSettings: houseRules
         ),
         .target(
@@ -199,6 +205,14 @@ let package = Package(
                 "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix,
                 logging, lifecycle,
                 unixSignals,
+            ],
+            swiftSettings: houseRules
+        ),
+        .testTarget(
+            name: "InterlockClientTests",
+            dependencies: [
+                "InterlockClient", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses",
+                "InterlockTesting", nioPosix, logging, lifecycle,
             ],
             swiftSettings: houseRules
         ),

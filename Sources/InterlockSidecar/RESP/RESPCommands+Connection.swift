@@ -32,7 +32,9 @@ extension RESPCommands {
         case .command:
             try describeCommands(request, tag, connection)
         case .info:
-            let report = SidecarReport(status: calls.status, connections: connection.door.connectionCount).text
+            let report = SidecarReport(
+                status: calls.status, connections: connection.door.connectionCount, eventChannel: eventChannel
+            ).text
             connection.reply(tag) { $0.bulk(report) }
         case .select:
             guard request.integer(1) == 0 else {
@@ -269,6 +271,8 @@ extension RESPWriter {
 struct SidecarReport {
     let status: CoordinatorStatus
     let connections: Int
+    /// What `SUBSCRIBE` takes.
+    let eventChannel: String
 
     var text: String {
         var lines = [
@@ -277,7 +281,8 @@ struct SidecarReport {
             "# Redis", "redis:\(status.redis)", "redis_up:\(status.isRedisUp ? 1 : 0)",
             "redis_failure:\(status.redisFailure ?? "")", "redis_version:\(status.redisVersion ?? "")",
             "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)", "",
-            "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))", "",
+            "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
+            "event_channel:\(eventChannel)", "",
             "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)", "",
             "# Services", "services:\(status.services)",
             "services_differing:\(status.servicesDiffering.joined(separator: ","))",

@@ -1,0 +1,263 @@
+package import Hiredis
+internal import InterlockCore
+
+/// How a lock is held.
+public enum SidecarLockMode: Hashable, Sendable {
+    /// By one holder alone.
+    case exclusive
+    /// By any number of readers, while nobody holds it exclusively.
+    case shared
+    /// By at most so many holders: a semaphore. All who use the lock give the same number.
+    case permits(Int)
+}
+
+/// One grant of a lock, for a limited time.
+public struct SidecarLease: Hashable, Sendable {
+    /// The lock's name.
+    public var name: String
+    /// What renews and releases the lease: whoever knows it can do both.
+    public var token: String
+    /// Strictly higher than that of every grant before. Show it to what the lock guards, which refuses a lower one.
+    public var fence: Int64
+    /// For how long the lease can be relied on from the moment of the answer. Of a call that waited, nobody knows when within
+    /// that time it was granted: a holder that must be sure counts from before the request.
+    public var validity: Duration
+}
+
+/// What anybody may know of a lock.
+public struct SidecarLock: Hashable, Sendable {
+    public var name: String
+    /// The holder's label, `foreign` if it is no Interlock; `nil`: nobody holds it.
+    public var label: String?
+    /// The last fence that was granted; `nil`: none within a day.
+    public var fence: Int64?
+    /// What is left of the lease, of several the longest; `nil`: nobody holds it, or its key has no end.
+    public var timeLeft: Duration?
+    /// How many hold it.
+    public var holders: Int64
+    /// Callers of this sidecar that wait for it, and other sidecars that do.
+    public var waiters: Int64
+
+    public var isHeld: Bool { label != nil }
+    /// It is held by something that set no time limit.
+    public var isWithoutEnd: Bool { isHeld && timeLeft == nil }
+}
+
+/// The commands `LOCK.*`.
+package enum LockCalls {
+    /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`: the lease; `nil`: held by
+    /// another.
+    package struct Acquire: SidecarCall {
+        package var name: String
+        package var ttl: Duration
+        package var wait: Duration
+        package var mode: SidecarLockMode
+        package var owner: String?
+        package var label: String?
+        /// The sidecar extends the lease for as long as the connection lives.
+        package var isLinked: Bool
+
+        package init(
+            name: String, ttl: Duration, wait: Duration = .zero, mode: SidecarLockMode = .exclusive, owner: String? = nil,
+            label: String? = nil, isLinked: Bool = false
+        ) {
+            self.name = name
+            self.ttl = ttl
+            self.wait = wait
+            self.mode = mode
+            self.owner = owner
+            self.label = label
+            self.isLinked = isLinked
+        }
+
+        package func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.ACQUIRE")
+            encoder.append(name)
+            encoder.append(ttl.wholeMilliseconds)
+            if wait > .zero { encoder.append("WAIT", wait) }
+            if let owner { encoder.append("OWNER", owner) }
+            if let label { encoder.append("LABEL", label) }
+            if isLinked { encoder.append("LINKED") }
+            switch mode {
+            case .exclusive: break
+            case .shared: encoder.append("SHARED")
+            case .permits(let places):
+                encoder.append("PERMITS")
+                encoder.append(places)
+            }
+        }
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarLease? {
+            if case .null = reply { return nil }
+            guard let parts = reply.array, parts.count == 3, let token = parts[0].text, let fence = parts[1].integer,
+                let valid = parts[2].integer
+            else { throw reply.unexpected(for: "LOCK.ACQUIRE") }
+            return SidecarLease(name: name, token: token, fence: fence, validity: .milliseconds(valid))
+        }
+    }
+
+    /// The same with `ALSO count name …`: all leases or none; `nil`: another has one of them.
+    package struct AcquireAll: SidecarCall {
+        package var first: Acquire
+        package var others: [String]
+
+        package init(first: Acquire, others: [String]) {
+            self.first = first
+            self.others = others
+        }
+
+        package var wait: Duration { first.wait }
+
+        package func encode(into encoder: inout CommandEncoder) {
+            first.encode(into: &encoder)
+            encoder.append("ALSO")
+            encoder.append(others.count)
+            for name in others { encoder.append(name) }
+        }
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> [SidecarLease]? {
+            if case .null = reply { return nil }
+            guard let elements = reply.array, elements.count == others.count + 1 else {
+                throw reply.unexpected(for: "LOCK.ACQUIRE")
+            }
+            var leases: [SidecarLease] = []
+            for element in elements {
+                guard let parts = element.array, parts.count == 4, let name = parts[0].text, let token = parts[1].text,
+                    let fence = parts[2].integer, let valid = parts[3].integer
+                else { throw element.unexpected(for: "LOCK.ACQUIRE") }
+                leases.append(SidecarLease(name: name, token: token, fence: fence, validity: .milliseconds(valid)))
+            }
+            return leases
+        }
+    }
+
+    /// `LOCK.RENEW name token ttl-ms`: for how long it is valid; `nil`: lost.
+    package struct Renew: SidecarCall {
+        package var name: String
+        package var token: String
+        package var ttl: Duration
+
+        package init(name: String, token: String, ttl: Duration) {
+            self.name = name
+            self.token = token
+            self.ttl = ttl
+        }
+
+        package func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.RENEW")
+            encoder.append(name)
+            encoder.append(token)
+            encoder.append(ttl.wholeMilliseconds)
+        }
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> Duration? {
+            if case .null = reply { return nil }
+            guard case .integer(let valid) = reply else { throw reply.unexpected(for: "LOCK.RENEW") }
+            return .milliseconds(valid)
+        }
+    }
+
+    /// `LOCK.RELEASE name token`: whether that token held it.
+    package struct Release: SidecarCall {
+        package var name: String
+        package var token: String
+
+        package init(name: String, token: String) {
+            self.name = name
+            self.token = token
+        }
+
+        package func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.RELEASE")
+            encoder.append(name)
+            encoder.append(token)
+        }
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+            guard case .integer(let count) = reply else { throw reply.unexpected(for: "LOCK.RELEASE") }
+            return count == 1
+        }
+    }
+
+    /// `LOCK.BREAK name`: whether somebody held it.
+    struct Break: SidecarCall {
+        var name: String
+
+        func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.BREAK")
+            encoder.append(name)
+        }
+
+        func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+            guard case .integer(let count) = reply else { throw reply.unexpected(for: "LOCK.BREAK") }
+            return count == 1
+        }
+    }
+
+    /// `LOCK.INFO name`; `nil`: nobody holds it or waits for it.
+    struct Inspect: SidecarCall {
+        var name: String
+
+        /// What `ttl_ms` is of a key without end.
+        private static let withoutEnd: Int64 = -1
+
+        func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.INFO")
+            encoder.append(name)
+        }
+
+        func decode(_ reply: RedisReply) throws(RedisError) -> SidecarLock? {
+            if case .null = reply { return nil }
+            guard let fields = ReplyFields(reply), let ttl = fields.integer("ttl_ms") else {
+                throw reply.unexpected(for: "LOCK.INFO")
+            }
+            let label = fields.text("label")
+            return SidecarLock(
+                name: name, label: label, fence: fields.integer("fence"),
+                timeLeft: label == nil || ttl == Self.withoutEnd ? nil : .milliseconds(ttl),
+                holders: fields.integer("holders") ?? 0, waiters: fields.integer("waiters") ?? 0)
+        }
+    }
+
+    /// `LOCK.LIST cursor MATCH glob`: one step through the names of the locks that are held.
+    struct List: SidecarCall {
+        /// Where the next step begins, and names, of which an earlier step may have had some.
+        struct Page: Sendable {
+            var cursor: String
+            var names: [String]
+        }
+
+        var cursor: String
+        var glob: String
+
+        /// Where a listing begins, and what ends it.
+        static let start = "0"
+
+        func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.LIST")
+            encoder.append(cursor)
+            encoder.append("MATCH", glob)
+        }
+
+        func decode(_ reply: RedisReply) throws(RedisError) -> Page {
+            guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let names = parts[1].array else {
+                throw reply.unexpected(for: "LOCK.LIST")
+            }
+            return Page(cursor: next, names: names.compactMap(\.text))
+        }
+    }
+}
+
+extension CommandEncoder {
+    /// An option with its value.
+    mutating func append(_ option: String, _ value: String) {
+        append(option)
+        append(value)
+    }
+
+    /// An option with a time in milliseconds.
+    mutating func append(_ option: String, _ time: Duration) {
+        append(option)
+        append(time.wholeMilliseconds)
+    }
+}

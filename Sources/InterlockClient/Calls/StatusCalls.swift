@@ -1,0 +1,89 @@
+package import Hiredis
+
+/// What a sidecar says of itself, its Redis and its fleet.
+public struct SidecarStatus: Hashable, Sendable {
+    /// The sidecar's connection to Redis.
+    public struct Redis: Hashable, Sendable {
+        /// Without credentials.
+        public var address: String
+        public var isUp: Bool
+        /// Why it is not up; `nil` while it is.
+        public var failure: String?
+        public var version: String?
+        /// Redis' `maxmemory-policy`; `nil`: not known.
+        public var evictionPolicy: String?
+        /// How many commands the sidecar has sent to Redis since it started.
+        public var commandsSent: Int64?
+    }
+
+    public var version: String
+    public var id: String
+    public var host: String
+    /// Of its process on its host.
+    public var processID: Int32?
+    /// How many clients are connected to the RESP door, this one among them.
+    public var connections: Int64?
+    public var redis: Redis
+    /// The IDs of the live sidecars.
+    public var fleet: [String]
+    /// Locks that are held through this sidecar.
+    public var locksHeld: Int64
+    /// Callers that wait for a lock through this sidecar.
+    public var locksWaiting: Int64
+    /// Those whose configuration in this sidecar is not the fleet's last one.
+    public var servicesDiffering: [String]
+    /// What to subscribe to for the fleet's events; `nil`: an older sidecar, which does not say.
+    public var eventChannel: String?
+
+    /// `nil` when the report is no sidecar's.
+    fileprivate init?(_ report: [String: String]) {
+        func text(_ name: String) -> String? { report[name].flatMap { $0.isEmpty ? nil : $0 } }
+        func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
+        func list(_ name: String) -> [String] { report[name].map { $0.split(separator: ",").map { String($0) } } ?? [] }
+        guard let version = text("interlock_version"), let isUp = number("redis_up") else { return nil }
+        self.version = version
+        id = report["id"] ?? ""
+        host = report["host"] ?? ""
+        processID = number("process_id").flatMap { Int32(exactly: $0) }
+        connections = number("connected_clients")
+        redis = Redis(
+            address: report["redis"] ?? "", isUp: isUp == 1, failure: text("redis_failure"), version: text("redis_version"),
+            evictionPolicy: text("maxmemory_policy"), commandsSent: number("redis_commands"))
+        fleet = list("members")
+        locksHeld = number("locks_held") ?? 0
+        locksWaiting = number("locks_waiting") ?? 0
+        servicesDiffering = list("services_differing")
+        eventChannel = text("event_channel")
+    }
+}
+
+/// The commands about the sidecar and the connection.
+package enum StatusCalls {
+    /// `INFO`.
+    package struct Report: SidecarCall {
+        package init() {}
+
+        package func encode(into encoder: inout CommandEncoder) {
+            encoder.append("INFO")
+        }
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarStatus {
+            var fields: [String: String] = [:]
+            for line in (reply.text ?? "").split(separator: "\r\n") {
+                guard let colon = line.firstIndex(of: ":") else { continue }
+                fields[String(line[..<colon])] = String(line[line.index(after: colon)...])
+            }
+            guard let status = SidecarStatus(fields) else { throw reply.unexpected(for: "INFO") }
+            return status
+        }
+    }
+
+    /// `PING`, whatever the answer is: a sign of life.
+    struct Ping: SidecarCall {
+        func encode(into encoder: inout CommandEncoder) {
+            encoder.append("PING")
+        }
+
+        func decode(_ reply: RedisReply) throws(RedisError) {}
+    }
+}

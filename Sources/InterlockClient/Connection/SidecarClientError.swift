@@ -1,0 +1,98 @@
+internal import Hiredis
+
+/// Why a call to a sidecar has no answer, or which error the sidecar answered with.
+public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What happened; a program switches on this. Newer versions may have more codes.
+    public struct Code: RawRepresentable, Hashable, Sendable {
+        public let rawValue: String
+
+        public init(rawValue: String) {
+            self.rawValue = rawValue
+        }
+
+        // What this side finds.
+
+        /// There is no connection, or the client is closed: the call was never sent.
+        public static let notConnected = Code(rawValue: "not-connected")
+        /// The connection could not be made: refused, not found, TLS failed.
+        public static let connectionFailed = Code(rawValue: "connection-failed")
+        /// Too many calls are in flight already: this one was never sent.
+        public static let overloaded = Code(rawValue: "overloaded")
+        /// The call was sent, and no answer came in time. It may have been carried out, or may yet be.
+        public static let timedOut = Code(rawValue: "timed-out")
+        /// The connection was lost before the answer. The call may have been carried out.
+        public static let answerLost = Code(rawValue: "answer-lost")
+        /// There was an answer that is no sidecar's: wrong port, another program, another version.
+        public static let unreadable = Code(rawValue: "unreadable")
+        /// The lease was lost while work went on under it.
+        public static let leaseLost = Code(rawValue: "lease-lost")
+
+        // What a sidecar answers, by the first word of its errors.
+
+        /// The call is wrong: a name, a number, an unknown permit. The same call fails again.
+        public static let invalid = Code(rawValue: "INVALID")
+        /// No such service is configured.
+        public static let unknownService = Code(rawValue: "UNKNOWN")
+        /// The sidecar cannot use its Redis.
+        public static let unavailable = Code(rawValue: "UNAVAILABLE")
+        /// A lease was granted, and given up because too few replicas had it in time.
+        public static let unreplicated = Code(rawValue: "UNREPLICATED")
+        /// The sidecar asks for an API key.
+        public static let noKey = Code(rawValue: "NOAUTH")
+        /// The sidecar does not know the API key.
+        public static let wrongKey = Code(rawValue: "WRONGPASS")
+        /// The API key does not have the role that the call needs.
+        public static let notPermitted = Code(rawValue: "NOPERM")
+        /// Any other error, also that a command is unknown.
+        public static let other = Code(rawValue: "ERR")
+    }
+
+    public var code: Code
+    /// For people: what was asked and what was wrong. Of an error that the sidecar answered with, its words behind the first.
+    public var message: String
+    /// The sidecar answered with this error; otherwise there was no answer that could be understood.
+    public var isAnswer: Bool
+
+    init(_ code: Code, _ message: String, isAnswer: Bool = false) {
+        self.code = code
+        self.message = message
+        self.isAnswer = isAnswer
+    }
+
+    public var description: String { isAnswer ? "\(code.rawValue) \(message)" : message }
+
+    /// The call may have been carried out although there is no answer.
+    public var isOutcomeUnknown: Bool { code == .timedOut || code == .answerLost }
+
+    /// There is no connection: the attempt to make one failed, or none was made.
+    public var isConnectionFailure: Bool { code == .notConnected || code == .connectionFailed }
+}
+
+extension SidecarClientError {
+    /// - Parameter error: of a connection with `configuration`, in the words of a client of Redis.
+    init(_ error: RedisError, _ configuration: SidecarClientConfiguration) {
+        let address = configuration.address
+        switch error.code {
+        case .server(let condition):
+            let word = condition.rawValue + " "
+            let sentence = error.message.firstRange(of: word).map { error.message[$0.upperBound...] } ?? error.message[...]
+            self.init(Code(rawValue: condition.rawValue), String(sentence), isAnswer: true)
+        case .notConnected:
+            self.init(.notConnected, "there is no connection to the sidecar at \(address)")
+        case .overloaded:
+            self.init(.overloaded, "\(configuration.maximumInFlight) calls to the sidecar at \(address) already await answers")
+        case .timedOut:
+            self.init(.timedOut, "the sidecar at \(address) did not answer in time; the call may have been carried out")
+        case .answerLost:
+            self.init(
+                .answerLost,
+                "the connection to the sidecar at \(address) was lost before the answer; the call may have been carried out")
+        case .connectionFailed:
+            let prefix = "cannot connect to \(configuration.redisConfiguration.displayName): "
+            let reason = error.message.hasPrefix(prefix) ? String(error.message.dropFirst(prefix.count)) : error.message
+            self.init(.connectionFailed, "cannot connect to the sidecar at \(address): \(reason)")
+        case .protocolViolation, .unexpectedReply:
+            self.init(.unreadable, "what \(address) answers is no sidecar's answer: \(error.message)")
+        }
+    }
+}

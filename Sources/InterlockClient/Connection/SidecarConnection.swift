@@ -1,0 +1,72 @@
+package import Hiredis
+package import Logging
+package import NIOCore
+
+/// A command of the RESP door, with a typed reply.
+package protocol SidecarCall: RedisCommand, Sendable where Reply: Sendable {
+    /// How long the sidecar is asked to wait before it answers.
+    var wait: Duration { get }
+}
+
+extension SidecarCall {
+    package var wait: Duration { .zero }
+}
+
+/// One connection to a sidecar's RESP door, for callers on its event loop: calls are pipelined, those of one tick leave in one
+/// write, and replies come in order by callbacks. It is kept up until `close`.
+///
+/// Confined to its event loop: every member is called on it. `SidecarClient` is the same for everyone else.
+package final class SidecarConnection {
+    private let configuration: SidecarClientConfiguration
+    private let pipeline: RedisPipeline
+    private let answerTimeout: TimeAmount
+
+    /// A connection is up and logged in: the first, and each one after a loss.
+    package var onUp: (() -> Void)?
+    /// The connection is lost, or an attempt failed; the next attempt is planned unless it was closed.
+    package var onDown: ((SidecarClientError) -> Void)?
+
+    package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.configuration = configuration
+        answerTimeout = TimeAmount(configuration.answerTimeout)
+        pipeline = RedisPipeline(configuration: configuration.redisConfiguration, eventLoop: eventLoop, logger: logger)
+        pipeline.onUp = { [weak self] in self?.onUp?() }
+        pipeline.onDown = { [weak self] error in
+            guard let self else { return }
+            onDown?(SidecarClientError(error, configuration))
+        }
+    }
+
+    package var isUp: Bool { pipeline.isUp }
+
+    /// Why there is no connection, while there is none.
+    package var lastFailure: SidecarClientError? {
+        pipeline.lastFailure.map { SidecarClientError($0, configuration) }
+    }
+
+    /// Begins to connect; does nothing when it already has.
+    package func start() {
+        pipeline.start()
+    }
+
+    /// Ends the connection for good; what is in flight fails with `answerLost`.
+    @discardableResult
+    package func close() -> EventLoopFuture<Void> {
+        pipeline.close()
+    }
+
+    /// Sends a call; `completion` is called exactly once, on the event loop, possibly before this returns.
+    /// - Parameter timeout: how long the answer may take; `nil`: the call's wait and the configuration's `answerTimeout`.
+    package func send<Call: SidecarCall>(
+        _ call: Call, timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Call.Reply, SidecarClientError>) -> Void
+    ) {
+        let configuration = configuration
+        pipeline.send(call, timeout: timeout ?? TimeAmount(call.wait) + answerTimeout) { result in
+            switch result {
+            case .success(let reply): completion(.success(reply))
+            case .failure(let error): completion(.failure(SidecarClientError(error, configuration)))
+            }
+        }
+    }
+}

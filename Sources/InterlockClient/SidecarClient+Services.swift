@@ -1,0 +1,74 @@
+extension SidecarClient {
+    /// Counts a call against all limits of a service, or against none of them when one is used up.
+    /// - Parameters:
+    ///   - cost: how many calls it counts as.
+    ///   - subject: the tenant, user or address that it counts for, where limits are per subject.
+    ///   - wait: how long to wait for a turn.
+    public func takeLimit(
+        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
+    ) async throws -> SidecarLimit {
+        try await send(LimitCalls.Take(service: service, cost: cost, subject: subject, wait: wait))
+    }
+
+    /// Where the limits of a service stand; takes nothing.
+    public func peekLimit(_ service: String, subject: String? = nil) async throws -> SidecarLimit {
+        try await send(LimitCalls.Peek(service: service, subject: subject))
+    }
+
+    /// Asks for permission for one upstream call: from the limits, the breaker and the bound on calls under way of a service.
+    /// - Parameters: as those of `takeLimit`.
+    public func acquirePermit(
+        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
+    ) async throws -> SidecarPermission {
+        let permission = try await send(PermitCalls.Acquire(service: service, cost: cost, subject: subject, wait: wait))
+        guard Task.isCancelled else { return permission }
+        if case .granted(let permit) = permission {
+            // The call is not made.
+            _ = try? await deliver(PermitCalls.Report(service: service, permit: permit.id, outcome: .ignored))
+        }
+        throw CancellationError()
+    }
+
+    /// Reports how a permitted call went, also when the task is cancelled.
+    /// - Parameters:
+    ///   - latency: how long the call took.
+    ///   - status: its HTTP status.
+    ///   - retryAfter: what the upstream asked for.
+    /// - Returns: the breaker's state after it.
+    @discardableResult
+    public func reportPermit(
+        _ permit: SidecarPermit, _ outcome: SidecarOutcome, latency: Duration? = nil, status: Int? = nil,
+        retryAfter: Duration? = nil
+    ) async throws -> SidecarBreaker.State {
+        try await deliver(
+            PermitCalls.Report(
+                service: permit.service, permit: permit.id, outcome: outcome, latency: latency, status: status,
+                retryAfter: retryAfter))
+    }
+
+    /// A service's breaker.
+    public func breaker(_ service: String) async throws -> SidecarBreaker {
+        try await send(BreakerCalls.Inspect(service: service))
+    }
+
+    /// The breakers of all services of the sidecar.
+    public func breakers() async throws -> [SidecarBreaker] {
+        try await send(BreakerCalls.List())
+    }
+
+    /// Forces a breaker in the whole fleet. Needs an API key with the role `admin` where keys are configured.
+    /// - Parameters:
+    ///   - state: `nil`: the breaker acts by itself again.
+    ///   - duration: for how long; `nil`: until somebody ends it.
+    ///   - reason: for others to read.
+    public func forceBreaker(
+        _ service: String, _ state: SidecarBreaker.Forced?, for duration: Duration? = nil, reason: String? = nil
+    ) async throws {
+        try await send(BreakerCalls.Force(service: service, state: state, duration: duration, reason: reason))
+    }
+
+    /// What the sidecar says of itself, its Redis and its fleet.
+    public func status() async throws -> SidecarStatus {
+        try await send(StatusCalls.Report())
+    }
+}

@@ -1,0 +1,194 @@
+package import Logging
+package import NIOCore
+internal import NIOPosix
+
+/// A client of one sidecar's RESP door.
+///
+/// ```swift
+/// import InterlockClient
+///
+/// let client = SidecarClient(address: .standard)
+/// if let lease = try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(5)) {
+///     // Show lease.fence to what the lock guards.
+///     try await client.releaseLock("orders", token: lease.token)
+/// }
+/// await client.close()
+/// ```
+///
+/// Any number of tasks may share a client. Calls that do not wait are pipelined on one connection, which is made with the first
+/// call and made again when it is lost. A call that waits for a lock or for a turn has a connection of its own meanwhile, because
+/// a sidecar answers the calls of a connection in order. Cancelling its task closes that connection, and the sidecar gives up the
+/// request; a lease that was granted in that moment is released.
+///
+/// A call is sent at most once. When the connection is lost before the answer it fails with `answerLost`, and the caller must
+/// find out what became of it: an acquire with the same `owner` is safe to repeat.
+public actor SidecarClient {
+    public nonisolated let configuration: SidecarClientConfiguration
+    nonisolated let eventLoop: any EventLoop
+    private let logger: Logger
+    private let shared: SidecarConnection
+    /// Those who wait for the attempt to connect.
+    private var connecting: [CheckedContinuation<Void, any Error>] = []
+    /// Of calls that wait, and of linked leases.
+    private var ownConnections: [ObjectIdentifier: OwnConnection] = [:]
+    /// Those of them that are free.
+    private var idle: [OwnConnection] = []
+    /// How many calls wait.
+    private var waiting = 0
+    private var isClosed = false
+
+    /// Connections that are kept for the next call that waits.
+    private static let mostIdle = 8
+
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
+
+    /// A client of the sidecar at `address`. It connects with its first call.
+    public init(address: SidecarAddress, apiKey: String? = nil) {
+        self.init(SidecarClientConfiguration(address: address, apiKey: apiKey))
+    }
+
+    /// A client that connects with its first call.
+    public init(_ configuration: SidecarClientConfiguration) {
+        self.init(
+            configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Logger(label: "interlock.client"))
+    }
+
+    package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.logger = logger
+        shared = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
+    }
+
+    /// Runs `body` with a connected client, and closes the client whatever happens.
+    /// - Throws: `SidecarClientError` when no sidecar answers or it refuses the login; whatever `body` throws.
+    public static func withClient<Result>(
+        _ configuration: SidecarClientConfiguration, _ body: (SidecarClient) async throws -> Result
+    ) async throws -> Result {
+        let client = SidecarClient(configuration)
+        do {
+            try await client.connect()
+            let result = try await body(client)
+            await client.close()
+            return result
+        } catch {
+            await client.close()
+            throw error
+        }
+    }
+
+    /// Connects and logs in, which the first call does otherwise.
+    /// - Throws: `SidecarClientError` when the attempt fails. The next one is then already planned, and the next call waits for it.
+    public func connect() async throws {
+        guard !isClosed else { throw closed }
+        guard !shared.isUp else { return }
+        guard connecting.count < configuration.maximumInFlight else {
+            throw SidecarClientError(.overloaded, "\(connecting.count) calls already wait for a connection")
+        }
+        shared.onUp = { [weak self] in self?.assumeIsolated { $0.attempted(.success(())) } }
+        shared.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
+        try await withCheckedThrowingContinuation { continuation in
+            connecting.append(continuation)
+            shared.start()
+        }
+    }
+
+    /// Ends all connections of this client. What is in flight fails; the sidecar releases linked leases.
+    public func close() async {
+        isClosed = true
+        attempted(.failure(closed))
+        for connection in ownConnections.values { connection.close() }
+        // Closing cannot fail: the future is completed by this side alone.
+        try? await shared.close().get()
+    }
+
+    private var closed: SidecarClientError {
+        SidecarClientError(.notConnected, "this client of the sidecar at \(configuration.address) was closed")
+    }
+
+    private func attempted(_ result: Result<Void, any Error>) {
+        let attempt = connecting
+        connecting = []
+        for continuation in attempt { continuation.resume(with: result) }
+    }
+
+    // MARK: Calls
+
+    /// Makes a call, on the shared connection unless it waits.
+    package func send<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
+        try Task.checkCancellation()
+        return call.wait > .zero ? try await sendWaiting(call) : try await deliver(call)
+    }
+
+    /// Makes a call on the shared connection, also when the task is cancelled.
+    func deliver<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
+        // Connecting may have taken a while, and the connection may be lost again.
+        if !shared.isUp { try await connect() }
+        return try await withCheckedThrowingContinuation { continuation in
+            shared.send(call) { continuation.resume(with: $0) }
+        }
+    }
+
+    private func sendWaiting<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
+        guard waiting < configuration.maximumWaiting else {
+            throw SidecarClientError(.overloaded, "\(waiting) calls already wait at the sidecar at \(configuration.address)")
+        }
+        waiting += 1
+        defer { waiting -= 1 }
+        let connection = try idle.popLast() ?? makeOwnConnection()
+        let reply = try await send(call, on: connection)
+        keep(connection)
+        return reply
+    }
+
+    /// Makes a call on a connection of its own. Cancellation closes the connection.
+    func send<Call: SidecarCall>(_ call: Call, on connection: OwnConnection) async throws -> Call.Reply {
+        let connectionOnLoop = NIOLoopBound(connection, eventLoop: eventLoop)
+        let number = connection.callNumber + 1
+        do {
+            return try await withTaskCancellationHandler {
+                try await perform(call, on: connectionOnLoop)
+            } onCancel: { [eventLoop] in
+                eventLoop.execute { connectionOnLoop.value.withdraw(call: number) }
+            }
+        } catch {
+            // An error in answer leaves a connection that can be used.
+            if let error = error as? SidecarClientError, error.isAnswer { keep(connection) } else { connection.close() }
+            try Task.checkCancellation()
+            throw error
+        }
+    }
+
+    /// Comes back to the event loop: what a cancellation handler encloses may run elsewhere.
+    private func perform<Call: SidecarCall>(
+        _ call: Call, on connection: NIOLoopBound<OwnConnection>
+    ) async throws -> Call.Reply {
+        try await withCheckedThrowingContinuation { continuation in
+            connection.value.send(call) { continuation.resume(with: $0) }
+        }
+    }
+
+    /// A connection that is closed with this client.
+    func makeOwnConnection() throws(SidecarClientError) -> OwnConnection {
+        guard !isClosed else { throw closed }
+        let connection = OwnConnection(configuration, eventLoop: eventLoop, logger: logger)
+        let id = ObjectIdentifier(connection)
+        ownConnections[id] = connection
+        connection.onClose = { [weak self] in
+            self?.assumeIsolated { client in
+                client.ownConnections[id] = nil
+                client.idle.removeAll { ObjectIdentifier($0) == id }
+            }
+        }
+        return connection
+    }
+
+    private func keep(_ connection: OwnConnection) {
+        guard !connection.isClosed else { return }
+        guard idle.count < Self.mostIdle else {
+            connection.close()
+            return
+        }
+        idle.append(connection)
+    }
+}

@@ -1,0 +1,178 @@
+import InterlockClient
+import InterlockProcesses
+import InterlockTesting
+import Testing
+
+@Suite("A client of a door with faults", .timeLimit(.minutes(3)))
+struct FaultyDoorTests {
+    private static func with(
+        answersLogin: Bool = true, change: (inout SidecarClientConfiguration) -> Void = { _ in },
+        door: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
+        _ body: (SidecarClient, MisbehavingRedis) async throws -> Void
+    ) async throws {
+        try await MisbehavingRedis.withServer(answersLogin: answersLogin, script: door) { server in
+            var configuration = TestSidecar.patient(port: server.port)
+            change(&configuration)
+            let client = SidecarClient(configuration)
+            do {
+                try await body(client, server)
+            } catch {
+                await client.close()
+                throw error
+            }
+            await client.close()
+        }
+    }
+
+    private static func code(_ call: () async throws -> Void) async -> SidecarClientError.Code? {
+        do {
+            try await call()
+            return nil
+        } catch {
+            return (error as? SidecarClientError)?.code
+        }
+    }
+
+    @Test("a reply that is cut in the middle is no reply, and the next call has another connection")
+    func cut() async throws {
+        try await Self.with(door: { command in
+            command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
+        }) { client, server in
+            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .answerLost)
+            let wasHeld = try await client.releaseLock("a", token: "t")
+            #expect(wasHeld)
+            #expect(server.connectionCount == 2)
+        }
+    }
+
+    @Test("a door that never answers is given up after the deadline, a wait included")
+    func silence() async throws {
+        try await Self.with(
+            change: { $0.answerTimeout = .milliseconds(100) },
+            door: { _ in
+                .silence
+            }
+        ) { client, server in
+            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .timedOut)
+            let clock = ContinuousClock()
+            let length = await clock.measure {
+                let code = await Self.code {
+                    _ = try await client.acquireLock("a", ttl: .seconds(1), wait: .milliseconds(300))
+                }
+                #expect(code == .timedOut)
+            }
+            #expect(length >= .milliseconds(400))
+        }
+    }
+
+    @Test("what is no RESP is no answer")
+    func garbage() async throws {
+        try await Self.with(door: { _ in
+            .text("HTTP/1.1 400 Bad Request\r\n\r\n")
+        }) { client, _ in
+            #expect(await Self.code { _ = try await client.status() } == .answerLost)
+        }
+    }
+
+    @Test("a reply of another shape is not guessed at")
+    func unexpected() async throws {
+        try await Self.with(door: { _ in
+            .text("+OK\r\n")
+        }) { client, _ in
+            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .unreadable)
+            #expect(await Self.code { _ = try await client.takeLimit("a") } == .unreadable)
+            #expect(await Self.code { _ = try await client.status() } == .unreadable)
+        }
+    }
+
+    @Test("a refused login is told with the door's words, and the key is not")
+    func refusedLogin() async throws {
+        try await Self.with(
+            answersLogin: false, change: { $0.apiKey = "the-key" },
+            door: { command in
+                .text(command.text[0] == "AUTH" ? "-WRONGPASS no such API key\r\n" : "-NOAUTH show a key\r\n")
+            }
+        ) { client, _ in
+            let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+            #expect(error?.code == .wrongKey)
+            #expect(error?.message == "no such API key")
+        }
+    }
+
+    @Test("nobody at the address is a failed connection")
+    func nobody() async throws {
+        let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
+        let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+        #expect(error?.code == .connectionFailed)
+        #expect(error?.message.contains("Connection refused") == true, "\(error?.message ?? "")")
+        await client.close()
+    }
+
+    @Test("a door that closes while a call waits leaves its outcome unknown")
+    func closedWhileWaiting() async throws {
+        try await Self.with(door: { _ in
+            .close
+        }) { client, server in
+            let error = await #expect(throws: SidecarClientError.self) {
+                try await client.acquireLock("a", ttl: .seconds(1), wait: .seconds(10))
+            }
+            #expect(error?.code == .answerLost)
+            #expect(error?.isOutcomeUnknown == true)
+            #expect(server.commands.count == 1)
+        }
+    }
+
+    @Test("a linked lease whose door falls silent is told as lost before it can have lapsed")
+    func silentDoor() async throws {
+        try await Self.with(door: { command in
+            command.text[0] == "LOCK.ACQUIRE" ? .text("*3\r\n$3\r\na/b\r\n:7\r\n:900\r\n") : .silence
+        }) { client, _ in
+            let clock = ContinuousClock()
+            let start = clock.now
+            let linked = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(2)))
+            var losses = linked.losses.makeAsyncIterator()
+            #expect(await losses.next() != nil)
+            #expect(clock.now - start >= .seconds(1))
+        }
+    }
+
+    @Test("calls beyond the bound are refused, and never sent")
+    func overload() async throws {
+        try await Self.with(
+            change: { configuration in
+                configuration.maximumInFlight = 2
+                configuration.maximumWaiting = 1
+            },
+            door: { _ in
+                .silence
+            }
+        ) { client, server in
+            try await client.connect()
+            let first = [Task { try await client.takeLimit("a") }, Task { try await client.takeLimit("a") }]
+            let waiting = Task { try await client.takeLimit("a", wait: .seconds(60)) }
+            try await eventually("three are sent") { server.commands.count == 3 }
+            #expect(await Self.code { _ = try await client.takeLimit("b") } == .overloaded)
+            #expect(await Self.code { _ = try await client.takeLimit("b", wait: .seconds(1)) } == .overloaded)
+            #expect(server.commands.count == 3)
+            await client.close()
+            for task in first + [waiting] { #expect(await Self.code { _ = try await task.value } == .answerLost) }
+        }
+    }
+
+    @Test("a subscription that is cut is made again, and says that events were missed")
+    func subscription() async throws {
+        try await Self.with(door: { command in
+            switch command.text[0] {
+            case "SUBSCRIBE":
+                let confirmation = Array("*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n".utf8)
+                return command.connection == 0 ? .bytesThenClose(confirmation) : .bytes(confirmation)
+            default: return .text(":1\r\n")
+            }
+        }) { client, _ in
+            var events = try await client.events(channel: "e").makeAsyncIterator()
+            #expect(await events.next() == .following)
+            guard case .interrupted = await events.next() else { return #expect(Bool(false), "not told of") }
+            #expect(await events.next() == .following)
+        }
+    }
+}

@@ -1,0 +1,82 @@
+import InterlockClient
+import InterlockProcesses
+import Testing
+
+@Suite("A linked lease", .timeLimit(.minutes(3)))
+struct LinkedLeaseTests {
+    @Test("is extended past its ttl, and released")
+    func release() async throws {
+        try await TestSidecar.withClient { client in
+            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .milliseconds(300)))
+            let fence = linked.lease.fence
+            #expect(try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(1)) == nil)
+            #expect(try await linked.release())
+            for await loss in linked.losses { #expect(Bool(false), "\(loss)") }
+            #expect(try await client.acquireLock("orders", ttl: .seconds(30))?.fence ?? 0 > fence)
+        }
+    }
+
+    @Test("that an operator breaks is told as lost, and is not released")
+    func broken() async throws {
+        try await TestSidecar.withClient { client in
+            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .seconds(30)))
+            #expect(try await client.breakLock("orders"))
+            var losses = linked.losses.makeAsyncIterator()
+            #expect(await losses.next()?.name == "orders")
+            #expect(try await linked.release() == false)
+        }
+    }
+
+    @Test("that is dropped is released")
+    func dropped() async throws {
+        try await TestSidecar.withClient { client in
+            var linked = try await client.acquireLinkedLock("orders", ttl: .seconds(30))
+            #expect(linked != nil)
+            linked = nil
+            #expect(try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(20)) != nil)
+        }
+    }
+
+    @Test("ends with its client, which the sidecar takes for a release")
+    func clientClosed() async throws {
+        try await TestSidecar.with { sidecar in
+            let client = SidecarClient(sidecar.configuration)
+            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .seconds(30)))
+            await client.close()
+            var losses = linked.losses.makeAsyncIterator()
+            #expect(await losses.next() != nil)
+            try await SidecarClient.withClient(sidecar.configuration) { other in
+                let lease = try await other.acquireLock("orders", ttl: .seconds(30), wait: .seconds(20))
+                #expect(lease != nil)
+            }
+        }
+    }
+
+    @Test("work under a lock is not run while another holds it")
+    func held() async throws {
+        try await TestSidecar.withClient { client in
+            let answer = try await client.withLock("orders") { outer in
+                let inner = try await client.withLock("orders") { _ in true }
+                #expect(inner == nil)
+                return outer.fence
+            }
+            #expect(answer.map { $0 > 0 } == true)
+            #expect(try await client.inspectLock("orders")?.isHeld != true)
+        }
+    }
+
+    @Test("work is cancelled when the lease under it is lost")
+    func lostWork() async throws {
+        try await TestSidecar.withClient { client in
+            let error = await #expect(throws: SidecarClientError.self) {
+                try await client.withLock("orders") { _ in
+                    let wasBroken = try await client.breakLock("orders")
+                    #expect(wasBroken)
+                    // Ends when the task is cancelled: nobody else ends the stream.
+                    for await _ in AsyncStream<Void>.makeStream().stream {}
+                }
+            }
+            #expect(error?.code == .leaseLost)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+import InterlockClient
+import InterlockProcesses
+import InterlockSidecar
+import Testing
+
+@Suite("A client of a sidecar", .timeLimit(.minutes(3)))
+struct SidecarClientTests {
+    @Test("a lock is acquired, seen, renewed and released")
+    func lockLife() async throws {
+        try await TestSidecar.withClient { client in
+            let lease = try #require(try await client.acquireLock("orders", ttl: .seconds(30), label: "web-1"))
+            #expect(lease.name == "orders")
+            #expect(lease.token.hasPrefix("web-1/"))
+            #expect(lease.validity > .seconds(25))
+            #expect(try await client.acquireLock("orders", ttl: .seconds(30)) == nil)
+            let seen = try #require(try await client.inspectLock("orders"))
+            #expect(seen.label == "web-1")
+            #expect(seen.fence == lease.fence)
+            #expect(seen.timeLeft.map { $0 > .seconds(20) } == true)
+            let validity = try #require(try await client.renewLock("orders", token: lease.token, ttl: .seconds(60)))
+            #expect(validity > .seconds(50))
+            #expect(try await client.renewLock("orders", token: "other", ttl: .seconds(60)) == nil)
+            #expect(try await client.releaseLock("orders", token: "other") == false)
+            #expect(try await client.releaseLock("orders", token: lease.token))
+            #expect(try await client.inspectLock("orders") == nil)
+            #expect(try await client.breakLock("orders") == false)
+        }
+    }
+
+    @Test("an owner that asks again gets its lease again, extended")
+    func owner() async throws {
+        try await TestSidecar.withClient { client in
+            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(30), owner: "me/1"))
+            let second = try #require(try await client.acquireLock("orders", ttl: .seconds(60), owner: "me/1"))
+            #expect(first.token == "me/1")
+            #expect(second.fence == first.fence)
+            #expect(second.validity > .seconds(50))
+        }
+    }
+
+    @Test("several locks are acquired together or not at all, and listed")
+    func several() async throws {
+        try await TestSidecar.withClient { client in
+            let leases = try #require(try await client.acquireLocks(["b", "a", "c"], ttl: .seconds(30)))
+            #expect(leases.map(\.name) == ["b", "a", "c"])
+            #expect(try await client.acquireLocks(["d", "c"], ttl: .seconds(30)) == nil)
+            let (names, isComplete) = try await client.lockNames()
+            #expect(names.sorted() == ["a", "b", "c"])
+            #expect(isComplete)
+            #expect(try await client.lockNames(limit: 2).isComplete == false)
+            #expect(try await client.inspectLocks(names + ["z"]).map(\.name) == ["a", "b", "c"])
+        }
+    }
+
+    @Test("readers share a lock, and a semaphore has its places")
+    func modes() async throws {
+        try await TestSidecar.withClient { client in
+            let reader = try await client.acquireLock("book", ttl: .seconds(30), mode: .shared)
+            #expect(reader != nil)
+            #expect(try await client.acquireLock("book", ttl: .seconds(30), mode: .shared) != nil)
+            #expect(try await client.acquireLock("book", ttl: .seconds(30)) == nil)
+            #expect(try await client.acquireLock("seats", ttl: .seconds(30), mode: .permits(1)) != nil)
+            #expect(try await client.acquireLock("seats", ttl: .seconds(30), mode: .permits(1)) == nil)
+        }
+    }
+
+    @Test("a call that waits holds up no other, and gets the lock when it is released")
+    func waiting() async throws {
+        try await TestSidecar.withClient { client in
+            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(60)))
+            async let second = client.acquireLock("orders", ttl: .seconds(60), wait: .seconds(20))
+            try await eventually("the second waits") { try await client.inspectLock("orders")?.waiters == 1 }
+            #expect(try await client.releaseLock("orders", token: first.token))
+            #expect(try await second?.fence ?? 0 > first.fence)
+        }
+    }
+
+    @Test("a call that waits and is cancelled waits no longer, and holds nothing")
+    func cancellation() async throws {
+        try await TestSidecar.withClient { client in
+            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(60)))
+            let waiting = Task { try await client.acquireLock("orders", ttl: .seconds(60), wait: .seconds(20)) }
+            try await eventually("it waits") { try await client.inspectLock("orders")?.waiters == 1 }
+            waiting.cancel()
+            await #expect(throws: CancellationError.self) { try await waiting.value }
+            try await eventually("nobody waits") { try await client.inspectLock("orders")?.waiters == 0 }
+            #expect(try await client.releaseLock("orders", token: first.token))
+            #expect(try await client.inspectLock("orders") == nil)
+        }
+    }
+
+    @Test("many calls are in flight on one connection")
+    func pipelining() async throws {
+        try await TestSidecar.withClient { client in
+            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<500 { group.addTask { try await client.takeLimit("catalog").isGranted } }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(granted == 10)
+            #expect(try await client.status().connections == 1)
+        }
+    }
+
+    @Test("a limit tells what is left, and when to try again")
+    func limits() async throws {
+        try await TestSidecar.withClient { client in
+            let taken = try await client.takeLimit("catalog", cost: 4)
+            #expect(taken.isGranted)
+            #expect(taken.remaining == 6)
+            #expect(taken.retryAfter == nil)
+            #expect(try await client.peekLimit("catalog").remaining == 6)
+            let refused = try await client.takeLimit("catalog", cost: 7)
+            #expect(!refused.isGranted)
+            #expect(refused.retryAfter.map { $0 > .zero } == true)
+        }
+    }
+
+    @Test("a permit is reported once, and a forced breaker refuses the next")
+    func permits() async throws {
+        try await TestSidecar.withClient { client in
+            guard case .granted(let permit) = try await client.acquirePermit("catalog") else {
+                return #expect(Bool(false), "the permit was refused")
+            }
+            #expect(permit.state == .closed)
+            #expect(try await client.reportPermit(permit, .success, latency: .milliseconds(5), status: 200) == .closed)
+            let error = await #expect(throws: SidecarClientError.self) { try await client.reportPermit(permit, .success) }
+            #expect(error?.code == .invalid)
+            try await client.forceBreaker("catalog", .open, for: .seconds(60), reason: "moving")
+            guard case .refused(let refusal) = try await client.acquirePermit("catalog") else {
+                return #expect(Bool(false), "the permit was granted")
+            }
+            #expect(refusal.reason == .open)
+            let breaker = try await client.breaker("catalog")
+            #expect(breaker.forced == .open)
+            #expect(breaker.reason == "moving")
+            #expect(breaker.forcedUntil != nil)
+            #expect(try await client.breakers() == [breaker])
+            try await client.forceBreaker("catalog", nil)
+            #expect(try await client.breaker("catalog").forced == nil)
+        }
+    }
+
+    @Test("the status names the sidecar, its Redis and its event channel")
+    func status() async throws {
+        try await TestSidecar.withClient(prefix: "shop:") { client in
+            let status = try await client.status()
+            #expect(status.host == "test")
+            #expect(status.redis.isUp)
+            #expect(status.redis.failure == nil)
+            #expect(status.eventChannel == "shop:events")
+        }
+    }
+
+    @Test("events come from the channel that the sidecar names")
+    func events() async throws {
+        struct Change: Decodable {
+            var type: String
+            var service: String?
+        }
+        try await TestSidecar.withClient(prefix: "shop:") { client in
+            var events = try await client.events().makeAsyncIterator()
+            #expect(await events.next() == .following)
+            try await client.forceBreaker("catalog", .open)
+            while let element = await events.next() {
+                guard case .event(let event) = element, try event.decode(Change.self).type == "breaker" else { continue }
+                #expect(try event.decode(Change.self).service == "catalog")
+                break
+            }
+            let error = await #expect(throws: SidecarClientError.self) { try await client.events(channel: "other:events") }
+            #expect(error?.code == .invalid)
+        }
+    }
+
+    @Test("an error keeps the sidecar's words, and its code is the first of them")
+    func errors() async throws {
+        try await TestSidecar.withClient { client in
+            let error = await #expect(throws: SidecarClientError.self) { try await client.takeLimit("nothing") }
+            #expect(error?.code == .unknownService)
+            #expect(error?.isAnswer == true)
+            #expect(error?.message.contains("nothing") == true)
+            #expect(error?.message.hasPrefix("UNKNOWN") == false)
+        }
+    }
+
+    @Test("a key decides what a client may do")
+    func keys() async throws {
+        let keys = [
+            APIKey(name: "web", secret: "web-secret-of-16", role: .use),
+            APIKey(name: "ops", secret: "ops-secret-of-16", role: .admin),
+        ]
+        try await TestSidecar.with(keys: keys) { sidecar in
+            func code(_ key: String?, _ call: (SidecarClient) async throws -> Void) async -> SidecarClientError.Code? {
+                var configuration = sidecar.configuration
+                configuration.apiKey = key
+                do {
+                    try await SidecarClient.withClient(configuration, call)
+                    return nil
+                } catch {
+                    return (error as? SidecarClientError)?.code
+                }
+            }
+            #expect(await code(nil) { _ = try await $0.breakLock("orders") } == .noKey)
+            #expect(await code("no-key-of-theirs") { _ = try await $0.breakLock("orders") } == .wrongKey)
+            #expect(await code("web-secret-of-16") { _ = try await $0.breakLock("orders") } == .notPermitted)
+            #expect(await code("ops-secret-of-16") { _ = try await $0.breakLock("orders") } == nil)
+        }
+    }
+
+    @Test("a client that is closed says so")
+    func closed() async throws {
+        try await TestSidecar.with { sidecar in
+            let client = SidecarClient(sidecar.configuration)
+            _ = try await client.status()
+            await client.close()
+            let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+            #expect(error?.code == .notConnected)
+        }
+    }
+}

@@ -1,0 +1,76 @@
+import Hiredis
+import Interlock
+import InterlockClient
+import InterlockCore
+import InterlockProcesses
+import InterlockSidecar
+import Logging
+import NIOPosix
+import ServiceLifecycle
+
+/// A real redis-server, a coordinator and an open RESP door, in this process, for as long as a test lasts.
+struct TestSidecar {
+    /// How a client of the test reaches the door; patient.
+    let configuration: SidecarClientConfiguration
+
+    static let catalog = ServiceDefinition(
+        name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
+
+    /// The settings of a client that gives a busy machine time.
+    static func patient(port: Int, apiKey: String? = nil) -> SidecarClientConfiguration {
+        var configuration = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: port), apiKey: apiKey)
+        configuration.connectTimeout = .seconds(20)
+        configuration.answerTimeout = .seconds(20)
+        return configuration
+    }
+
+    /// - Parameter keys: the client shows the first.
+    static func with(
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], prefix: String = KeySpace.defaultPrefix,
+        _ body: (TestSidecar) async throws -> Void
+    ) async throws {
+        try await RedisServer.withServer { redis in
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(
+                    redis: redis.configuration, prefix: prefix, services: services, host: "test"),
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
+            var listen = ListenSettings()
+            listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
+            let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            let door = RESPDoor(
+                coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen, logger: logger,
+                onBound: { bound.yield($0) })
+            let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await group.run() }
+                var port = 0
+                for await number in ports {
+                    port = number
+                    break
+                }
+                await coordinator.untilReady()
+                let result: Result<Void, any Error>
+                do {
+                    try await body(TestSidecar(configuration: patient(port: port, apiKey: keys.first?.secret)))
+                    result = .success(())
+                } catch {
+                    result = .failure(error)
+                }
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+                try result.get()
+            }
+        }
+    }
+
+    /// The same with a client of it.
+    static func withClient(
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], prefix: String = KeySpace.defaultPrefix,
+        _ body: (SidecarClient) async throws -> Void
+    ) async throws {
+        try await with(keys: keys, services: services, prefix: prefix) { sidecar in
+            try await SidecarClient.withClient(sidecar.configuration, body)
+        }
+    }
+}
