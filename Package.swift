@@ -120,7 +120,8 @@ let package = Package(
         .target(
             name: "InterlockLoad",
             dependencies: [
-                "InterlockJudge", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore, nioLocks, nioPosix,
+                "InterlockJudge", "InterlockClient", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore,
+                nioLocks, nioPosix,
                 deque,
                 logging,
                 subprocess,
@@ -134,8 +135,8 @@ let package = Package(
         .executableTarget(
             name: "InterlockCLI",
             dependencies: [
-                "InterlockSidecar", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix,
-                nioSSL, logging, coreMetrics, lifecycle, unixSignals, subprocess,
+                "InterlockSidecar", "InterlockClient", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", logging,
+                coreMetrics, lifecycle, unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules
@@ -143,7 +144,7 @@ let package = Package(
         .executableTarget(
             name: "InterlockBenchmarks",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
+                "InterlockClient", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/InterlockBenchmarks",
@@ -230,7 +231,8 @@ let package = Package(
         .testTarget(
             name: "InterlockLoadTests",
             dependencies: [
-                "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses",
+                "InterlockJudge", "InterlockClient", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis",
+                "InterlockProcesses",
                 "InterlockTesting", nioCore,
                 nioLocks, nioPosix, logging,
             ],
@@ -240,7 +242,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "InterlockCLI", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
+                "InterlockCLI", "InterlockClient", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore",
+                "InterlockProcesses",
                 "InterlockTesting",
                 nioCore, nioLocks,
                 nioPosix,

@@ -37,8 +37,9 @@ public actor SidecarClient {
     private var waiting = 0
     private var isClosed = false
 
-    /// Connections that are kept for the next call that waits.
+    /// Connections that are kept for the next call that waits, and for how long.
     private static let mostIdle = 8
+    private static let idleTime = TimeAmount.seconds(10)
 
     public nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
@@ -189,6 +190,7 @@ public actor SidecarClient {
             connection.close()
             return
         }
+        connection.expire(after: Self.idleTime)
         idle.append(connection)
     }
 }

@@ -1,6 +1,7 @@
 import InterlockJudge
 import Glibc
 import Hiredis
+import InterlockClient
 import InterlockLoad
 import InterlockProcesses
 import Testing
@@ -14,9 +15,9 @@ struct OwnFleetTests {
             for number in 0..<2 { processes.append(try #require(await fleet.processID(ofSidecar: number))) }
             processes.append(try #require(await fleet.redisProcessID))
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
-            #expect(granted.array != nil)
+            #expect(granted != nil)
             let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
-            #expect(refused == .null)
+            #expect(refused == nil)
         }
         #expect(processes.allSatisfy { kill($0, 0) != 0 })
     }
@@ -63,7 +64,7 @@ struct OwnFleetTests {
                     guard case .faultEnded(let fault) = event else { return }
                     // One attempt each: it is whole, and not about to be.
                     switch acts[fault].0.target {
-                    case .sidecar(let number): await notes.add(isWhole: Self.answers(fleet.endpoints[number].door))
+                    case .sidecar(let number): await notes.add(isWhole: Self.answers(fleet.endpoints[number]))
                     case .redis: await notes.add(isWhole: Self.answers(fleet.redis))
                     case .clients: break
                     }
@@ -89,12 +90,12 @@ struct OwnFleetTests {
             calmFrom: .seconds(60))
         try await OwnFleet.withFleet(try Self.settings(sidecars: 2, faults: [.redisRestart])) { fleet in
             let granted = try await Self.acquire("orders", at: fleet.endpoints[0])
-            #expect(granted.array != nil)
+            #expect(granted != nil)
             let outcome = await FaultRig(fleet: fleet, plan: plan) { _ in }.run()
             #expect(outcome.violations.isEmpty)
             try await Self.untilServing(fleet.endpoints[1])
             let refused = try await Self.acquire("orders", at: fleet.endpoints[1])
-            #expect(refused == .null)
+            #expect(refused == nil)
         }
     }
 
@@ -161,21 +162,16 @@ extension OwnFleetTests {
             faults: faults)
     }
 
-    /// An array: granted; `.null`: held by another.
-    private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> RedisReply {
+    /// `nil`: held by another.
+    private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> SidecarLease? {
         var door = endpoint.door
         door.connectTimeout = .seconds(10)
-        door.commandTimeout = .seconds(10)
-        let client = RedisClient(configuration: door)
-        let outcome: Result<RedisReply, any Error>
-        do {
-            try await client.connect()
-            outcome = .success(try await client.send(AnyCommand(["LOCK.ACQUIRE", name, "60000"])))
-        } catch {
-            outcome = .failure(error)
-        }
-        await client.close()
-        return try outcome.get()
+        door.answerTimeout = .seconds(10)
+        return try await SidecarClient.withClient(door) { try await $0.acquireLock(name, ttl: .seconds(60)) }
+    }
+
+    private static func answers(_ endpoint: SidecarEndpoint) async -> Bool {
+        await answers(endpoint.door.redisConfiguration)
     }
 
     private static func answers(_ server: RedisConfiguration) async -> Bool {
@@ -192,8 +188,8 @@ extension OwnFleetTests {
         let name = "free-\(UInt64.random(in: 0 ... .max))"
         try await eventually("sidecar \(endpoint.number) grants a lock") {
             do {
-                return try await acquire(name, at: endpoint).array != nil
-            } catch is RedisError { return false }
+                return try await acquire(name, at: endpoint) != nil
+            } catch is SidecarClientError { return false }
         }
     }
 }

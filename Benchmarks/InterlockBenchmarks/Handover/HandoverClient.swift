@@ -1,7 +1,8 @@
+import InterlockClient
 import NIOCore
 
 /// One client that takes the lock and gives it back, over and over, until the run says that it is enough.
-final class HandoverClient: SidecarLinkOwner {
+final class HandoverClient {
     private enum State {
         case idle
         case acquiring(askedAt: NIODeadline)
@@ -10,11 +11,14 @@ final class HandoverClient: SidecarLinkOwner {
     }
 
     private let run: HandoverRun
-    private var link: SidecarLink?
+    private let connection: SidecarConnection
     private var state = State.idle
 
-    init(run: HandoverRun) {
+    init(run: HandoverRun, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop) {
         self.run = run
+        connection = sidecar.connection(on: eventLoop)
+        connection.onUp = { [unowned self] in self.run.clientIsUp() }
+        connection.onDown = { [unowned self] in isLost($0) }
     }
 
     /// Since when it has been waiting for the lock; `nil`: it is not.
@@ -23,47 +27,61 @@ final class HandoverClient: SidecarLinkOwner {
         return askedAt
     }
 
-    func connect(to endpoint: BenchmarkedSidecar, on eventLoop: any EventLoop) {
-        link = SidecarLink.open(to: endpoint, on: eventLoop, owner: self)
-    }
-
-    func linkIsUp() {
-        run.clientIsUp()
+    func connect() {
+        connection.start()
     }
 
     func acquire() {
-        state = .acquiring(askedAt: .now())
-        link?.send(run.acquireCommand)
-    }
-
-    func received(_ reply: SidecarReply) {
-        switch (state, reply) {
-        case (.acquiring(let askedAt), .lease(let token, let fence)):
-            run.record.granted(to: ObjectIdentifier(self), fence: fence, askedAt: askedAt, now: .now())
-            state = .releasing
-            let release = LeaseCommand.release(run.lock, token: token)
-            run.record.releases(ObjectIdentifier(self), now: .now())
-            link?.send(release)
-        case (.releasing, .integer(1)):
-            goOn()
-        default:
-            run.record.failed("\(reply) to a client that was \(state)")
-            run.later { [self] in goOn() }
+        let askedAt = NIODeadline.now()
+        state = .acquiring(askedAt: askedAt)
+        connection.send(run.acquireCall) { [self] result in
+            switch result {
+            case .success(let lease?): granted(lease, askedAt: askedAt)
+            case .success(nil): refused("the lock is held by another at the end of the wait")
+            case .failure(let error): failed(error)
+            }
         }
     }
 
-    func linkIsLost(_ error: any Error) {
+    private func granted(_ lease: SidecarLease, askedAt: NIODeadline) {
+        run.record.granted(to: ObjectIdentifier(self), fence: lease.fence, askedAt: askedAt, now: .now())
+        state = .releasing
+        run.record.releases(ObjectIdentifier(self), now: .now())
+        connection.send(LockCalls.Release(name: run.lock, token: lease.token)) { [self] result in
+            switch result {
+            case .success(true): goOn()
+            case .success(false): refused("the lease was lost before it was released")
+            case .failure(let error): failed(error)
+            }
+        }
+    }
+
+    private func failed(_ error: SidecarClientError) {
+        // Of a connection that is lost `isLost` is told.
+        if error.code != .answerLost { refused("\(error)") }
+    }
+
+    private func refused(_ reason: String) {
+        run.record.failed(reason)
+        run.later { [self] in goOn() }
+    }
+
+    private func isLost(_ error: SidecarClientError) {
+        if case .done = state { return }
         run.record.failed("\(error)")
-        state = .done
-        run.clientIsDone()
+        end()
     }
 
     private func goOn() {
-        // The link may have been lost meanwhile.
+        // The connection may have been lost meanwhile.
         if case .done = state { return }
         guard run.isEnding else { return acquire() }
+        end()
+    }
+
+    private func end() {
         state = .done
-        link?.close()
+        connection.close()
         run.clientIsDone()
     }
 }

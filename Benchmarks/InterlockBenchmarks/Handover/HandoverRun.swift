@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockClient
 import NIOCore
 import NIOPosix
 
@@ -11,12 +12,12 @@ final class HandoverRun {
     private static let patience = TimeAmount.seconds(15)
     /// A client that was refused asks again, but not at once.
     private static let pauseAfterError = TimeAmount.milliseconds(10)
-    /// Milliseconds; long enough that a lease never ends by itself here.
-    private static let ttl = 10_000
-    private static let longestWait = 60_000
+    /// Long enough that a lease never ends by itself here.
+    private static let ttl = Duration.seconds(10)
+    private static let longestWait = Duration.seconds(60)
 
     let lock: String
-    let acquireCommand: ByteBuffer
+    let acquireCall: LockCalls.Acquire
     var record: HandoverRecord
     private(set) var isEnding = false
 
@@ -33,8 +34,8 @@ final class HandoverRun {
         endpoints: [BenchmarkedSidecar], lock: String, length: TimeAmount, eventLoop: any EventLoop
     ) -> EventLoopFuture<HandoverFigures> {
         let run = HandoverRun(lock: lock, length: length, eventLoop: eventLoop)
-        run.clients = endpoints.map { _ in HandoverClient(run: run) }
-        for (client, endpoint) in zip(run.clients, endpoints) { client.connect(to: endpoint, on: eventLoop) }
+        run.clients = endpoints.map { HandoverClient(run: run, sidecar: $0, eventLoop: eventLoop) }
+        for client in run.clients { client.connect() }
         // The clients own the run as it owns them: they part when it is over.
         run.promise.futureResult.assumeIsolated().whenComplete { _ in run.clients = [] }
         return run.promise.futureResult
@@ -44,7 +45,7 @@ final class HandoverRun {
         self.lock = lock
         self.length = length
         self.eventLoop = eventLoop
-        acquireCommand = LeaseCommand.acquire(lock, ttl: Self.ttl, "WAIT", String(Self.longestWait))
+        acquireCall = LockCalls.Acquire(name: lock, ttl: Self.ttl, wait: Self.longestWait)
         let begin = NIODeadline.now()
         record = HandoverRecord(begin: begin, end: begin)
         promise = eventLoop.makePromise()

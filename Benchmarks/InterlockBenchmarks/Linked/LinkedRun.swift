@@ -6,8 +6,7 @@ import NIOPosix
 final class LinkedRun {
     struct Plan {
         var leases: Int
-        /// Milliseconds.
-        var ttl: Int
+        var ttl: Duration
         var hold: TimeAmount
     }
 
@@ -28,11 +27,14 @@ final class LinkedRun {
         let connections = min(mostConnections, plan.leases)
         run.clients = (0..<connections).map { index in
             let locks = stride(from: index, to: plan.leases, by: connections).map { "linked-\($0)" }
-            return LinkedClient(locks: locks, run: run)
+            return LinkedClient(locks: locks, run: run, sidecar: sidecar, eventLoop: eventLoop)
         }
-        for client in run.clients { client.connect(to: sidecar, on: eventLoop) }
+        for client in run.clients { client.connect() }
         // The clients own the run as it owns them: they part when it is over.
-        run.promise.futureResult.assumeIsolated().whenComplete { _ in run.clients = [] }
+        run.promise.futureResult.assumeIsolated().whenComplete { _ in
+            for client in run.clients { client.close() }
+            run.clients = []
+        }
         return run.promise.futureResult
     }
 
@@ -93,7 +95,7 @@ struct LinkedCommand: AsyncParsableCommand {
 
     func run() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
-        let plan = LinkedRun.Plan(leases: leases, ttl: ttl, hold: TimeAmount(seconds: seconds))
+        let plan = LinkedRun.Plan(leases: leases, ttl: .milliseconds(ttl), hold: TimeAmount(seconds: seconds))
         let figures = try await eventLoop.flatSubmit { [sidecar] in
             LinkedRun.start(plan, sidecar: sidecar, eventLoop: eventLoop)
         }.get()

@@ -1,6 +1,7 @@
 internal import InterlockJudge
 import ArgumentParser
 import Glibc
+import InterlockClient
 import InterlockLoad
 import InterlockSidecar
 
@@ -178,9 +179,9 @@ struct LoadOptions: ParsableArguments {
     }
 
     private func httpAddress(_ text: String) throws(LoadArgumentError) -> SidecarEndpoint.HTTPAddress {
-        guard case .endpoint(let endpoint) = SidecarAddress(argument: text) else {
+        guard case .tcp(let host, let port) = SidecarAddress(argument: text) else {
             throw LoadArgumentError(expected: "HOST:PORT of an HTTP door", found: text)
         }
-        return SidecarEndpoint.HTTPAddress(host: endpoint.host, port: endpoint.port)
+        return SidecarEndpoint.HTTPAddress(host: host, port: port)
     }
 }

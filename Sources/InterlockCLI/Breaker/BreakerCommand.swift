@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockClient
 
 /// `interlock breaker`: circuit breakers.
 struct BreakerCommand: AsyncParsableCommand {
@@ -33,8 +34,8 @@ extension BreakerCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let services = try await SidecarConnection.open(sidecar) { try await $0.send(ListBreakers()) }
-            try Terminal.show(BreakerListing(services: services), asJSON: output.json)
+            let breakers = try await sidecar.withClient("breaker list") { try await $0.breakers() }
+            try Terminal.show(BreakerListing(services: breakers.map { BreakerReading($0) }), asJSON: output.json)
         }
     }
 }
@@ -58,9 +59,8 @@ extension BreakerCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = ReadBreaker(service: service)
-            let reading = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
-            try Terminal.show(reading, asJSON: output.json)
+            let breaker = try await sidecar.withClient("breaker show \(service)") { try await $0.breaker(service) }
+            try Terminal.show(BreakerReading(breaker), asJSON: output.json)
         }
     }
 }
@@ -104,8 +104,9 @@ extension BreakerCommand {
         }
 
         func run() async throws {
-            let command = ForceBreaker(service: service, state: state, duration: span?.duration, reason: reason)
-            try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            try await sidecar.withClient("breaker force \(service)") { client in
+                try await client.forceBreaker(service, state.forced, for: span?.duration, reason: reason)
+            }
             switch state {
             case .open, .closed, .disabled:
                 let end = span.map { " for \(ReadableText.span(milliseconds: $0.milliseconds))" } ?? ""

@@ -1,5 +1,7 @@
 import ArgumentParser
 import Interlock
+import InterlockClient
+import InterlockCore
 import UnixSignals
 
 /// `interlock events`: what happens in the fleet, as it happens.
@@ -19,8 +21,10 @@ struct EventsCommand: AsyncParsableCommand {
             """
     )
 
-    @Option(help: ArgumentHelp("What the sidecar's configuration has as redis.prefix.", valueName: "text"))
-    var prefix = KeySpace.defaultPrefix
+    @Option(
+        help: ArgumentHelp(
+            "The redis.prefix of the sidecar's configuration; without it the sidecar is asked.", valueName: "text"))
+    var prefix: String?
 
     @Option(
         name: .customLong("type"),
@@ -34,47 +38,39 @@ struct EventsCommand: AsyncParsableCommand {
 
     func run() async throws {
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm)
-        let channel = KeySpace(prefix: prefix).events
-        // A subscriber keeps trying and cannot tell a refusal from silence: first find out that there is something to follow.
-        try await SidecarConnection.open(sidecar) { try await $0.send(FollowEvents(channel: channel)) }
-        let target = try sidecar.target()
-        let follower = EventFollower(configuration: target.configuration, channel: channel)
+        let channel = prefix.map { KeySpace(prefix: $0).events }
         let (types, isJSON) = (types, output.json)
-        await follower.start()
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { for await _ in signals { return } }
-            group.addTask { await Self.print(follower.notices, of: types, from: target.address, asJSON: isJSON) }
-            _ = await group.next()
-            group.cancelAll()
+        try await sidecar.withClient("events") { client in
+            let events = try await client.events(channel: channel)
+            let address = client.configuration.address
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask { for await _ in signals { return } }
+                group.addTask { await Self.print(events, of: types, from: address, asJSON: isJSON) }
+                _ = await group.next()
+                group.cancelAll()
+            }
         }
-        await follower.close()
     }
 
-    /// Prints until the notices end or nobody reads on.
+    /// Prints until the events end or nobody reads on.
     private static func print(
-        _ notices: NewestBuffer<EventFollower.Notice>, of types: [EventTypes], from address: SidecarAddress, asJSON: Bool
+        _ events: SidecarEvents, of types: [EventTypes], from address: SidecarAddress, asJSON: Bool
     ) async {
-        var isFollowing = true
-        var dropped: Int64 = 0
-        while let notice = await notices.next() {
-            let droppedNow = notices.dropped
-            if droppedNow > dropped {
-                Terminal.tell("interlock: \(droppedNow - dropped) events were missed: they came faster than they are printed")
-                dropped = droppedNow
-            }
-            switch notice {
+        for await element in events {
+            switch element {
             case .following:
-                isFollowing = true
                 Terminal.tell("interlock: following the events of the sidecar at \(address)")
             case .interrupted:
-                // Each attempt to connect again ends in one more of these.
-                guard isFollowing else { continue }
-                Terminal.tell("interlock: the sidecar at \(address) is away, and events are missed; it is tried again")
-                isFollowing = false
-            case .event(let json):
-                guard let message = EventMessage(json), types.isEmpty || types.contains(where: { $0.includes(message.type) })
+                Terminal.tell("interlock: lost the connection to the sidecar at \(address); events are missed until it is back")
+            case .missed(let count):
+                Terminal.tell("interlock: missed \(count) events: they came faster than they are printed")
+            case .event(let event):
+                guard let message = EventMessage(event.json),
+                    types.isEmpty || types.contains(where: { $0.includes(message.type) })
                 else { continue }
-                guard let line = asJSON ? JSONOutput.line(message.json) : InterlockEvent(json: json)?.line else { continue }
+                guard let line = asJSON ? JSONOutput.line(message.json) : InterlockEvent(json: event.json)?.line else {
+                    continue
+                }
                 guard Terminal.show(line) else { return }
             }
         }
@@ -96,4 +92,52 @@ struct EventTypes: ExpressibleByArgument {
     }
 
     func includes(_ type: String) -> Bool { type == name || type.hasPrefix(name + ".") }
+}
+
+extension InterlockEvent<EventPayload> {
+    /// The event in one line, for people.
+    var line: String {
+        "\(ReadableText.moment(epochMilliseconds: atMilliseconds))  \(sentence)".printable
+    }
+
+    private var sentence: String {
+        switch payload {
+        case .breaker(let event):
+            "breaker \(event.service): \(event.breaker.state.rawValue)" + Self.reasons(of: event.breaker)
+        case .lock(let event):
+            switch event.kind {
+            case .broken: "lock \(event.lock): broken" + (event.by.isEmpty ? "" : " by \(event.by)")
+            }
+        case .limit(let event):
+            "limit \(event.limit) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
+                + ": \(Self.finding(event)), \(event.used) of \(event.capacity) used (seen by \(origin))"
+        case .fleet(let event):
+            switch event.kind {
+            case .joined: "sidecar \(event.sidecar): joined the fleet"
+            case .left: "sidecar \(event.sidecar): left the fleet"
+            }
+        }
+    }
+
+    private static func finding(_ event: LimitEvent) -> String {
+        switch event.kind {
+        case .near: "nearly reached"
+        case .reached: "reached"
+        case .shadow: "would have refused a call"
+        }
+    }
+
+    private static func reasons(of breaker: BreakerSnapshot) -> String {
+        var reasons: [String] = []
+        if let forced = breaker.forced {
+            reasons.append("forced \(forced.rawValue)")
+        } else if !breaker.cause.isEmpty {
+            reasons.append(breaker.cause)
+        }
+        if !breaker.reason.isEmpty { reasons.append(breaker.reason) }
+        let end = breaker.forced == nil ? breaker.untilMilliseconds : breaker.forcedUntilMilliseconds
+        if end > 0 { reasons.append("until \(ReadableText.moment(epochMilliseconds: end))") }
+        if !breaker.by.isEmpty { reasons.append("by \(breaker.by)") }
+        return reasons.isEmpty ? "" : " (\(reasons.joined(separator: ", ")))"
+    }
 }

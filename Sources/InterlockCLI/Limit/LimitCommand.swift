@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockClient
 
 /// `interlock limit`: rate limits.
 struct LimitCommand: AsyncParsableCommand {
@@ -47,8 +48,10 @@ extension LimitCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = TakeLimit(service: service, cost: cost, subject: subject, wait: wait.duration)
-            let reading = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
+            let limit = try await sidecar.withClient("limit take \(service)") { client in
+                try await client.takeLimit(service, cost: cost, subject: subject, wait: wait.duration)
+            }
+            let reading = LimitReading(limit)
             try Terminal.show(reading, asJSON: output.json)
             guard reading.isLimited else { return }
             let pause = reading.retryAfter.isEmpty ? "" : "try again in \(reading.retryAfter), or "
@@ -81,9 +84,10 @@ extension LimitCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = PeekLimit(service: service, subject: subject)
-            let reading = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
-            try Terminal.show(reading, asJSON: output.json)
+            let limit = try await sidecar.withClient("limit show \(service)") { client in
+                try await client.peekLimit(service, subject: subject)
+            }
+            try Terminal.show(LimitReading(limit), asJSON: output.json)
         }
     }
 }

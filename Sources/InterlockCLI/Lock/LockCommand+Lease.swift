@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockClient
 import InterlockCore
 
 extension LockCommand {
@@ -39,16 +40,16 @@ extension LockCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = AcquireLock(
-                name: name, ttl: ttl.duration, wait: wait.duration, owner: owner, label: label,
-                mode: sharing.mode)
-            let grant = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
-            guard let grant else {
+            let lease = try await sidecar.withClient("lock acquire \(name)") { client in
+                try await client.acquireLock(
+                    name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
+            }
+            guard let lease else {
                 throw Failure(
                     "the lock \(name) is held by another: wait for it with --wait, or see `interlock lock show \(name)`",
                     exitCode: .refused)
             }
-            try Terminal.show(grant, asJSON: output.json)
+            try Terminal.show(LockGrant(lease), asJSON: output.json)
         }
     }
 }
@@ -72,7 +73,7 @@ struct SharingOptions: ParsableArguments {
         }
     }
 
-    var mode: LockMode { permits.map { .permits($0) } ?? (shared ? .shared : .exclusive) }
+    var mode: SidecarLockMode { permits.map { .permits($0) } ?? (shared ? .shared : .exclusive) }
 }
 
 extension LockCommand {
@@ -101,13 +102,15 @@ extension LockCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = RenewLock(name: name, token: token, ttl: ttl.duration)
-            let renewal = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
-            guard let renewal else {
+            let validity = try await sidecar.withClient("lock renew \(name)") { client in
+                try await client.renewLock(name, token: token, ttl: ttl.duration)
+            }
+            guard let validity else {
                 throw Failure(
                     "the lease of \(name) is lost: stop the work it guards, and acquire the lock again", exitCode: .refused)
             }
-            try Terminal.show(renewal, asJSON: output.json)
+            try Terminal.show(
+                LockRenewal(name: name, validMilliseconds: validity.wholeMilliseconds), asJSON: output.json)
         }
     }
 }
@@ -134,8 +137,10 @@ extension LockCommand {
         @OptionGroup var sidecar: SidecarOptions
 
         func run() async throws {
-            let command = ReleaseLock(name: name, token: token)
-            guard try await SidecarConnection.open(sidecar, { try await $0.send(command) }) else {
+            let wasHeld = try await sidecar.withClient("lock release \(name)") { client in
+                try await client.releaseLock(name, token: token)
+            }
+            guard wasHeld else {
                 throw Failure(
                     "the lock \(name) is not held by that token: the lease lapsed, or was broken", exitCode: .refused)
             }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockClient
 
 /// `interlock lock`: leased locks.
 struct LockCommand: AsyncParsableCommand {
@@ -40,12 +41,10 @@ extension LockCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let command = InspectLock(name: name)
-            let reading = try await SidecarConnection.open(sidecar) { try await $0.send(command) }
-            guard let reading else {
+            guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.inspectLock(name) }) else {
                 throw Failure("nobody holds the lock \(name) or waits for it", exitCode: .refused)
             }
-            try Terminal.show(reading, asJSON: output.json)
+            try Terminal.show(LockReading(lock), asJSON: output.json)
         }
     }
 }
@@ -77,9 +76,10 @@ extension LockCommand {
         }
 
         func run() async throws {
-            let listing = try await SidecarConnection.open(sidecar) { connection in
-                let (names, isComplete) = try await connection.lockNames(matching: match, limit: limit)
-                return LockListing(locks: try await connection.readings(of: names), isComplete: isComplete)
+            let listing = try await sidecar.withClient("lock list") { client in
+                let (names, isComplete) = try await client.lockNames(matching: match, limit: limit)
+                let locks = try await client.inspectLocks(names)
+                return LockListing(locks: locks.map { LockReading($0) }, isComplete: isComplete)
             }
             try Terminal.show(listing, asJSON: output.json)
             if !listing.isComplete {
@@ -109,8 +109,7 @@ extension LockCommand {
         @OptionGroup var sidecar: SidecarOptions
 
         func run() async throws {
-            let command = BreakLock(name: name)
-            guard try await SidecarConnection.open(sidecar, { try await $0.send(command) }) else {
+            guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name) }) else {
                 throw Failure("the lock \(name) is not held", exitCode: .refused)
             }
             Terminal.show("The lock \(name) is broken.")

@@ -1,3 +1,6 @@
+import InterlockClient
+import InterlockCore
+
 /// What there is to know of a lock, without its token.
 struct LockReading: Answer, Sendable {
     var name: String
@@ -16,13 +19,20 @@ struct LockReading: Answer, Sendable {
         case ttlMilliseconds = "ttl_ms"
     }
 
-    var isHeld: Bool { label != nil }
+    init(_ lock: SidecarLock) {
+        name = lock.name
+        label = lock.label
+        fence = lock.fence
+        ttlMilliseconds = lock.isWithoutEnd ? -1 : lock.timeLeft?.wholeMilliseconds ?? 0
+        holders = lock.holders
+        waiters = lock.waiters
+    }
 
     /// What is left of the lease, for people.
     var timeLeft: String {
         switch ttlMilliseconds {
         case -1: "without end"
-        case _ where isHeld: ReadableText.span(milliseconds: ttlMilliseconds)
+        case _ where label != nil: ReadableText.span(milliseconds: ttlMilliseconds)
         default: ""
         }
     }
@@ -74,6 +84,13 @@ struct LockGrant: Answer {
     private enum CodingKeys: String, CodingKey {
         case name, token, fence
         case validMilliseconds = "valid_ms"
+    }
+
+    init(_ lease: SidecarLease) {
+        name = lease.name
+        token = lease.token
+        fence = lease.fence
+        validMilliseconds = lease.validity.wholeMilliseconds
     }
 
     var table: String {

@@ -1,5 +1,6 @@
 import Glibc
 import Interlock
+import InterlockClient
 import InterlockCore
 import Subprocess
 import UnixSignals
@@ -10,7 +11,7 @@ struct Mailbox: Sendable {
         /// A signal came, with this number.
         case signal(Int32)
         /// What became of the acquire that was sent then; no grant: another holds the lock.
-        case acquired(Result<LockGrant?, Failure>, sentAt: Instant)
+        case acquired(Result<SidecarLease?, Failure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
         /// Whether the lease that was given back was held; `nil`: nobody knows.
         case released(wasHeld: Bool?)

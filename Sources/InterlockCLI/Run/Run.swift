@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import InterlockClient
 import InterlockCore
 internal import InterlockJudge
 
@@ -143,7 +144,7 @@ struct RunPlan: Sendable {
     /// The lock's name.
     var name: String
     var purpose: Purpose
-    var mode: LockMode
+    var mode: SidecarLockMode
     var ttl: Duration
     /// After a success the lease is kept until so long after it was had; zero: it is given back at once.
     var atLeast: Duration

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Interlock
+import InterlockClient
 import InterlockCore
 import InterlockSidecar
 import Subprocess
@@ -21,7 +22,7 @@ struct RunSession {
 
     /// What became of the requests for a lease.
     private enum Acquisition {
-        case granted(LockGrant, sentAt: Instant)
+        case granted(SidecarLease, sentAt: Instant)
         case stopped(by: Int32)
         case notHad
     }
@@ -39,6 +40,9 @@ struct RunSession {
         self.command = command
         self.mailbox = mailbox
     }
+
+    /// What is asked for, for messages.
+    private static func purpose(_ lock: String) -> String { "lock acquire \(lock)" }
 
     /// - Returns: the code to exit with, when there is nothing more to say.
     /// - Throws: `Failure`.
@@ -62,8 +66,8 @@ struct RunSession {
         let token = plan.drawToken()
         while true {
             do {
-                let term = try await SidecarConnection.open(plan.sidecar) { connection in
-                    try await self.term(token: token, candidacy: &candidacy, over: connection)
+                let term = try await plan.sidecar.withClient(Self.purpose(plan.name)) { client in
+                    try await self.term(token: token, candidacy: &candidacy, over: client)
                 }
                 // The request may have been granted in the moment in which it was given up.
                 switch term {
@@ -95,24 +99,24 @@ struct RunSession {
     }
 
     private func term(
-        token: String, candidacy: inout Candidacy, over connection: SidecarConnection
+        token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Term {
-        switch try await acquire(token: token, candidacy: &candidacy, over: connection) {
+        switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
         case .notHad: return .notHad
-        case .granted(let grant, let sentAt): return try await serve(grant, sentAt: sentAt, over: connection)
+        case .granted(let grant, let sentAt): return try await serve(grant, sentAt: sentAt, over: client)
         }
     }
 
     private func acquire(
-        token: String, candidacy: inout Candidacy, over connection: SidecarConnection
+        token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Acquisition {
         var request = candidacy.connected(now: clock.now())
         while true {
             if let signal = await endingSignal(until: request.at) { return .stopped(by: signal) }
             let sentAt = clock.now()
-            send(request, token: token, sentAt: sentAt, over: connection)
-            var answer: Result<LockGrant?, Failure>?
+            send(request, token: token, sentAt: sentAt, over: client)
+            var answer: Result<SidecarLease?, Failure>?
             while answer == nil {
                 if candidacy.isNoticeDue(now: clock.now()) { Terminal.tell("interlock: waiting for the lock \(plan.name)") }
                 switch await mailbox.next(by: candidacy.noticeAt) {
@@ -133,15 +137,16 @@ struct RunSession {
 
     /// Asks for the lease; the answer goes into the mailbox. Closing the connection takes the request back.
     private func send(
-        _ request: Candidacy.Request, token: String, sentAt: Instant, over connection: SidecarConnection
+        _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
     ) {
-        let command = AcquireLock(
-            name: plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), owner: token, label: plan.label,
-            mode: plan.mode)
-        Task { [mailbox] in
+        Task { [plan, mailbox] in
             do {
-                mailbox.post(.acquired(.success(try await connection.send(command)), sentAt: sentAt))
-            } catch let failure as Failure {
+                let lease = try await client.acquireLock(
+                    plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), mode: plan.mode, owner: token,
+                    label: plan.label)
+                mailbox.post(.acquired(.success(lease), sentAt: sentAt))
+            } catch let error as SidecarClientError {
+                let failure = Failure(error, asking: Self.purpose(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
                 mailbox.post(.acquired(.failure(Failure("\(error)", exitCode: .unavailable)), sentAt: sentAt))
@@ -150,8 +155,7 @@ struct RunSession {
     }
 
     /// Runs the command under the lease, and gives the lease back.
-    private func serve(_ grant: LockGrant, sentAt: Instant, over connection: SidecarConnection) async throws -> Term {
-        let renewal = RenewLock(name: plan.name, token: grant.token, ttl: plan.ttl)
+    private func serve(_ grant: SidecarLease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
         do {
@@ -160,12 +164,12 @@ struct RunSession {
                     "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
                 ]) { process in
                     var supervision = Supervision(
-                        process: process, renewal: renewal, connection: connection, mailbox: mailbox, watch: watch)
+                        process: process, lease: grant, ttl: plan.ttl, client: client, mailbox: mailbox, watch: watch)
                     return await supervision.run()
                 }
             }
         } catch {
-            _ = await release(grant.token, over: connection)
+            _ = await release(grant.token, over: client)
             throw error
         }
         switch end {
@@ -173,9 +177,9 @@ struct RunSession {
             return .lost(stoppedBy: signal)
         case .ended(let status):
             if status.isSuccess, let rest = plan.atLeast.milliseconds(after: sentAt, now: clock.now()) {
-                return .finished(await keep(grant.token, forMilliseconds: rest, over: connection) ? ExitCode(status) : .leaseLost)
+                return .finished(await keep(grant.token, forMilliseconds: rest, over: client) ? ExitCode(status) : .leaseLost)
             }
-            guard await release(grant.token, over: connection) == false else { return .finished(ExitCode(status)) }
+            guard await release(grant.token, over: client) == false else { return .finished(ExitCode(status)) }
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
             return .finished(.leaseLost)
         }
@@ -183,10 +187,9 @@ struct RunSession {
 
     /// Leaves the lease to lapse by itself, so long from now.
     /// - Returns: whether it was held.
-    private func keep(_ token: String, forMilliseconds rest: Int64, over connection: SidecarConnection) async -> Bool {
-        let command = RenewLock(name: plan.name, token: token, ttl: .milliseconds(rest))
+    private func keep(_ token: String, forMilliseconds rest: Int64, over client: SidecarClient) async -> Bool {
         do {
-            if try await connection.send(command) != nil { return true }
+            if try await client.renewLock(plan.name, token: token, ttl: .milliseconds(rest)) != nil { return true }
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
             return false
         } catch {
@@ -197,18 +200,19 @@ struct RunSession {
 
     /// Gives the lease back, over another connection when this one is lost.
     /// - Returns: whether it was held; `nil`: nobody knows.
-    private func release(_ token: String, over connection: SidecarConnection) async -> Bool? {
-        let command = ReleaseLock(name: plan.name, token: token)
-        if let wasHeld = await settled({ try await connection.send(command) }) { return wasHeld }
+    private func release(_ token: String, over client: SidecarClient) async -> Bool? {
+        let name = plan.name
+        if let wasHeld = await settled({ try await client.releaseLock(name, token: token) }) { return wasHeld }
         // The first may have been carried out without an answer: the second's says nothing.
         _ = await release(token)
         return nil
     }
 
     private func release(_ token: String) async -> Bool? {
-        let command = ReleaseLock(name: plan.name, token: token)
-        let sidecar = plan.sidecar
-        return await settled { try await SidecarConnection.open(sidecar) { try await $0.send(command) } }
+        let (name, sidecar) = (plan.name, plan.sidecar)
+        return await settled {
+            try await sidecar.withClient("lock release \(name)") { try await $0.releaseLock(name, token: token) }
+        }
     }
 
     /// What a release came to; `nil`: to nothing, or to nothing in time.

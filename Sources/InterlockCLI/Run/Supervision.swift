@@ -2,6 +2,7 @@ import Dispatch
 import FoundationEssentials
 import Glibc
 import Interlock
+import InterlockClient
 import InterlockCore
 import Subprocess
 
@@ -16,8 +17,9 @@ struct Supervision {
     }
 
     let group: ProcessGroup
-    let renewal: RenewLock
-    let connection: SidecarConnection
+    let lease: SidecarLease
+    let ttl: Duration
+    let client: SidecarClient
     let mailbox: Mailbox
     var watch: LeaseWatch
 
@@ -30,11 +32,12 @@ struct Supervision {
     private static let lookInterval: Int64 = 50
 
     init(
-        process: pid_t, renewal: RenewLock, connection: SidecarConnection, mailbox: Mailbox, watch: LeaseWatch
+        process: pid_t, lease: SidecarLease, ttl: Duration, client: SidecarClient, mailbox: Mailbox, watch: LeaseWatch
     ) {
         group = ProcessGroup(id: process)
-        self.renewal = renewal
-        self.connection = connection
+        self.lease = lease
+        self.ttl = ttl
+        self.client = client
         self.mailbox = mailbox
         self.watch = watch
     }
@@ -96,10 +99,10 @@ struct Supervision {
     }
 
     private func renew(sentAt: Instant) {
-        Task { [renewal, connection, mailbox] in
+        Task { [lease, ttl, client, mailbox] in
             let outcome: RenewalOutcome
             do {
-                outcome = try await connection.send(renewal) == nil ? .lost : .renewed
+                outcome = try await client.renewLock(lease.name, token: lease.token, ttl: ttl) == nil ? .lost : .renewed
             } catch {
                 // Whatever it is, the lease may be held, until its deadline.
                 outcome = .unanswered
@@ -111,7 +114,7 @@ struct Supervision {
     private mutating func tellOfLoss() {
         guard !hasToldOfLoss else { return }
         hasToldOfLoss = true
-        Terminal.tell("interlock: the lease of \(renewal.name) is lost: the command is ended")
+        Terminal.tell("interlock: the lease of \(lease.name) is lost: the command is ended")
     }
 }
 

@@ -1,24 +1,23 @@
-import Hiredis
+import InterlockClient
 
 extension Failure {
-    /// No connection: what to do about it.
-    init(_ error: RedisError, connectingTo address: SidecarAddress) {
+    /// There is no connection.
+    init(_ error: SidecarClientError, connectingTo address: SidecarAddress) {
         switch error.code {
-        case .server(.noAuthentication):
-            self.init("the sidecar at \(address) wants an API key: put one in INTERLOCK_API_KEY", exitCode: .refused)
-        case .server(.wrongPassword):
+        case .noKey:
+            self.init("the sidecar at \(address) asks for an API key: put one in INTERLOCK_API_KEY", exitCode: .refused)
+        case .wrongKey:
             self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", exitCode: .refused)
-        case .server:
+        case _ where error.isAnswer:
             // The message is the peer's and holds no secret.
-            self.init("\(error.message); see INTERLOCK_API_KEY and --sidecar", exitCode: .refused)
-        case .protocolViolation, .unexpectedReply:
-            self.init(
-                "what answers at \(address) is no sidecar's RESP door: name one with --sidecar", exitCode: .unavailable)
-        case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed:
-            if case .secured = address {
+            self.init("\(error); see INTERLOCK_API_KEY and --sidecar", exitCode: .refused)
+        case .unreadable:
+            self.init("\(address) is not a sidecar's RESP door: name one with --sidecar", exitCode: .unavailable)
+        default:
+            if case .tls = address {
                 self.init(
-                    "no connection to the sidecar at \(address): is it there, does it speak TLS (listen.tls), and is its certificate for "
-                        + "this host name and vouched for by --ca? (\(error.message))",
+                    "no connection to the sidecar at \(address): is it running, does it speak TLS (listen.tls), and is its "
+                        + "certificate for this host name and signed by --ca? (\(error.message))",
                     exitCode: .unavailable)
                 return
             }
@@ -28,54 +27,36 @@ extension Failure {
         }
     }
 
-    /// A command without an answer that says yes or no.
-    init(_ error: RedisError, sending purpose: String, to address: SidecarAddress) {
+    /// A call that was not answered by yes or no.
+    init(_ error: SidecarClientError, asking purpose: String, at address: SidecarAddress) {
         switch error.code {
-        case .server(let condition):
-            self.init(condition, error.message, sending: purpose, to: address)
+        case .unavailable:
+            self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(error.message)", exitCode: .unavailable)
+        case .other where error.message.hasPrefix("unknown command"):
+            self.init(
+                "\(purpose): \(address) has no such command: is it a sidecar, and of this version?", exitCode: .refused)
+        case .unreplicated, .other:
+            self.init("\(purpose): the sidecar at \(address) failed: \(error.message)", exitCode: .unavailable)
+        case .noKey:
+            self.init("\(purpose): \(error.message); put the key in INTERLOCK_API_KEY", exitCode: .refused)
+        case .notPermitted:
+            self.init("\(purpose): \(error.message); put such a key in INTERLOCK_API_KEY", exitCode: .refused)
+        case _ where error.isAnswer:
+            self.init("\(purpose): \(error.message)", exitCode: .refused)
         case .timedOut, .answerLost:
             self.init(
-                "\(purpose): the sidecar at \(address) gave no answer; what was asked may be done all the same. See "
-                    + "`interlock status`, and ask again",
+                "\(purpose): the sidecar at \(address) did not answer; the request may have been carried out. See "
+                    + "`interlock status`, then try again",
                 exitCode: .unavailable)
-        case .unexpectedReply, .protocolViolation:
+        case .unreadable:
             self.init(
                 "\(purpose): the answer from \(address) cannot be understood: is it a sidecar, and of this version? See "
                     + "`interlock status`",
                 exitCode: .refused)
-        case .notConnected, .overloaded, .connectionFailed:
+        default:
             self.init(
                 "\(purpose): the connection to the sidecar at \(address) is lost: is it still running?",
                 exitCode: .unavailable)
         }
     }
-
-    private init(_ condition: ServerCondition, _ message: String, sending purpose: String, to address: SidecarAddress) {
-        // The first word is for programs.
-        let sentence = message.drop { $0 != " " }.drop { $0 == " " }
-        switch condition {
-        case .unavailable:
-            self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(sentence)", exitCode: .unavailable)
-        case .unreplicated,
-            .error where !sentence.hasPrefix("unknown command"):
-            self.init("\(purpose): the sidecar at \(address) could not do it: \(sentence)", exitCode: .unavailable)
-        case .noAuthentication:
-            self.init("\(purpose): \(sentence); put the key in INTERLOCK_API_KEY", exitCode: .refused)
-        case .noPermission:
-            self.init("\(purpose): \(sentence); put such a key in INTERLOCK_API_KEY", exitCode: .refused)
-        case .error:
-            self.init(
-                "\(purpose): what answers at \(address) has no such command: is it a sidecar, and of this version?",
-                exitCode: .refused)
-        default:
-            self.init("\(purpose): \(sentence)", exitCode: .refused)
-        }
-    }
-}
-
-extension ServerCondition {
-    /// A sidecar that cannot use its Redis.
-    fileprivate static let unavailable = ServerCondition(rawValue: "UNAVAILABLE")
-    /// Too few replicas had a lease in time.
-    fileprivate static let unreplicated = ServerCondition(rawValue: "UNREPLICATED")
 }

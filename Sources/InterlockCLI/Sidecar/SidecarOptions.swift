@@ -1,6 +1,5 @@
 import ArgumentParser
-import Hiredis
-import NIOSSL
+import InterlockClient
 
 /// How a command finds its sidecar.
 struct SidecarOptions: ParsableArguments {
@@ -13,39 +12,64 @@ struct SidecarOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The authority that vouches for the sidecar's certificate, in PEM.",
+            "The authority that signed the sidecar's certificate, in PEM.",
             discussion: "Otherwise INTERLOCK_CA, otherwise those that this system trusts.", valueName: "file"),
         completion: .file())
     var ca: String?
 
     @Flag(
         help: ArgumentHelp(
-            "Show the API key to another host without TLS.",
-            discussion: "Or INTERLOCK_ALLOW_PLAINTEXT=1. For networks that are private."))
+            "Send the API key to another host without TLS.",
+            discussion: "Or INTERLOCK_ALLOW_PLAINTEXT=1. For private networks."))
     var allowPlaintext = false
 
-    /// How long connecting and logging in may take.
-    private static let connectTimeout = Duration.seconds(5)
+    /// Connects, runs `body`, and closes the connection whatever happens.
+    /// - Parameter purpose: what is asked for, for messages: `lock acquire orders`.
+    /// - Throws: `Failure` when no sidecar answers, when it refuses the login, and when a call of `body` fails; whatever else
+    ///   `body` throws.
+    func withClient<Result>(
+        _ purpose: String, _ body: (SidecarClient) async throws -> Result
+    ) async throws -> Result {
+        let configuration = try configuration()
+        let client = SidecarClient(configuration)
+        do {
+            do {
+                try await client.connect()
+            } catch let error as SidecarClientError {
+                throw Failure(error, connectingTo: configuration.address)
+            }
+            let result = try await body(client)
+            await client.close()
+            return result
+        } catch {
+            await client.close()
+            guard let error = error as? SidecarClientError else { throw error }
+            throw Failure(error, asking: purpose, at: configuration.address)
+        }
+    }
 
     /// Where the sidecar is, and how to log in to it.
     /// - Throws: `Failure` when the environment names it in a way that cannot be understood.
-    func target() throws(Failure) -> SidecarTarget {
+    private func configuration() throws(Failure) -> SidecarClientConfiguration {
         let environment = ProcessEnvironment.variables
         let address = if let sidecar { sidecar } else { try Self.address(from: environment) }
-        var configuration = RedisConfiguration(address: address.redisAddress)
-        configuration.connectTimeout = Self.connectTimeout
-        configuration.password = Self.value(of: "INTERLOCK_API_KEY", in: environment)
+        var configuration = SidecarClientConfiguration(
+            address: address, apiKey: Self.value(of: "INTERLOCK_API_KEY", in: environment))
         let allowsPlaintext = allowPlaintext || Self.value(of: "INTERLOCK_ALLOW_PLAINTEXT", in: environment) == "1"
-        guard configuration.password == nil || !address.isOpenToOthers || allowsPlaintext else {
+        guard configuration.apiKey == nil || !address.isOpenToOthers || allowsPlaintext else {
             throw Failure(
                 "the API key would cross the network to \(address) unencrypted; name the sidecar as rediss://\(address), or say "
                     + "--allow-plaintext where the network is private",
                 exitCode: .usage)
         }
-        if case .secured = address {
-            configuration.tls = try Self.tls(authority: ca ?? Self.value(of: "INTERLOCK_CA", in: environment))
+        if case .tls = address, let authority = ca ?? Self.value(of: "INTERLOCK_CA", in: environment) {
+            do {
+                try configuration.trustOnly(authoritiesIn: authority)
+            } catch {
+                throw Failure("--ca \(error.message)", exitCode: .usage)
+            }
         }
-        return SidecarTarget(address: address, configuration: configuration)
+        return configuration
     }
 
     private static func address(from environment: [String: String]) throws(Failure) -> SidecarAddress {
@@ -59,30 +83,10 @@ struct SidecarOptions: ParsableArguments {
         return address
     }
 
-    private static func tls(authority: String?) throws(Failure) -> TLSConfiguration {
-        var tls = TLSConfiguration.makeClientConfiguration()
-        tls.minimumTLSVersion = .tlsv12
-        guard let authority else { return tls }
-        do {
-            tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(authority))
-        } catch {
-            throw Failure(
-                "--ca \(authority): expected certificates in PEM; there are none, or they cannot be read", exitCode: .usage)
-        }
-        return tls
-    }
-
     /// A variable that is set but empty counts as not set, as it does for `interlock serve`.
     private static func value(of variable: String, in environment: [String: String]) -> String? {
         environment[variable].flatMap { $0.isEmpty ? nil : $0 }
     }
-}
-
-/// A sidecar to talk to.
-struct SidecarTarget: Sendable {
-    /// For messages.
-    var address: SidecarAddress
-    var configuration: RedisConfiguration
 }
 
 extension CompletionKind {

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Hiredis
+import InterlockClient
 
 /// `interlock status`: a sidecar and its fleet at a glance.
 struct Status: AsyncParsableCommand {
@@ -23,7 +23,7 @@ struct Status: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let reading = try await SidecarConnection.open(sidecar) {
+        let reading = try await sidecar.withClient("status") {
             try await SidecarReading(from: $0, countsFleet: !live)
         }
         try Terminal.show(reading, asJSON: output.json)
@@ -152,34 +152,27 @@ struct SidecarReading: Answer {
 extension SidecarReading {
     /// Asks a sidecar. While its Redis is down, what it knows by itself is all there is.
     /// - Parameter countsFleet: whether the locks of the whole fleet are counted, for which the sidecar must ask Redis.
-    init(from connection: SidecarConnection, countsFleet: Bool) async throws {
-        let report = try await connection.send(Info(section: "all"))
-        func text(_ name: String) -> String { report[name] ?? "" }
-        func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
-
-        guard let version = report["interlock_version"], let isUp = number("redis_up").map({ $0 == 1 }) else {
-            throw Failure(
-                "what answers at \(connection.address) is no sidecar: name one with --sidecar", exitCode: .unavailable)
+    init(from client: SidecarClient, countsFleet: Bool) async throws {
+        let address = client.configuration.address.description
+        let status: SidecarStatus
+        do {
+            status = try await client.status()
+        } catch let error as SidecarClientError where error.code == .unreadable {
+            throw Failure("\(address) is not a sidecar: name one with --sidecar", exitCode: .unavailable)
         }
         sidecar = Sidecar(
-            address: connection.address.description, id: text("id"), version: version, host: text("host"),
-            process: number("process_id"), connections: number("connected_clients"))
+            address: address, id: status.id, version: status.version, host: status.host,
+            process: status.processID.map { Int64($0) }, connections: status.connections)
         redis = Redis(
-            address: text("redis"), isUp: isUp, failure: text("redis_failure"), version: text("redis_version"),
-            evictionPolicy: text("maxmemory_policy"))
-        servicesDiffering = text("services_differing").split(separator: ",").map { String($0) }
-        fleet = text("members").split(separator: ",").map { String($0) }
-        locks = Locks(
-            held: number("locks_held") ?? 0, waiting: number("locks_waiting") ?? 0, heldInFleet: nil, areMoreInFleet: false)
-        services = try await connection.send(ListBreakers())
-        guard isUp, countsFleet else { return }
-        let (names, isComplete) = try await connection.lockNames(matching: "*", limit: LockListing.standardLimit)
+            address: status.redis.address, isUp: status.redis.isUp, failure: status.redis.failure ?? "",
+            version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "")
+        servicesDiffering = status.servicesDiffering
+        fleet = status.fleet
+        locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)
+        services = try await client.breakers().map { BreakerReading($0) }
+        guard redis.isUp, countsFleet else { return }
+        let (names, isComplete) = try await client.lockNames(limit: LockListing.standardLimit)
         locks.heldInFleet = names.count
         locks.areMoreInFleet = !isComplete
     }
-}
-
-/// A sidecar has an `INFO` of its own.
-extension Info: SidecarCommand {
-    var purpose: String { "status" }
 }

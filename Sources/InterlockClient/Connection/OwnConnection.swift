@@ -15,6 +15,9 @@ final class OwnConnection {
     }
 
     private let connection: SidecarConnection
+    private let eventLoop: any EventLoop
+    /// Closes it when it has had no call for long.
+    private var expiry: Scheduled<Void>?
     private var state = State.idle
     /// How many calls it had: tells a call from the one before it.
     private(set) var callNumber = 0
@@ -23,6 +26,7 @@ final class OwnConnection {
     var onClose: (() -> Void)?
 
     init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.eventLoop = eventLoop
         connection = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
         connection.onUp = { [weak self] in self?.isUp() }
         connection.onDown = { [weak self] in self?.isLost($0) }
@@ -37,6 +41,7 @@ final class OwnConnection {
         _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, SidecarClientError>) -> Void
     ) {
         callNumber += 1
+        expiry?.cancel()
         let send = { [self] in
             state = .busy
             connection.send(call, timeout: timeout) { [self] result in
@@ -49,6 +54,12 @@ final class OwnConnection {
         if connection.isUp { return send() }
         state = .connecting(send: send) { completion(.failure($0)) }
         connection.start()
+    }
+
+    /// Closes it unless it has another call in time.
+    func expire(after time: TimeAmount) {
+        expiry?.cancel()
+        expiry = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
     }
 
     /// Withdraws that call if it is still the one in flight.
@@ -77,6 +88,7 @@ final class OwnConnection {
     }
 
     private func end(_ error: SidecarClientError) {
+        expiry?.cancel()
         let previous = state
         state = .closed
         if case .connecting(_, let fail) = previous { fail(error) }

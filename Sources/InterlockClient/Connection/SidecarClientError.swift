@@ -53,7 +53,7 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
     /// The sidecar answered with this error; otherwise there was no answer that could be understood.
     public var isAnswer: Bool
 
-    init(_ code: Code, _ message: String, isAnswer: Bool = false) {
+    package init(_ code: Code, _ message: String, isAnswer: Bool = false) {
         self.code = code
         self.message = message
         self.isAnswer = isAnswer

@@ -1,5 +1,6 @@
 internal import FoundationEssentials
 public import Hiredis
+internal import InterlockClient
 public import InterlockJudge
 internal import InterlockProcesses
 
@@ -32,7 +33,7 @@ public final class OwnFleet: Sendable {
         redis = server.configuration
         endpoints = sidecars.map { sidecar in
             SidecarEndpoint(
-                number: sidecar.number, door: RedisConfiguration(address: .host("127.0.0.1", port: sidecar.respPort)),
+                number: sidecar.number, door: SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
                 http: .init(host: "127.0.0.1", port: sidecar.httpPort))
         }
     }

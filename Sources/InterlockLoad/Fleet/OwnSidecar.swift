@@ -1,5 +1,5 @@
 internal import Glibc
-internal import Hiredis
+internal import InterlockClient
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
@@ -78,9 +78,9 @@ actor OwnSidecar {
     /// Waits until its RESP door answers.
     /// - Throws: `FleetError` with its log when it does not within half a minute.
     func answer() async throws {
-        var door = RedisConfiguration(address: .host("127.0.0.1", port: respPort))
+        var door = SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: respPort))
         door.connectTimeout = .seconds(10)
-        let client = RedisClient(configuration: door)
+        let client = SidecarClient(door)
         let outcome: Result<Void, any Error>
         do {
             try await eventually(within: Self.patience, "sidecar \(number) answers") {
@@ -88,10 +88,9 @@ actor OwnSidecar {
                     // A login ends with a PING.
                     try await client.connect()
                     return true
-                } catch let error as RedisError {
-                    // To want a key is an answer.
-                    if case .server = error.code { return true }
-                    return false
+                } catch let error as SidecarClientError {
+                    // To ask for a key is an answer.
+                    return error.isAnswer
                 }
             }
             outcome = .success(())

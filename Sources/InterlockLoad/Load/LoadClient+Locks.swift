@@ -1,18 +1,32 @@
+internal import InterlockClient
 internal import InterlockCore
 internal import InterlockJudge
 
 extension LoadClient {
     func acquire(_ lock: Int, mode: LeaseMode, due: Instant) {
         let wait = engine.waitMilliseconds
-        ask(
-            .acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait),
-            .acquire(lock: engine.name(ofLock: lock), ttl: engine.ttlMilliseconds, wait: wait, mode: mode), due: due)
+        let call = LockCalls.Acquire(
+            name: engine.name(ofLock: lock), ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.atSidecar)
+        ask(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
+            [self] granted, invocation in
+            guard let granted else {
+                refused(.held, invocation)
+                return becomeFree()
+            }
+            let lease = engine.nextLease()
+            let validFor = granted.validity.wholeMilliseconds
+            let now = done(.granted(lease: lease, fence: granted.fence, validFor: validFor), invocation)
+            guard !isGone else { return becomeFree() }
+            hold(
+                lock, mode: mode, lease: lease, token: granted.token, fence: granted.fence, validFor: validFor,
+                invokedAt: invocation.at, now: now)
+        }
         guard isAsking, wait > 0, engine.random.happens(engine.plan.conduct.vanishesWaiting) else { return }
         let pause = Int64(engine.random.unit() * Double(wait))
         plan(at: engine.recorder.now().advanced(byMilliseconds: pause)) { [self] in vanish() }
     }
 
-    func granted(
+    private func hold(
         _ lock: Int, mode: LeaseMode, lease: LeaseID, token: String, fence: Int64, validFor: Int64, invokedAt: Instant,
         now: Instant
     ) {
@@ -65,9 +79,7 @@ extension LoadClient {
                 if now < held.believedUntil { now = write(held) }
             case .renew:
                 self.held?.renewsAt = nil
-                return ask(
-                    .renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds),
-                    .renew(lock: engine.name(ofLock: held.lock), token: held.token, ttl: engine.ttlMilliseconds), due: at)
+                return renew(held, due: at)
             case .end:
                 return endHold(held, due: at, now: now)
             }
@@ -102,27 +114,40 @@ extension LoadClient {
         self.held?.end = .release
         self.held?.endsAt = now
         self.held?.writesAt = nil
-        ask(
-            .renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds),
-            .renew(lock: engine.name(ofLock: held.lock), token: held.token, ttl: engine.ttlMilliseconds), due: due)
+        renew(held, due: due)
+    }
+
+    private func renew(_ held: HeldLock, due: Instant) {
+        let call = LockCalls.Renew(name: engine.name(ofLock: held.lock), token: held.token, ttl: engine.plan.ttl)
+        ask(.renew(lock: held.lock, lease: held.lease, ttl: engine.ttlMilliseconds), call, due: due) {
+            [self] validity, invocation in
+            guard let validFor = validity?.wholeMilliseconds else {
+                lost(now: refused(.lost, invocation))
+                return becomeFree()
+            }
+            let now = done(.renewed(validFor: validFor), invocation)
+            isGone ? becomeFree() : renewed(validFor: validFor, invokedAt: invocation.at, now: now)
+        }
     }
 
     private func release(_ held: HeldLock, due: Instant, now: Instant) {
         over(held, at: min(now, held.believedUntil))
         self.held = nil
-        ask(
-            .release(lock: held.lock, lease: held.lease),
-            .release(lock: engine.name(ofLock: held.lock), token: held.token), due: due)
+        let call = LockCalls.Release(name: engine.name(ofLock: held.lock), token: held.token)
+        ask(.release(lock: held.lock, lease: held.lease), call, due: due) { [self] wasHeld, invocation in
+            if wasHeld { done(.released, invocation) } else { refused(.lost, invocation) }
+            becomeFree()
+        }
     }
 
-    func renewed(validFor: Int64, invokedAt: Instant, now: Instant) {
+    private func renewed(validFor: Int64, invokedAt: Instant, now: Instant) {
         held?.believedUntil = invokedAt.advanced(byMilliseconds: validFor)
         held?.planRenewal(validFor: validFor, now: now)
         proceed(now: now)
     }
 
     /// The lease is somebody else's, or nobody's.
-    func lost(now: Instant) {
+    private func lost(now: Instant) {
         guard let held else { return }
         over(held, at: min(now, held.believedUntil))
     }
@@ -207,5 +232,15 @@ public struct GuardedResource: Hashable, Sendable {
         guard fence >= highest[lock] ?? .min else { return false }
         highest[lock] = fence
         return true
+    }
+}
+
+extension LeaseMode {
+    fileprivate var atSidecar: SidecarLockMode {
+        switch self {
+        case .exclusive: .exclusive
+        case .shared: .shared
+        case .permits(let places): .permits(places)
+        }
     }
 }

@@ -1,4 +1,4 @@
-internal import Hiredis
+internal import InterlockClient
 internal import InterlockCore
 internal import InterlockJudge
 internal import Logging
@@ -13,8 +13,8 @@ final class LoadClient {
     /// The number of its sidecar.
     let sidecar: Int
     unowned let engine: LoadEngine
-    private let configuration: RedisConfiguration
-    private var pipeline: RedisPipeline?
+    private let configuration: SidecarClientConfiguration
+    private var connection: SidecarConnection?
     private var timer: Scheduled<Void>?
 
     /// It has a job.
@@ -40,28 +40,28 @@ final class LoadClient {
 
     func connect() {
         guard engine.plan.usesDoor else { return }
-        let pipeline = RedisPipeline(configuration: configuration, eventLoop: engine.eventLoop, logger: engine.logger)
-        pipeline.onUp = { [unowned self] in engine.isUp(self) }
-        pipeline.onDown = { [unowned self] in engine.isDown(self, $0) }
-        self.pipeline = pipeline
-        pipeline.start()
+        let connection = SidecarConnection(configuration, eventLoop: engine.eventLoop, logger: engine.logger)
+        connection.onUp = { [unowned self] in engine.isUp(self) }
+        connection.onDown = { [unowned self] in engine.isDown(self, $0) }
+        self.connection = connection
+        connection.start()
     }
 
     /// Why there is no connection, while there is none.
-    var lastFailure: RedisError? { pipeline?.lastFailure }
+    var lastFailure: SidecarClientError? { connection?.lastFailure }
 
     /// It can be given a job.
-    var isReady: Bool { !isBusy && (!engine.plan.usesDoor || pipeline?.isUp ?? false) }
+    var isReady: Bool { !isBusy && (!engine.plan.usesDoor || connection?.isUp ?? false) }
 
     /// Ends the connection for good. What is under way ends as unknown.
     func close() -> EventLoopFuture<Void> {
         timer?.cancel()
-        return pipeline?.close() ?? engine.eventLoop.makeSucceededVoidFuture()
+        return connection?.close() ?? engine.eventLoop.makeSucceededVoidFuture()
     }
 
     /// Begins anew, over another connection.
     private func reconnect() {
-        _ = pipeline?.close()
+        _ = connection?.close()
         connect()
     }
 
@@ -69,7 +69,7 @@ final class LoadClient {
     /// - Returns: whether it did anything.
     @discardableResult
     func vanish() -> Bool {
-        guard isBusy, !isGone, !isProxying, pipeline != nil else { return false }
+        guard isBusy, !isGone, !isProxying, connection != nil else { return false }
         isGone = true
         held = nil
         let isAnswerDue = isAsking
@@ -86,13 +86,9 @@ final class LoadClient {
         case .lockCycle(let lock, let mode):
             acquire(lock, mode: mode, due: due)
         case .take(let service, let cost, let subject, let wait):
-            let name = subject.map { engine.name(ofSubject: $0) }
-            ask(
-                .take(service: service, cost: cost, subject: subject, wait: wait),
-                .take(service: engine.name(ofService: service), cost: cost, subject: name, wait: wait), due: due)
+            take(service, cost: cost, subject: subject, wait: wait, due: due)
         case .call(let service, let wait):
-            ask(
-                .permit(service: service, wait: wait), .permit(service: engine.name(ofService: service), wait: wait), due: due)
+            acquirePermit(service, wait: wait, due: due)
         case .proxied(let service):
             callProxy(service, due: due)
         }
@@ -116,68 +112,58 @@ final class LoadClient {
 
     // MARK: Asking
 
-    /// Sends one command. `due`: from when its latency counts.
-    func ask(_ operation: Operation, _ command: DoorCommand, due: Instant) {
-        guard let pipeline else { return becomeFree() }
-        isAsking = true
-        let invokedAt = engine.invoked(operation, by: self)
-        let timeout = TimeAmount.milliseconds(operation.wait) + engine.patience
-        pipeline.send(command, timeout: timeout) { [self] result in
-            isAsking = false
-            answered(result, to: operation, due: due, invokedAt: invokedAt)
-        }
+    /// An operation that was sent.
+    struct Invocation {
+        var operation: Operation
+        /// From when its latency counts.
+        var due: Instant
+        var at: Instant
     }
 
-    private func answered(
-        _ result: Result<DoorAnswer, RedisError>, to operation: Operation, due: Instant, invokedAt: Instant
+    /// Sends one call; `answered` takes its reply and ends the operation.
+    func ask<Call: SidecarCall>(
+        _ operation: Operation, _ call: Call, due: Instant, answered: @escaping (Call.Reply, Invocation) -> Void
     ) {
-        // That it would vanish while it waits.
-        timer?.cancel()
-        switch result {
-        case .failure(let error):
-            let ending = OperationEnding(error)
-            let now = engine.ended(operation, ending, due: due, by: self)
-            // The answer may come yet, and would stand before those of all that follows.
-            if error.code == .timedOut, !isGone { reconnect() }
-            isGone ? becomeFree() : failed(operation, now: now)
-        case .success(let answer):
-            succeeded(answer, operation, due: due, invokedAt: invokedAt)
+        guard let connection else { return becomeFree() }
+        isAsking = true
+        let invocation = Invocation(operation: operation, due: due, at: engine.invoked(operation, by: self))
+        let timeout = TimeAmount.milliseconds(operation.wait) + engine.patience
+        connection.send(call, timeout: timeout) { [self] result in
+            isAsking = false
+            // It would have vanished while it waited.
+            timer?.cancel()
+            switch result {
+            case .success(let reply): answered(reply, invocation)
+            case .failure(let error): failed(invocation, error)
+            }
         }
     }
 
-    private func succeeded(_ answer: DoorAnswer, _ operation: Operation, due: Instant, invokedAt: Instant) {
-        func end(_ success: Success) -> Instant { engine.ended(operation, .done(success), due: due, by: self) }
-        switch (operation, answer) {
-        case (.acquire(let lock, let mode, _, _, _), .lease(let token, let fence, let validFor)):
-            let lease = engine.nextLease()
-            let now = end(.granted(lease: lease, fence: fence, validFor: validFor))
-            guard !isGone else { return becomeFree() }
-            granted(
-                lock, mode: mode, lease: lease, token: token, fence: fence, validFor: validFor, invokedAt: invokedAt, now: now)
-        case (.renew, .renewed(let validFor)):
-            let now = end(.renewed(validFor: validFor))
-            isGone ? becomeFree() : renewed(validFor: validFor, invokedAt: invokedAt, now: now)
-        case (.release, .released):
-            _ = end(.released)
-            becomeFree()
-        case (.take(let service, let cost, _, _), .taken(let limit, let remaining, let resetAfter)):
-            let now = end(.taken(limit: limit, remaining: remaining, resetAfter: resetAfter))
-            engine.measures.windows.taken(service: service, cost: cost, resetAfter: resetAfter, at: now)
-            becomeFree()
-        case (.permit(let service, _, _), .permit(let id, let state)):
-            let number = engine.nextPermit()
-            let now = end(.permitted(number, state: state))
-            isGone ? becomeFree() : call(service, permit: number, id: id, now: now)
-        case (.report, .reported(let state)):
-            _ = end(.reported(state: state))
-            becomeFree()
-        case (_, .refused(let refusal)):
-            let now = engine.ended(operation, .refused(refusal), due: due, by: self)
-            if case .renew = operation { lost(now: now) }
-            becomeFree()
-        default:
-            preconditionFailure("each command decodes its own answers")
-        }
+    /// The operation succeeded.
+    /// - Returns: when that was.
+    @discardableResult
+    func done(_ success: Success, _ invocation: Invocation) -> Instant {
+        engine.ended(invocation.operation, .done(success), due: invocation.due, by: self)
+    }
+
+    /// The sidecar said no.
+    /// - Returns: when that was.
+    @discardableResult
+    func refused(_ refusal: Refusal, _ invocation: Invocation) -> Instant {
+        engine.ended(invocation.operation, .refused(refusal), due: invocation.due, by: self)
+    }
+
+    /// Nobody knows what the sidecar said.
+    func misunderstood(_ invocation: Invocation) {
+        engine.ended(invocation.operation, OperationEnding.unreadable, due: invocation.due, by: self)
+        becomeFree()
+    }
+
+    private func failed(_ invocation: Invocation, _ error: SidecarClientError) {
+        let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
+        // The answer may come yet, and would stand before those of all that follows.
+        if error.code == .timedOut, !isGone { reconnect() }
+        isGone ? becomeFree() : failed(invocation.operation, now: now)
     }
 
     private func failed(_ operation: Operation, now: Instant) {
@@ -186,8 +172,44 @@ final class LoadClient {
 }
 
 extension LoadClient {
+    private func take(_ service: Int, cost: Int64, subject: Int?, wait: Int64, due: Instant) {
+        let call = LimitCalls.Take(
+            service: engine.name(ofService: service), cost: cost, subject: subject.map { engine.name(ofSubject: $0) },
+            wait: .milliseconds(wait))
+        ask(.take(service: service, cost: cost, subject: subject, wait: wait), call, due: due) { [self] answer, invocation in
+            if answer.isGranted {
+                let resetAfter = answer.resetAfter.wholeMilliseconds
+                let now = done(
+                    .taken(limit: answer.limit, remaining: answer.remaining, resetAfter: resetAfter), invocation)
+                engine.measures.windows.taken(service: service, cost: cost, resetAfter: resetAfter, at: now)
+            } else {
+                refused(.limited(retryAfter: answer.retryAfter?.wholeMilliseconds ?? -1), invocation)
+            }
+            becomeFree()
+        }
+    }
+
+    private func acquirePermit(_ service: Int, wait: Int64, due: Instant) {
+        let call = PermitCalls.Acquire(service: engine.name(ofService: service), wait: .milliseconds(wait))
+        ask(.permit(service: service, wait: wait), call, due: due) { [self] permission, invocation in
+            switch permission {
+            case .granted(let permit):
+                guard let state = BreakerSnapshot.State(rawValue: permit.state.rawValue) else {
+                    return misunderstood(invocation)
+                }
+                let number = engine.nextPermit()
+                let now = done(.permitted(number, state: state), invocation)
+                isGone ? becomeFree() : self.call(service, permit: number, id: permit.id, now: now)
+            case .refused(let refusal):
+                let retryAfter = refusal.retryAfter?.wholeMilliseconds ?? -1
+                refused(Refusal(reason: refusal.reason.rawValue, retryAfter: retryAfter), invocation)
+                becomeFree()
+            }
+        }
+    }
+
     /// Makes the call that was permitted: it takes its time, and then its outcome is reported.
-    func call(_ service: Int, permit: PermitNumber, id: String, now: Instant) {
+    private func call(_ service: Int, permit: PermitNumber, id: String, now: Instant) {
         let length = engine.random.duration(in: engine.plan.hold).nanosecondsRounded
         let end = Instant(nanoseconds: now.nanoseconds + length)
         guard end > now else { return report(service, permit: permit, id: id, due: end) }
@@ -197,9 +219,13 @@ extension LoadClient {
     private func report(_ service: Int, permit: PermitNumber, id: String, due: Instant) {
         guard !engine.random.happens(engine.plan.conduct.leavesUnreported) else { return becomeFree() }
         let isOK = !engine.callFails(service)
-        ask(
-            .report(service: service, permit: permit, isOK: isOK),
-            .report(service: engine.name(ofService: service), permit: id, isOK: isOK), due: due)
+        let call = PermitCalls.Report(
+            service: engine.name(ofService: service), permit: id, outcome: isOK ? .success : .failure)
+        ask(.report(service: service, permit: permit, isOK: isOK), call, due: due) { [self] answer, invocation in
+            guard let state = BreakerSnapshot.State(rawValue: answer.rawValue) else { return misunderstood(invocation) }
+            done(.reported(state: state), invocation)
+            becomeFree()
+        }
     }
 
     func callProxy(_ service: Int, due: Instant) {

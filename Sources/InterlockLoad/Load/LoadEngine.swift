@@ -1,6 +1,6 @@
 internal import InterlockJudge
 internal import DequeModule
-internal import Hiredis
+internal import InterlockClient
 internal import InterlockCore
 internal import Logging
 internal import NIOCore
@@ -48,7 +48,7 @@ final class LoadEngine {
     private var arrival: Scheduled<Void>?
     private var whenIdle: (() -> Void)?
     /// A client is connected, or an attempt failed; while `connecting`.
-    var onConnection: ((LoadClient, RedisError?) -> Void)?
+    var onConnection: ((LoadClient, SidecarClientError?) -> Void)?
 
     /// At rates where arrivals are closer than this, those of so long are begun together.
     private static let shortestTick = TimeAmount.microseconds(50)
@@ -237,7 +237,7 @@ final class LoadEngine {
         isFree(client)
     }
 
-    func isDown(_ client: LoadClient, _ error: RedisError) {
+    func isDown(_ client: LoadClient, _ error: SidecarClientError) {
         onConnection?(client, error)
     }
 

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import InterlockJudge
 internal import Glibc
-internal import Hiredis
+internal import InterlockClient
 internal import Interlock
 public import NIOCore
 
@@ -131,10 +131,10 @@ public actor LoadRun {
         if up.count == engine.clients.count { connected(.success(())) }
     }
 
-    private func isDown(_ client: LoadClient, _ error: RedisError) {
+    private func isDown(_ client: LoadClient, _ error: SidecarClientError) {
         // What a sidecar says itself it says again at the next attempt.
-        guard case .server = error.code else { return }
-        connected(.failure(LoadError("sidecar \(client.sidecar) does not let clients in: \(error.message)")))
+        guard error.isAnswer else { return }
+        connected(.failure(LoadError("sidecar \(client.sidecar) refuses clients: \(error)")))
     }
 
     private func connectingTook(_ allowed: Duration) {

@@ -1,7 +1,7 @@
 internal import AsyncHTTPClient
 internal import FoundationEssentials
 internal import Glibc
-internal import Hiredis
+internal import InterlockClient
 internal import InterlockJudge
 internal import Logging
 internal import NIOCore
@@ -39,13 +39,13 @@ final class ProxyDoor {
         for sidecar in plan.sidecars {
             guard let http = sidecar.http else { continue }
             let host = http.host.contains(":") ? "[\(http.host)]" : http.host
-            let scheme = sidecar.door.tls == nil ? "http" : "https"
+            let scheme = if case .tls = sidecar.door.address { "https" } else { "http" }
             for service in plan.services.proxied {
                 let url = "\(scheme)://\(host):\(http.port)/proxy/\(plan.services.rules[service].name)/"
                 guard var request = try? HTTPClient.Request(url: url) else {
                     throw LoadError("\(url) is no URL that a request can be sent to")
                 }
-                if let key = sidecar.door.password { request.headers.add(name: "X-Api-Key", value: key) }
+                if let key = sidecar.door.apiKey { request.headers.add(name: "X-Api-Key", value: key) }
                 requests[Route(sidecar: sidecar.number, service: service)] = request
             }
         }
@@ -105,24 +105,26 @@ extension OperationEnding {
     /// The connection was lost before the answer.
     static let answerLost = "answer-lost"
 
-    init(_ error: RedisError) {
+    /// The reply of a call was none of those it can have.
+    static let unreadable = OperationEnding.unknown(reason: "unreadable")
+
+    init(_ error: SidecarClientError) {
         self =
             switch error.code {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
             case .timedOut: .unknown(reason: Self.timedOut)
             case .answerLost: .unknown(reason: Self.answerLost)
             // There was an answer, and nobody knows what it says.
-            case .protocolViolation, .unexpectedReply: .unknown(reason: "unreadable")
-            case .server(.invalid): .failed(code: Self.invalid(error.message))
-            case .server(let condition): .failed(code: condition.rawValue)
+            case _ where !error.isAnswer: Self.unreadable
+            case .invalid: .failed(code: Self.invalid(error.message))
+            default: .failed(code: error.code.rawValue)
             }
     }
 
     /// What was asked for was a mistake, of the harness or of the sidecar: its report says which. Without the names in it, of which
     /// there are many.
     private static func invalid(_ message: String) -> String {
-        let sentence = message.split(separator: " ").drop { $0 == "INVALID" }
-        let words = sentence.prefix { $0 != "of" && $0.last != ":" && $0.last != ";" }
+        let words = message.split(separator: " ").prefix { $0 != "of" && $0.last != ":" && $0.last != ";" }
         return "INVALID: \(words.joined(separator: " "))"
     }
 
@@ -136,7 +138,15 @@ extension OperationEnding {
     }
 }
 
-extension ServerCondition {
-    /// The request is a mistake.
-    fileprivate static let invalid = ServerCondition(rawValue: "INVALID")
+extension Refusal {
+    /// As the doors word it; `retryAfter` in ms.
+    init(reason: String, retryAfter: Int64) {
+        self =
+            switch reason {
+            case "limited": .limited(retryAfter: retryAfter)
+            case "open": .open(retryAfter: retryAfter)
+            case "busy": .busy(retryAfter: retryAfter)
+            default: .other(reason)
+            }
+    }
 }

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 internal import Glibc
-internal import Hiredis
+internal import InterlockClient
 internal import InterlockCore
 internal import InterlockJudge
 internal import Logging
@@ -24,8 +24,8 @@ final class SidecarWatch {
     private let recorder: HistoryRecorder
     private let services: [String: Int]
     private let trustsWallClock: Bool
-    private let subscriber: RedisSubscriber
-    private let pipeline: RedisPipeline
+    private let subscription: SidecarSubscription
+    private let connection: SidecarConnection
     private var isFollowing = false
     /// Called when `isWatching` may have become true.
     var onWatching: (() -> Void)?
@@ -36,37 +36,36 @@ final class SidecarWatch {
         trustsWallClock = plan.trustsWallClock
         services = Dictionary(
             plan.services.rules.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
-        subscriber = RedisSubscriber(
-            configuration: endpoint.door, channels: [plan.eventChannel],
-            environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
-        pipeline = RedisPipeline(configuration: endpoint.door, eventLoop: eventLoop, logger: logger)
-        subscriber.onSubscribed = { [unowned self] in
+        subscription = SidecarSubscription(
+            endpoint.door, channel: plan.eventChannel, eventLoop: eventLoop, logger: logger)
+        connection = SidecarConnection(endpoint.door, eventLoop: eventLoop, logger: logger)
+        subscription.onFollowing = { [unowned self] in
             isFollowing = true
             onWatching?()
         }
-        subscriber.onDown = { [unowned self] _ in isFollowing = false }
-        subscriber.onMessage = { [unowned self] in heard($1) }
-        pipeline.onUp = { [unowned self] in onWatching?() }
+        subscription.onDown = { [unowned self] _ in isFollowing = false }
+        subscription.onEvent = { [unowned self] in heard($0) }
+        connection.onUp = { [unowned self] in onWatching?() }
     }
 
-    var isWatching: Bool { isFollowing && pipeline.isUp }
+    var isWatching: Bool { isFollowing && connection.isUp }
 
     func start() {
-        subscriber.start()
-        pipeline.start()
+        subscription.start()
+        connection.start()
     }
 
     func close() -> [EventLoopFuture<Void>] {
-        [subscriber.close(), pipeline.close()]
+        [subscription.close(), connection.close()]
     }
 
     /// Asks what the sidecar has sent to Redis so far, and which process it is; `nil`: it does not say, or not in time.
     func count(timeout: TimeAmount, completion: @escaping (Counts?) -> Void) {
-        pipeline.send(Info(section: "all"), timeout: timeout) { result in
-            guard let fields = try? result.get(), let commands = fields["redis_commands"].flatMap({ Int($0) }),
-                let process = fields["process_id"].flatMap({ Int32($0) })
-            else { return completion(nil) }
-            completion(Counts(redisCommands: commands, process: process))
+        connection.send(StatusCalls.Report(), timeout: timeout) { result in
+            guard let status = try? result.get(), let commands = status.redis.commandsSent, let process = status.processID else {
+                return completion(nil)
+            }
+            completion(Counts(redisCommands: Int(commands), process: process))
         }
     }
 

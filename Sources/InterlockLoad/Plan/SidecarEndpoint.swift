@@ -1,11 +1,12 @@
-public import Hiredis
+internal import Hiredis
+public import InterlockClient
 
 /// A sidecar that a run drives.
 public struct SidecarEndpoint: Sendable {
     /// Its number in the fleet, from 0.
     public var number: Int
-    /// Its RESP door. The password is the API key; it is also shown at the HTTP door.
-    public var door: RedisConfiguration
+    /// Its RESP door. The API key is also shown at the HTTP door.
+    public var door: SidecarClientConfiguration
     /// Its HTTP door; `nil`: nothing is sent through its proxy.
     public var http: HTTPAddress?
 
@@ -19,7 +20,7 @@ public struct SidecarEndpoint: Sendable {
         }
     }
 
-    public init(number: Int, door: RedisConfiguration, http: HTTPAddress? = nil) {
+    public init(number: Int, door: SidecarClientConfiguration, http: HTTPAddress? = nil) {
         self.number = number
         self.door = door
         self.http = http
@@ -34,32 +35,48 @@ public struct SidecarEndpoint: Sendable {
         self.init(number: number, door: try Self.door(argument))
     }
 
-    private static func door(_ argument: String) throws(LoadArgumentError) -> RedisConfiguration {
+    /// The settings of a run's clients: what takes longer than half a second is told as such, and tried again.
+    static func door(at address: SidecarAddress) -> SidecarClientConfiguration {
+        var door = SidecarClientConfiguration(address: address)
+        door.connectTimeout = .milliseconds(500)
+        door.answerTimeout = .milliseconds(500)
+        return door
+    }
+
+    private static func door(_ argument: String) throws(LoadArgumentError) -> SidecarClientConfiguration {
         if argument.hasPrefix(unixPrefix), !argument.hasPrefix("unix://") {
             let path = String(argument.dropFirst(unixPrefix.count))
             guard !path.isEmpty else { throw LoadArgumentError(expected: expectation, found: argument) }
-            return RedisConfiguration(address: .unixSocket(path: path))
+            return door(at: .unixSocket(path: path))
         }
         let isURL = argument.contains("://")
-        let door: RedisConfiguration
+        let url: RedisConfiguration
         do {
-            door = try RedisConfiguration(url: isURL ? argument : "redis://" + argument)
+            url = try RedisConfiguration(url: isURL ? argument : "redis://" + argument)
         } catch {
             // A URL may hold a key: it is not repeated.
             throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: isURL ? nil : argument)
         }
-        guard door.database == 0, isURL || door.password == nil else {
+        guard url.database == 0, isURL || url.password == nil else {
             throw LoadArgumentError(expected: "\(expectation), without a database", found: nil)
         }
         // Redis' own port, which a URL without one would mean, is no sidecar's.
-        guard namesPort(argument, door) else {
+        guard namesPort(argument, url) else {
             throw LoadArgumentError(expected: "\(expectation), with its port", found: isURL ? nil : argument)
         }
+        var door =
+            switch url.address {
+            case .unixSocket(let path): door(at: .unixSocket(path: path))
+            case .host(let host, let port):
+                door(at: url.tls == nil ? .tcp(host: host, port: port) : .tls(host: host, port: port))
+            }
+        door.apiKey = url.password
+        door.apiKeyName = url.username
         return door
     }
 
-    private static func namesPort(_ argument: String, _ door: RedisConfiguration) -> Bool {
-        switch door.address {
+    private static func namesPort(_ argument: String, _ url: RedisConfiguration) -> Bool {
+        switch url.address {
         case .unixSocket: true
         case .host(_, let port): [":\(port)", ":\(port)/", ":\(port)/0"].contains { argument.hasSuffix($0) }
         }

@@ -1,4 +1,4 @@
-import Hiredis
+import InterlockClient
 import Testing
 
 @testable import InterlockLoad
@@ -34,8 +34,8 @@ struct LoadArgumentTests {
     func hostAndPort() throws {
         let endpoint = try SidecarEndpoint(argument: "127.0.0.1:7379", number: 3)
         #expect(endpoint.number == 3)
-        #expect(endpoint.door.address == .host("127.0.0.1", port: 7379))
-        #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).door.address == .host("::1", port: 7379))
+        #expect(endpoint.door.address == .tcp(host: "127.0.0.1", port: 7379))
+        #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).door.address == .tcp(host: "::1", port: 7379))
     }
 
     @Test("a sidecar is a Unix socket", arguments: ["unix:/run/interlock.sock", "unix:///run/interlock.sock"])
@@ -47,8 +47,8 @@ struct LoadArgumentTests {
     @Test("a sidecar's URL may hold an API key")
     func url() throws {
         let endpoint = try SidecarEndpoint(argument: "redis://:secret@sidecar.example:7379", number: 0)
-        #expect(endpoint.door.address == .host("sidecar.example", port: 7379))
-        #expect(endpoint.door.password == "secret")
+        #expect(endpoint.door.address == .tcp(host: "sidecar.example", port: 7379))
+        #expect(endpoint.door.apiKey == "secret")
     }
 
     @Test(

@@ -1,5 +1,5 @@
 @testable import InterlockJudge
-import Hiredis
+import InterlockClient
 import Interlock
 import InterlockCore
 import InterlockProcesses
@@ -37,8 +37,11 @@ struct RecordedRun {
             sidecar.answer($0)
         } _: { server in
             let services = StandardServices().load
+            var door = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: server.port))
+            door.connectTimeout = .seconds(10)
+            door.answerTimeout = .seconds(10)
             var plan = LoadPlan(
-                workload: .lock, sidecars: [SidecarEndpoint(number: 0, door: server.configuration)], services: services)
+                workload: .lock, sidecars: [SidecarEndpoint(number: 0, door: door)], services: services)
             plan.pacing = .closedLoop
             plan.clients = 3
             plan.names = 1000

@@ -30,7 +30,7 @@ final class ScriptedSidecar: Sendable {
             return .text("*3\r\n\(Self.bulk("subscribe"))\(channel):1\r\n" + messages.joined())
         case "PING": return .text("+PONG\r\n")
         case "CLIENT": return .text(":1\r\n")
-        case "INFO": return .text(Self.bulk("redis_commands:5\r\nprocess_id:0\r\n"))
+        case "INFO": return .text(Self.bulk("interlock_version:0\r\nredis_up:1\r\nredis_commands:5\r\nprocess_id:0\r\n"))
         case "LOCK.ACQUIRE":
             let fence = fence.withLockedValue { fence in
                 fence += 1

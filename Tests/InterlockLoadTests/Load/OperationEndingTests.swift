@@ -1,0 +1,30 @@
+import InterlockClient
+import Testing
+
+@testable import InterlockJudge
+@testable import InterlockLoad
+
+@Suite("How an operation ends that has no reply")
+struct OperationEndingTests {
+    @Test("a lost answer is unknown, and what was never sent has failed")
+    func failures() {
+        #expect(OperationEnding(SidecarClientError(.answerLost, "")) == .unknown(reason: "answer-lost"))
+        #expect(OperationEnding(SidecarClientError(.timedOut, "")) == .unknown(reason: "timed-out"))
+        #expect(OperationEnding(SidecarClientError(.unreadable, "")) == .unknown(reason: "unreadable"))
+        #expect(OperationEnding(SidecarClientError(.notConnected, "")) == .failed(code: "not-connected"))
+        let unavailable = SidecarClientError(.unavailable, "Redis is away", isAnswer: true)
+        #expect(OperationEnding(unavailable) == .failed(code: "UNAVAILABLE"))
+        let unknown = SidecarClientError(
+            .invalid, "no such permit of search: it is unknown, was reported before, or is older than permit_ttl",
+            isAnswer: true)
+        #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))
+    }
+
+    @Test("a refusal is one of those that are known, or keeps its word")
+    func refusals() {
+        #expect(Refusal(reason: "open", retryAfter: 90) == .open(retryAfter: 90))
+        #expect(Refusal(reason: "limited", retryAfter: 250) == .limited(retryAfter: 250))
+        #expect(Refusal(reason: "busy", retryAfter: -1) == .busy(retryAfter: -1))
+        #expect(Refusal(reason: "closing", retryAfter: -1) == .other("closing"))
+    }
+}
