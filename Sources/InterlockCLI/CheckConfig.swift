@@ -1,7 +1,7 @@
 import ArgumentParser
 import InterlockSidecar
 
-/// `interlock check-config`: what `interlock serve` would say about a file.
+/// `interlock check-config`: checks a file as `interlock serve` would.
 struct CheckConfig: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check a configuration file.",
@@ -76,7 +76,7 @@ struct ConfigurationVerdict: Answer {
         }
     }
 
-    /// The file's reader looks at the scheme only; the rest is for whoever connects.
+    /// The reader checks the scheme only; connecting checks the rest.
     private mutating func check(redisURL: String, of configuration: SidecarConfiguration) {
         do throws(SidecarError) {
             _ = try configuration.coordinatorConfiguration(redisURL: redisURL)

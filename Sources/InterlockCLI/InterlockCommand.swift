@@ -8,9 +8,9 @@ struct InterlockCommand: AsyncParsableCommand {
         commandName: "interlock",
         abstract: "Leased locks, rate limits and circuit breakers for a fleet, over one shared Redis.",
         discussion: """
-            Run a sidecar beside each copy of a service, then speak to it with any Redis client, with curl, or with the \
-            commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; they show it \
-            the API key in INTERLOCK_API_KEY.
+            Run a sidecar beside each instance of your application, then talk to it with any Redis client, with curl, or with \
+            the commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; \
+            INTERLOCK_API_KEY holds the API key.
 
             EXIT CODES
               0   done
@@ -33,7 +33,7 @@ struct InterlockCommand: AsyncParsableCommand {
         ]
     )
 
-    /// What the errors that ArgumentParser words begin with, in the place of its "Error: ".
+    /// The prefix of ArgumentParser's own errors, instead of "Error: ".
     static let _errorPrefix = "interlock: "
 
     /// Runs the command; a failure is one message on standard error and an exit code.

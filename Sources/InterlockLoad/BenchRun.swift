@@ -4,9 +4,9 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A whole run as `interlock bench` makes it: load on a fleet, faults in it, and a judgement of all that clients saw.
+/// A whole run as `interlock bench` makes it: load on a fleet, faults in it, and a check of all that clients saw.
 public struct BenchRun: Sendable {
-    /// A fleet of the harness's own, which is started for the run and ended with it.
+    /// A fleet that is started for the run and stopped after it.
     public struct Fleet: Sendable {
         /// The program `interlock`.
         public var program: String
@@ -26,7 +26,7 @@ public struct BenchRun: Sendable {
 
     /// What the load is; with a fleet of the harness's own, its sidecars and services are that fleet's.
     public var plan: LoadPlan
-    /// `nil`: the plan's sidecars are somebody's own.
+    /// `nil`: the plan names running sidecars.
     public var fleet: Fleet?
     /// Where everything that clients saw is written down; see `HistoryFile`.
     public var historyPath: String?

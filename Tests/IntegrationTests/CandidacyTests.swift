@@ -15,7 +15,7 @@ struct CandidacyTests {
 
     @Test("a wait longer than sidecars allow is asked for in pieces, until it is over")
     func longWait() {
-        var candidacy = Self.candidacy(.once(patience: .seconds(100)))
+        var candidacy = Self.candidacy(.once(wait: .seconds(100)))
         let first = candidacy.connected(now: Self.at(10))
         #expect(first == Candidacy.Request(wait: 60_000, at: Self.at(10)))
         let second = candidacy.answered(isGranted: false, request: first, sentAt: Self.at(10), now: Self.at(60_010))
@@ -26,7 +26,7 @@ struct CandidacyTests {
 
     @Test("without a wait one refusal is enough")
     func noWait() {
-        var candidacy = Self.candidacy(.once(patience: .zero))
+        var candidacy = Self.candidacy(.once(wait: .zero))
         let request = candidacy.connected(now: Self.start)
         #expect(request.wait == 0)
         #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
@@ -52,14 +52,14 @@ struct CandidacyTests {
 
     @Test("a lease that was granted soon is good at once")
     func freshGrant() {
-        var candidacy = Self.candidacy(.once(patience: .seconds(10)), ttl: .seconds(3))
+        var candidacy = Self.candidacy(.once(wait: .seconds(10)), ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)
         #expect(candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
     }
 
     @Test("a sidecar that was never there is waited for only by those who stand for election")
     func absentSidecar() {
-        var once = Self.candidacy(.once(patience: .seconds(10)))
+        var once = Self.candidacy(.once(wait: .seconds(10)))
         #expect(once.failed(now: Self.at(1)) == nil)
         var lead = Self.candidacy(.lead)
         #expect(lead.failed(now: Self.at(1)) != nil)
@@ -67,7 +67,7 @@ struct CandidacyTests {
 
     @Test("a sidecar that goes away is waited for until the wait is over, more and more seldom")
     func outage() {
-        var candidacy = Self.candidacy(.once(patience: .seconds(10)))
+        var candidacy = Self.candidacy(.once(wait: .seconds(10)))
         _ = candidacy.connected(now: Self.start)
         #expect(candidacy.failed(now: Self.start) == Self.at(500))
         #expect(candidacy.failed(now: Self.at(500)) == Self.at(1500))

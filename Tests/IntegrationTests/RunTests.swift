@@ -250,7 +250,7 @@ struct RunTests {
     func candidateWithoutSidecar() async throws {
         let candidate = try await InterlockProcess.start(
             ["run", "--sidecar", "127.0.0.1:1", "--lead", "orders", "--", "echo", "ran"])
-        try await eventually("it says so") { candidate.errors.contains("it is tried again") }
+        try await eventually("it says so") { candidate.errors.contains("retrying") }
         candidate.send(signal: SIGTERM)
         #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))
         #expect(candidate.output.isEmpty)
@@ -261,7 +261,7 @@ struct RunTests {
         try await SidecarProcess.withSidecar(configuration: "locks: { wait_replicas: 1 }") { sidecar in
             let candidate = try await InterlockProcess.start(
                 ["run", "--lead", "orders", "--", "echo", "ran"], environment: sidecar.environment())
-            try await eventually("it says so") { candidate.errors.contains("it is tried again") || candidate.hasEnded }
+            try await eventually("it says so") { candidate.errors.contains("retrying") || candidate.hasEnded }
             #expect(candidate.errors.contains("UNREPLICATED") || candidate.errors.contains("replicas"))
             candidate.send(signal: SIGTERM)
             #expect(try await candidate.end(within: .seconds(20)) == .exited(128 + SIGTERM))

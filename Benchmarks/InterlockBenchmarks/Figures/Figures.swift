@@ -6,7 +6,7 @@ import NIOCore
 protocol Figures: Encodable, Sendable {}
 
 extension Figures {
-    /// Prints one line of JSON, at once: standard output is a pipe, and somebody waits for the line.
+    /// Prints one line of JSON, at once: standard output is a pipe, and its reader waits for the line.
     func show() throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys]

@@ -9,7 +9,7 @@ final class HandoverRun {
     /// Before the measured time: caches fill, scripts are loaded.
     private static let warmUp = TimeAmount.seconds(1)
     /// How long the last turns may take before the clients that have had none count as forgotten.
-    private static let patience = TimeAmount.seconds(15)
+    private static let lastTurnsTimeout = TimeAmount.seconds(15)
     /// A client that was refused asks again, but not at once.
     private static let pauseAfterError = TimeAmount.milliseconds(10)
     /// Long enough that a lease never ends by itself here.
@@ -77,7 +77,7 @@ final class HandoverRun {
         for client in clients {
             if let since = client.waitingSince { record.waited(since: since, now: now) }
         }
-        at(now + Self.patience) { [self] in
+        at(now + Self.lastTurnsTimeout) { [self] in
             for client in clients where client.waitingSince != nil { record.failed("a client was still waiting at the end") }
             finish()
         }

@@ -7,9 +7,9 @@ import InterlockSidecar
 struct DurationArgument: ExpressibleByArgument, Sendable {
     let duration: Duration
 
-    /// The lease that a lock is given when nobody says otherwise.
+    /// The default length of a lease.
     static let standardLease = DurationArgument(.seconds(30))
-    /// Not to wait at all.
+    /// No wait.
     static let none = DurationArgument(.zero)
 
     init(_ duration: Duration) {

@@ -2,19 +2,19 @@ import ArgumentParser
 internal import InterlockJudge
 import InterlockLoad
 
-/// `interlock bench`: load, faults and judgement.
+/// `interlock bench`: load, faults and checks.
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
-        abstract: "Drive sidecars with load, break things, and judge what happened.",
+        abstract: "Put load on sidecars, inject faults, and check what clients saw.",
         discussion: """
-            Operations are due at a steady rate, whether sidecars keep up or not, and latencies count from when an operation \
-            was due. Everything that clients saw is judged: fences, exclusion, limits, breakers, waits, recovery. Without \
-            --sidecars it starts a fleet and a Redis of its own, and ends them.
+            Operations are due at a steady rate, whether sidecars keep up or not, and latency counts from when an operation \
+            was due. Everything that clients saw is checked: fences, exclusion, limits, breakers, waits, recovery. Without \
+            --sidecars it starts a fleet and a Redis, and stops them afterwards.
 
             EXIT CODES
-              0   done, and no promise was broken
-              1   a promise was broken: see the table's violations
+              0   done, and every guarantee held
+              1   a guarantee was violated: see the violations in the table
               64  the command line cannot be understood
               69  the sidecars cannot be reached, or cannot be started
 
@@ -73,18 +73,18 @@ struct BenchProxy: AsyncParsableCommand {
 struct BenchMixed: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mixed",
-        abstract: "All of these at once, by clients that also forget, overstay, and vanish.")
+        abstract: "All of these at once, with clients that also forget, overstay and vanish.")
 
     @OptionGroup var load: LoadOptions
 
     func run() async throws { try await load.run(.mixed) }
 }
 
-/// `interlock bench check`: judges a history that a run wrote down.
+/// `interlock bench check`: checks a history that a run recorded.
 struct BenchCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
-        abstract: "Judge a history that a run has written down with --history.",
+        abstract: "Check a history that a run recorded with --history.",
         discussion: """
             EXAMPLES
               interlock bench mixed --faults all --history run.jsonl
@@ -118,7 +118,7 @@ struct CheckReading: Answer {
     var table: String { (report.violations.map(\.description) + [report.verdict]).joined(separator: "\n") }
 }
 
-/// `interlock bench simulate`: says for one version what has taken its place.
+/// `interlock bench simulate`: says what has taken its place, for one version.
 struct BenchSimulate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate", abstract: "Moved: the simulation is no longer part of the binary.", shouldDisplay: false)
@@ -128,7 +128,7 @@ struct BenchSimulate: ParsableCommand {
 
     func run() throws {
         throw Failure(
-            "the simulation runs the product's own code now, from a clone of the repository: make simulate ARGS='--seed 7'",
+            "the simulation is now run from a clone of the repository: make simulate ARGS='--seed 7'",
             exitCode: .usage)
     }
 }

@@ -5,21 +5,21 @@ import InterlockClient
 import InterlockLoad
 import InterlockSidecar
 
-/// What all workloads of `interlock bench` take.
+/// The options of all workloads of `interlock bench`.
 struct LoadOptions: ParsableArguments {
-    // MARK: Whom
+    // MARK: Target
 
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp(
-            "The sidecars to drive: HOST:PORT, unix:PATH or redis://:KEY@HOST:PORT. Without any, a fleet of its own.",
+            "The sidecars to drive: HOST:PORT, unix:PATH or redis://:KEY@HOST:PORT. Without this option, a new fleet.",
             valueName: "address"))
     var sidecars: [String] = []
 
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp(
-            "The services of those sidecars to ask for; limits, permits and the proxy need one.", valueName: "name"))
+            "The services of those sidecars to use; limits, permits and the proxy need one.", valueName: "name"))
     var service: [String] = []
 
     @Option(
@@ -27,56 +27,56 @@ struct LoadOptions: ParsableArguments {
         help: ArgumentHelp("The HTTP doors of those sidecars, in the same order, for the proxy.", valueName: "host:port"))
     var http: [String] = []
 
-    @Option(help: ArgumentHelp("How many sidecars a fleet of its own has.", valueName: "n"))
+    @Option(help: ArgumentHelp("How many sidecars to start.", valueName: "n"))
     var fleet = 2
 
-    @Option(help: ArgumentHelp("So many more services for a fleet of its own; calls then go to them alone.", valueName: "n"))
+    @Option(help: ArgumentHelp("Start the fleet with this many more services, and call only these.", valueName: "n"))
     var services = 0
 
-    // MARK: How much
+    // MARK: Load
 
-    @Option(help: ArgumentHelp("Operations a second, as independent callers come.", valueName: "n"))
+    @Option(help: ArgumentHelp("Operations per second, as of independent callers (Poisson).", valueName: "n"))
     var rate: Double?
 
-    @Flag(help: "Every client asks again as soon as it has its answer: finds the highest throughput.")
+    @Flag(help: "Each client sends its next request as soon as it has an answer: finds the highest throughput.")
     var closedLoop = false
 
-    @Option(help: ArgumentHelp("Connections, spread over the sidecars.", valueName: "n"))
+    @Option(help: ArgumentHelp("Connections, spread across the sidecars.", valueName: "n"))
     var clients = 64
 
-    @Option(help: ArgumentHelp("For how long.", valueName: "duration"))
+    @Option(help: ArgumentHelp("How long to run.", valueName: "duration"))
     var duration = DurationArgument(.seconds(30))
 
-    @Option(help: ArgumentHelp("How many locks and subjects there are.", valueName: "n"))
+    @Option(help: ArgumentHelp("How many different locks and subjects.", valueName: "n"))
     var names = 1000
 
     @Option(help: ArgumentHelp("How often each is chosen: uniform or zipf:EXPONENT.", valueName: "skew"))
     var skew = SkewArgument(.uniform)
 
-    @Option(help: ArgumentHelp("How long a lock is held, or a call lasts: a duration or two.", valueName: "range"))
+    @Option(help: ArgumentHelp("How long a lock is held, or a call lasts: a duration, or two for a range.", valueName: "range"))
     var hold = HoldArgument(.zero ... .milliseconds(5))
 
-    @Option(help: ArgumentHelp("The lease of a lock.", valueName: "duration"))
+    @Option(help: ArgumentHelp("The length of a lease.", valueName: "duration"))
     var ttl: DurationArgument?
 
     @Option(help: ArgumentHelp("How long an acquire waits.", valueName: "duration"))
     var wait = DurationArgument(.seconds(5))
 
-    @Option(help: ArgumentHelp("What a mixed run is made of: lock=40,limit=40,permit=15,proxy=5.", valueName: "shares"))
+    @Option(help: ArgumentHelp("Shares of a mixed run: lock=40,limit=40,permit=15,proxy=5.", valueName: "shares"))
     var mix = MixArgument(WorkloadShares())
 
-    // MARK: What goes wrong
+    // MARK: Faults
 
     @Option(
         help: ArgumentHelp(
-            "What to break in a fleet of its own: all, none, or some of \(FaultKind.rigged.map(\.rawValue).joined(separator: ",")).",
+            "The faults to inject into the started fleet: all, none, or some of \(FaultKind.rigged.map(\.rawValue).joined(separator: ",")).",
             valueName: "kinds"))
     var faults = FaultsArgument([])
 
-    @Option(help: ArgumentHelp("Decides all that is left to chance; otherwise another each time.", valueName: "n"))
+    @Option(help: ArgumentHelp("The random seed; by default a new one each time.", valueName: "n"))
     var seed: UInt64?
 
-    // MARK: What comes out
+    // MARK: Output
 
     @Option(help: ArgumentHelp("Write the report as JSON to this file; - prints it instead of the table.", valueName: "file"))
     var json: String?
@@ -84,7 +84,7 @@ struct LoadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Write the report as a page with plots to this file.", valueName: "file.html"))
     var report: String?
 
-    @Option(help: ArgumentHelp("Write down everything clients saw, for `bench check`.", valueName: "file"))
+    @Option(help: ArgumentHelp("Record what all clients saw, for `bench check`.", valueName: "file"))
     var history: String?
 
     func validate() throws {
@@ -98,19 +98,19 @@ struct LoadOptions: ParsableArguments {
         guard (1...NameChoice.mostNames).contains(names) else {
             throw ValidationError("--names: expected 1 to \(NameChoice.mostNames), got \(names)")
         }
-        guard duration.duration > .zero else { throw ValidationError("--duration: expected more than nothing") }
+        guard duration.duration > .zero else { throw ValidationError("--duration: expected more than 0") }
         guard (1...64).contains(fleet) else { throw ValidationError("--fleet: expected 1 to 64 sidecars, got \(fleet)") }
         guard (0...10_000).contains(services) else {
             throw ValidationError("--services: expected 0 to 10000, got \(services)")
         }
         guard sidecars.isEmpty || faults.kinds.isEmpty else {
-            throw ValidationError("--faults breaks only a fleet of its own: leave --sidecars away")
+            throw ValidationError("--faults needs a fleet that it starts itself: drop --sidecars")
         }
         guard sidecars.isEmpty || services == 0 else {
-            throw ValidationError("--services is for a fleet of its own; name those of --sidecars with --service")
+            throw ValidationError("--services is for a started fleet; name the services of --sidecars with --service")
         }
         guard !sidecars.isEmpty || service.isEmpty && http.isEmpty else {
-            throw ValidationError("--service and --http are for --sidecars; a fleet of its own has its own")
+            throw ValidationError("--service and --http are for --sidecars; a started fleet has its own")
         }
         guard http.isEmpty || http.count == sidecars.count else {
             throw ValidationError("--http: expected one door for each of \(sidecars.count) sidecars, got \(http.count)")
@@ -132,7 +132,7 @@ struct LoadOptions: ParsableArguments {
         line.end()
         try deliver(report)
         guard report.check.isClean else {
-            throw Failure("\(report.check.verdict); the same again: --seed \(report.seed)", exitCode: .refused)
+            throw Failure("\(report.check.verdict); repeat it with --seed \(report.seed)", exitCode: .refused)
         }
     }
 

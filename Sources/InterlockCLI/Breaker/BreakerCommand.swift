@@ -5,7 +5,7 @@ import InterlockClient
 struct BreakerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "breaker",
-        abstract: "Look at circuit breakers, and force them.",
+        abstract: "Inspect and force circuit breakers.",
         discussion: """
             EXAMPLES
               interlock breaker list
@@ -22,7 +22,7 @@ extension BreakerCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the breakers of all services.",
             discussion: """
-                STATE is how this sidecar acts, FLEET what the fleet shares; they differ for a moment after a change.
+                STATE is this sidecar's, FLEET the shared one; they differ for a moment after a change.
 
                 EXAMPLES
                   interlock breaker list
@@ -66,13 +66,13 @@ extension BreakerCommand {
 }
 
 extension BreakerCommand {
-    /// `interlock breaker force`: an operator's word.
+    /// `interlock breaker force`: what an operator decides.
     struct Force: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Force a breaker for the whole fleet, for a time or until auto.",
             discussion: """
-                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto hands it back \
-                to itself. Where API keys are configured it needs one with the role admin.
+                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto ends a forced \
+                state. Where API keys are configured it needs one with the role admin.
 
                 EXAMPLES
                   interlock breaker force catalog open --for 10m --reason "moving the database"
@@ -84,23 +84,23 @@ extension BreakerCommand {
         @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
-        @Argument(help: "What it shall do.")
+        @Argument(help: "The state to force, or auto.")
         var state: ForcedState
 
         @Option(
             name: .customLong("for"),
-            help: ArgumentHelp("After how long it acts by itself again: 10m, 2h. Otherwise it does not.", valueName: "duration"))
+            help: ArgumentHelp("How long to force it: 10m, 2h. Without it, until auto.", valueName: "duration"))
         var span: DurationArgument?
 
-        @Option(help: ArgumentHelp("Why, for others to read.", valueName: "text"))
+        @Option(help: ArgumentHelp("The reason, for others to read.", valueName: "text"))
         var reason: String?
 
         @OptionGroup var sidecar: SidecarOptions
 
         func validate() throws {
             guard let span else { return }
-            guard state != .auto else { throw ValidationError("auto has no end: leave --for away, or force another state") }
-            guard span.milliseconds > 0 else { throw ValidationError("--for is the time it holds for: 1ms or more") }
+            guard state != .auto else { throw ValidationError("auto takes no --for: drop it, or force another state") }
+            guard span.milliseconds > 0 else { throw ValidationError("--for: expected 1ms or more") }
         }
 
         func run() async throws {
@@ -113,7 +113,7 @@ extension BreakerCommand {
                 Terminal.show(
                     "The breaker of \(service) is forced \(state.rawValue)\(end); `breaker force \(service) auto` ends it.")
             case .auto:
-                Terminal.show("The breaker of \(service) acts by itself.")
+                Terminal.show("The breaker of \(service) is no longer forced.")
             }
         }
     }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import InterlockClient
 
-/// A breaker as a sidecar sees it. Words are passed on as the sidecar spells them: a newer one may have more of them.
+/// A breaker as a sidecar sees it. Words stay as the sidecar spells them: a newer one may have more.
 struct BreakerReading: Answer, Sendable {
     var service: String
     /// As this sidecar acts.
@@ -104,10 +104,10 @@ struct BreakerListing: Answer {
     }
 }
 
-/// What an operator can have a breaker do.
+/// What an operator can force.
 enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     case open, closed, disabled
-    /// What it would do by itself.
+    /// Not forced.
     case auto
 
     var forced: SidecarBreaker.Forced? { self == .auto ? nil : SidecarBreaker.Forced(rawValue: rawValue) }

@@ -8,11 +8,11 @@ import UnixSignals
 struct EventsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "events",
-        abstract: "Follow what happens in the fleet.",
+        abstract: "Print the events of the fleet as they happen.",
         discussion: """
-            Prints a line for every change of a breaker, every limit that is nearly or wholly used up, every broken lock and \
-            every sidecar that comes or goes, until Ctrl-C. Events are hints: those of a moment without a connection, and \
-            those that come faster than they can be printed, are missed, which is said on standard error.
+            Prints a line for each breaker that changes, limit that is nearly or fully used, lock that is broken, and sidecar \
+            that joins or leaves, until Ctrl-C. Events are hints: those sent while there is no connection, or faster than \
+            they can be printed, are missed, and standard error says so.
 
             EXAMPLES
               interlock events
@@ -29,7 +29,7 @@ struct EventsCommand: AsyncParsableCommand {
     @Option(
         name: .customLong("type"),
         help: ArgumentHelp(
-            "Only events of this type, or of those that begin with it: breaker, limit, limit.near … Repeatable.",
+            "Only events of this type, or whose type begins with it: breaker, limit, limit.near … Repeatable.",
             valueName: "type"))
     var types: [EventTypes] = []
 
@@ -52,7 +52,7 @@ struct EventsCommand: AsyncParsableCommand {
         }
     }
 
-    /// Prints until the events end or nobody reads on.
+    /// Prints until the events end or the output is closed.
     private static func print(
         _ events: SidecarEvents, of types: [EventTypes], from address: SidecarAddress, asJSON: Bool
     ) async {

@@ -5,7 +5,7 @@ import InterlockClient
 struct LimitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "limit",
-        abstract: "Take from the rate limits of a service, and look at them.",
+        abstract: "Count calls against rate limits, and inspect them.",
         discussion: """
             The services and their limits are those of the sidecar's configuration; `interlock breaker list` names them.
 
@@ -21,10 +21,10 @@ extension LimitCommand {
     /// `interlock limit take`: counts a call.
     struct Take: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Take leave for a call.",
+            abstract: "Count one call against the limits of a service.",
             discussion: """
-                All limits of the service are taken together or not at all. Prints the window that binds; exits with 1 when it \
-                is used up, having taken nothing.
+                The call counts against all limits of the service or against none. Prints the window with the least left; \
+                exits with 1 when a limit is used up: then nothing was counted.
 
                 EXAMPLES
                   interlock limit take catalog
@@ -35,13 +35,13 @@ extension LimitCommand {
         @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
-        @Option(help: ArgumentHelp("How many calls it counts as.", valueName: "count"))
+        @Option(help: ArgumentHelp("How many calls this one counts as.", valueName: "count"))
         var cost: Int64 = 1
 
-        @Option(help: ArgumentHelp("The tenant, user or address that it counts for.", valueName: "name"))
+        @Option(help: ArgumentHelp("The tenant, user or address to count it for.", valueName: "name"))
         var subject: String?
 
-        @Option(help: ArgumentHelp("How long to wait for a turn: 500ms, 2s.", valueName: "duration"))
+        @Option(help: ArgumentHelp("How long to wait until the limits allow it: 500ms, 2s.", valueName: "duration"))
         var wait = DurationArgument.none
 
         @OptionGroup var sidecar: SidecarOptions
@@ -55,18 +55,18 @@ extension LimitCommand {
             try Terminal.show(reading, asJSON: output.json)
             guard reading.isLimited else { return }
             let pause = reading.retryAfter.isEmpty ? "" : "try again in \(reading.retryAfter), or "
-            throw Failure("the limit of \(service) is used up: \(pause)wait for a turn with --wait", exitCode: .refused)
+            throw Failure("the limit of \(service) is used up: \(pause)wait with --wait", exitCode: .refused)
         }
     }
 }
 
 extension LimitCommand {
-    /// `interlock limit show`: where a limit stands.
+    /// `interlock limit show`: what is left of a limit.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show where the limits of a service stand, taking nothing.",
+            abstract: "Show what is left of the limits of a service, without counting a call.",
             discussion: """
-                Prints the window that binds: the one with the least left.
+                Prints the window with the least left.
 
                 EXAMPLES
                   interlock limit show catalog

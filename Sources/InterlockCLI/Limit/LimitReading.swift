@@ -1,7 +1,7 @@
 import InterlockClient
 import InterlockCore
 
-/// What a limit answers: the numbers of the window that binds.
+/// The answer of the limits: the numbers of the window with the least left.
 struct LimitReading: Answer, Sendable {
     var service: String
     var isLimited: Bool
@@ -27,7 +27,7 @@ struct LimitReading: Answer, Sendable {
         resetAfterMilliseconds = limit.resetAfter.wholeMilliseconds
     }
 
-    /// When to try again, for people; empty: at once.
+    /// When to try again, as text; empty: at once.
     var retryAfter: String {
         retryAfterMilliseconds < 0 ? "" : ReadableText.span(milliseconds: retryAfterMilliseconds)
     }

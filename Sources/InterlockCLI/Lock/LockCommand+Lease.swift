@@ -3,13 +3,13 @@ import InterlockClient
 import InterlockCore
 
 extension LockCommand {
-    /// `interlock lock acquire`: takes a lock.
+    /// `interlock lock acquire`: acquires a lock.
     struct Acquire: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Take a lock.",
+            abstract: "Acquire a lock.",
             discussion: """
-                Prints the token to renew and release it with, the fence to show to the guarded resource, and for how long \
-                the lease is valid. Nothing renews it by itself. Exits with 1 when another holds the lock.
+                Prints the token that renews and releases it, the fence to show to what the lock guards, and how long the \
+                lease is valid. Nothing renews it for you: see `interlock run`. Exits with 1 when another holds the lock.
 
                 EXAMPLES
                   interlock lock acquire orders
@@ -32,7 +32,7 @@ extension LockCommand {
                 "A token of your own. Asking again with it gives the same lease, extended: a retry is safe.", valueName: "token"))
         var owner: String?
 
-        @Option(help: ArgumentHelp("What others see of the holder.", valueName: "text"))
+        @Option(help: ArgumentHelp("What others see of the holder: a name for this job or host.", valueName: "text"))
         var label: String?
 
         @OptionGroup var sharing: SharingOptions
@@ -54,9 +54,9 @@ extension LockCommand {
     }
 }
 
-/// Who else may have a lock at the same time.
+/// Who else may hold a lock at the same time.
 struct SharingOptions: ParsableArguments {
-    @Flag(help: "Share the lock with others who share it; whoever does not is kept out.")
+    @Flag(help: "Hold the lock as a reader: together with other readers, never with a writer.")
     var shared = false
 
     @Option(help: ArgumentHelp("Hold one of n places of the lock.", valueName: "n"))
@@ -82,7 +82,7 @@ extension LockCommand {
         static let configuration = CommandConfiguration(
             abstract: "Extend a lease.",
             discussion: """
-                Prints for how long the lease is valid from now on. Exits with 1 when it is lost: it lapsed, or was broken.
+                Prints how long the lease is valid from now on. Exits with 1 when it is lost: it expired or was broken.
 
                 EXAMPLES
                   interlock lock renew orders "$token" --ttl 30s
@@ -107,7 +107,7 @@ extension LockCommand {
             }
             guard let validity else {
                 throw Failure(
-                    "the lease of \(name) is lost: stop the work it guards, and acquire the lock again", exitCode: .refused)
+                    "the lease of \(name) is lost: stop the work that it guards, then acquire the lock again", exitCode: .refused)
             }
             try Terminal.show(
                 LockRenewal(name: name, validMilliseconds: validity.wholeMilliseconds), asJSON: output.json)
@@ -116,12 +116,12 @@ extension LockCommand {
 }
 
 extension LockCommand {
-    /// `interlock lock release`: gives a lock back.
+    /// `interlock lock release`: releases a lock.
     struct Release: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Give a lock back.",
+            abstract: "Release a lock.",
             discussion: """
-                Exits with 1 when the token does not hold the lock: the lease lapsed, or was broken.
+                Exits with 1 when the token does not hold the lock: the lease expired or was broken.
 
                 EXAMPLES
                   interlock lock release orders "$token"
@@ -142,7 +142,7 @@ extension LockCommand {
             }
             guard wasHeld else {
                 throw Failure(
-                    "the lock \(name) is not held by that token: the lease lapsed, or was broken", exitCode: .refused)
+                    "the lock \(name) is not held by that token: the lease expired or was broken", exitCode: .refused)
             }
             Terminal.show("The lock \(name) is released.")
         }

@@ -5,10 +5,10 @@ import InterlockClient
 struct LockCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lock",
-        abstract: "Take, keep, give back and look at leased locks.",
+        abstract: "Acquire, renew, release and inspect leased locks.",
         discussion: """
             A lock is a name; a lease is one grant of it, for a limited time, with a token that proves it and a fence that is \
-            higher than that of every grant before.
+            higher than that of any earlier grant.
 
             EXAMPLES
               interlock lock acquire orders --ttl 30s --wait 10s
@@ -23,10 +23,10 @@ extension LockCommand {
     /// `interlock lock show`: one lock.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show who holds a lock, for how long yet, and how many wait.",
+            abstract: "Show who holds a lock, how long the lease lasts, and how many wait.",
             discussion: """
-                The token is never shown: whoever has it can release the lock. A holder that is no Interlock has the label \
-                "foreign". Exits with 1 when nobody holds the lock or waits for it.
+                The token is never shown: it would let anyone release the lock. A holder that does not use Interlock has the \
+                label "foreign". Exits with 1 when the lock is neither held nor waited for.
 
                 EXAMPLES
                   interlock lock show orders
@@ -42,7 +42,7 @@ extension LockCommand {
 
         func run() async throws {
             guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.inspectLock(name) }) else {
-                throw Failure("nobody holds the lock \(name) or waits for it", exitCode: .refused)
+                throw Failure("the lock \(name) is not held, and nobody waits for it", exitCode: .refused)
             }
             try Terminal.show(LockReading(lock), asJSON: output.json)
         }
@@ -62,10 +62,10 @@ extension LockCommand {
                 """
         )
 
-        @Option(help: ArgumentHelp("Only names that match, as the KEYS command of Redis matches.", valueName: "glob"))
+        @Option(help: ArgumentHelp("Only names that match this pattern, as of the Redis command KEYS.", valueName: "glob"))
         var match = "*"
 
-        @Option(help: ArgumentHelp("List no more than so many.", valueName: "count"))
+        @Option(help: ArgumentHelp("List at most this many.", valueName: "count"))
         var limit = LockListing.standardLimit
 
         @OptionGroup var sidecar: SidecarOptions
@@ -83,20 +83,21 @@ extension LockCommand {
             }
             try Terminal.show(listing, asJSON: output.json)
             if !listing.isComplete {
-                Terminal.tell("interlock: there are more than \(limit) locks: list more with --limit, or fewer with --match")
+                Terminal.tell("interlock: there are more than \(limit) locks: raise --limit, or narrow --match")
             }
         }
     }
 }
 
 extension LockCommand {
-    /// `interlock lock break`: takes a lock from whoever has it.
+    /// `interlock lock break`: takes a lock from its holder.
     struct Break: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Take a lock from whoever has it.",
+            abstract: "Take a lock from its holder.",
             discussion: """
-                For operators: where API keys are configured it needs one with the role admin. The holder is not told before \
-                it renews; the next grant has a higher fence. Exits with 1 when nobody holds the lock.
+                For operators: where API keys are configured it needs one with the role admin. A holder with a linked lease, \
+                or one that asked for losses, is told at once; others find out when they renew. The next grant has a higher \
+                fence. Exits with 1 when the lock is not held.
 
                 EXAMPLES
                   interlock lock break orders

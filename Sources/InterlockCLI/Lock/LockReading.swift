@@ -1,14 +1,14 @@
 import InterlockClient
 import InterlockCore
 
-/// What there is to know of a lock, without its token.
+/// A lock as anybody may see it, without its token.
 struct LockReading: Answer, Sendable {
     var name: String
-    /// The holder's label, or `foreign`; `nil`: nobody holds it.
+    /// The holder's label, or `foreign`; `nil`: not held.
     var label: String?
     /// `nil`: none was granted within a day.
     var fence: Int64?
-    /// -1: without end; 0: nobody holds it.
+    /// -1: no expiry; 0: not held.
     var ttlMilliseconds: Int64
     /// How many hold it.
     var holders: Int64
@@ -28,10 +28,10 @@ struct LockReading: Answer, Sendable {
         waiters = lock.waiters
     }
 
-    /// What is left of the lease, for people.
+    /// What is left of the lease, as text.
     var timeLeft: String {
         switch ttlMilliseconds {
-        case -1: "without end"
+        case -1: "no expiry"
         case _ where label != nil: ReadableText.span(milliseconds: ttlMilliseconds)
         default: ""
         }
@@ -40,7 +40,7 @@ struct LockReading: Answer, Sendable {
     var table: String {
         Table([
             "lock": name,
-            "label": label ?? "nobody holds it",
+            "label": label ?? "not held",
             "time left": timeLeft,
             "holders": "\(holders)",
             "fence": fence.map { "\($0)" } ?? "",
@@ -60,7 +60,7 @@ struct LockListing: Answer {
         case isComplete = "complete"
     }
 
-    /// The most locks that are listed or counted when nobody says otherwise.
+    /// How many locks are listed or counted by default.
     static let standardLimit = 1000
 
     var table: String {

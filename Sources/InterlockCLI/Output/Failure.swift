@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// An error that a person meets, and the exit code that tells programs the same.
+/// An error for people, and the exit code that tells programs the same.
 struct Failure: Error, CustomStringConvertible {
     let description: String
     let exitCode: ExitCode

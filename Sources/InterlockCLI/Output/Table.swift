@@ -33,7 +33,7 @@ struct Table {
     }
 }
 
-/// Numbers as people read them. The numbers come from elsewhere: none of them may be too large or too odd to show.
+/// Numbers as text. They come from outside: any value must be shown.
 enum ReadableText {
     /// A span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
     static func span(milliseconds: Int64) -> String {
@@ -46,7 +46,7 @@ enum ReadableText {
         }
     }
 
-    /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which stands for none.
+    /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which means none.
     static func moment(epochMilliseconds: Int64) -> String {
         guard epochMilliseconds != 0 else { return "" }
         let shown = min(max(epochMilliseconds, 0), lastShown)

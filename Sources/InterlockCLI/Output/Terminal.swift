@@ -1,11 +1,10 @@
 import ArgumentParser
 import Glibc
 
-/// Where a command's words go: answers to standard output, everything else to standard error. Nothing that a terminal would
-/// obey passes.
+/// Answers go to standard output, everything else to standard error. Control characters never pass.
 enum Terminal {
     /// Prints an answer, at once.
-    /// - Returns: whether somebody reads on; a closed pipe does not.
+    /// - Returns: `false` when the reader has closed the pipe.
     @discardableResult
     static func show(_ text: String) -> Bool {
         print(lines(text))
@@ -17,7 +16,7 @@ enum Terminal {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 
-    /// Says something that is no answer.
+    /// Prints what is no answer, to standard error.
     static func tell(_ text: String) {
         var message = lines(text) + "\n"
         message.withUTF8 { bytes in
@@ -31,7 +30,7 @@ enum Terminal {
     }
 }
 
-/// What a command found out: fields for programs, a table for people.
+/// The result of a command: fields for programs, a table for people.
 protocol Answer: Encodable {
     /// Lines without a last line end.
     var table: String { get }

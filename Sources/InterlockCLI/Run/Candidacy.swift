@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// Decides how to go on asking for a lock: until when, how long each request waits for it, and what an answer is worth.
+/// Decides how to request a lock: until when, how long each request waits, and whether a granted lease is fresh enough.
 struct Candidacy: Equatable, Sendable {
     /// A request to the sidecar.
     struct Request: Equatable, Sendable {
@@ -26,10 +26,10 @@ struct Candidacy: Equatable, Sendable {
     private(set) var hasConnected = false
     /// How often the sidecar or its Redis was away since the last answer.
     private(set) var failures = 0
-    /// When to tell people that the lock is waited for.
+    /// When to print that the lock is being waited for.
     private(set) var noticeAt: Instant
 
-    /// A sidecar cuts longer waits, or may.
+    /// A sidecar may cut longer waits.
     private static let longestWait = LockSettings().maximumWait.wholeMilliseconds
     /// The pause after a sidecar did not wait, although it was asked to.
     private static let shortestPause: Int64 = 250
@@ -39,8 +39,8 @@ struct Candidacy: Equatable, Sendable {
 
     init(_ purpose: RunPlan.Purpose, ttl: Duration, now: Instant) {
         switch purpose {
-        case .once(let patience):
-            until = now.advanced(byMilliseconds: patience.wholeMilliseconds)
+        case .once(let wait):
+            until = now.advanced(byMilliseconds: wait.wholeMilliseconds)
             isLeading = false
         case .lead:
             until = .distantFuture
@@ -72,8 +72,8 @@ struct Candidacy: Equatable, Sendable {
     }
 
     /// The sidecar or its Redis is away.
-    /// - Returns: when to connect and ask again; `nil`: not at all. A sidecar that was never there is not waited for, but by
-    ///   those who stand for election.
+    /// - Returns: when to connect and ask again; `nil`: not at all. A sidecar that was never reached is not waited for, except
+    ///   with `--lead`.
     mutating func failed(now: Instant) -> Instant? {
         guard isLeading || hasConnected, now < until else { return nil }
         failures += 1
@@ -81,7 +81,7 @@ struct Candidacy: Equatable, Sendable {
         return min(until, now.advanced(byMilliseconds: pause))
     }
 
-    /// Whether to tell people now, which is done once.
+    /// Whether to print it now, which is done once.
     mutating func isNoticeDue(now: Instant) -> Bool {
         guard noticeAt <= now else { return false }
         noticeAt = .distantFuture

@@ -6,7 +6,7 @@ import Subprocess
 /// error, and the kernel kills it when this process dies, however that happens.
 struct GuardedCommand: Sendable {
     var program: Program
-    /// How many of this process' last words are the command's.
+    /// How many of this process' last arguments are the command's.
     var wordCount: Int
     /// What the command is to ignore.
     var ignoredSignals: [Int32]
@@ -54,7 +54,7 @@ struct GuardedCommand: Sendable {
     private static func lastWords(_ count: Int) -> [[UInt8]] {
         let end = Int(CommandLine.argc)
         return (end - count..<end).map { index in
-            // Nobody writes there, and below argc there are words, each up to a zero byte.
+            // Nothing writes there, and below argc each entry is a string that ends with a zero byte.
             guard let word = CommandLine.unsafeArgv[index] else { return [] }
             return Array(UnsafeRawBufferPointer(start: word, count: strlen(word)))
         }
@@ -70,7 +70,7 @@ struct Program: Sendable {
     /// Where programs are looked for when there is no `PATH`.
     private static let standardPath = "/usr/local/bin:/usr/bin:/bin"
 
-    private enum Standing {
+    private enum Candidate {
         case executable
         case notExecutable(String)
         case absent
@@ -83,7 +83,7 @@ struct Program: Sendable {
     ) throws(Failure) -> Program {
         var reason: String?
         for path in candidates(for: name, searchPath: searchPath ?? standardPath) {
-            switch standing(of: path) {
+            switch candidate(at: path) {
             case .executable: return Program(name: name, path: path)
             case .notExecutable(let why): reason = reason ?? "\(path) \(why)"
             case .absent: break
@@ -103,12 +103,12 @@ struct Program: Sendable {
         }
     }
 
-    private static func standing(of path: String) -> Standing {
+    private static func candidate(at path: String) -> Candidate {
         var status = stat()
         guard stat(path, &status) == 0 else {
-            return errno == EACCES ? .notExecutable("may not be looked at") : .absent
+            return errno == EACCES ? .notExecutable("cannot be read") : .absent
         }
-        if status.st_mode & S_IFMT == S_IFDIR { return .notExecutable("is a folder") }
+        if status.st_mode & S_IFMT == S_IFDIR { return .notExecutable("is a directory") }
         return access(path, X_OK) == 0 ? .executable : .notExecutable("is not executable")
     }
 }
@@ -116,17 +116,17 @@ struct Program: Sendable {
 extension ExitCode {
     /// The lease was lost while the command ran.
     static let leaseLost = ExitCode(74)
-    /// The lock was not had: another holds it.
-    static let notHad = ExitCode(75)
+    /// The lock was not acquired: another holds it.
+    static let notAcquired = ExitCode(75)
     /// The program is there and cannot be executed.
     static let notExecutable = ExitCode(126)
     /// There is no such program.
     static let notFound = ExitCode(127)
 
-    /// As shells tell that a signal ended a process.
+    /// As shells report a process that a signal ended.
     static func ended(bySignal signal: Int32) -> ExitCode { ExitCode(128 + signal) }
 
-    /// As shells tell how a process ended.
+    /// As shells report how a process ended.
     init(_ status: TerminationStatus) {
         switch status {
         case .exited(let code): self = ExitCode(code)

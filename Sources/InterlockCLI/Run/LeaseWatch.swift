@@ -97,7 +97,7 @@ struct LeaseWatch: Equatable, Sendable {
         state = .held(deadline: deadline, renewal: .due(now.advanced(byMilliseconds: Self.pause(ofTTL: ttl))))
     }
 
-    /// The renewal of that instant found another in the lock, or nobody.
+    /// The renewal of that instant found that this lease no longer holds the lock.
     mutating func lost(sentAt: Instant, now: Instant) {
         guard case .held(let deadline, .underWay(sentAt)) = state else { return }
         state = .lost(at: min(now, deadline))

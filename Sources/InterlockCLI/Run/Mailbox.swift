@@ -5,20 +5,20 @@ import InterlockCore
 import Subprocess
 import UnixSignals
 
-/// Everything that an `interlock run` waits for, one after the other. One reads, anybody posts.
+/// The queue of everything that an `interlock run` waits for. One reader, any number of writers.
 struct Mailbox: Sendable {
     enum Event: Sendable {
         /// A signal came, with this number.
         case signal(Int32)
-        /// What became of the acquire that was sent then; no grant: another holds the lock.
+        /// The answer to the acquire that was sent then; no lease: another holds the lock.
         case acquired(Result<SidecarLease?, Failure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
-        /// Whether the lease that was given back was held; `nil`: nobody knows.
+        /// Whether the lease that was given back was held; `nil`: not known.
         case released(wasHeld: Bool?)
         /// The command was stopped, as by Ctrl-Z.
         case commandStopped
         case commandEnded(TerminationStatus)
-        /// Time has passed; how much is for the reader to see.
+        /// The deadline may have passed.
         case alarm
     }
 
@@ -46,7 +46,7 @@ struct Mailbox: Sendable {
         let pause = Duration.milliseconds(max(0, deadline.millisecondsRoundedUp(since: TimeSource.system.now())))
         return Task {
             do {
-                // The alarm itself; whoever needs it no longer cancels it.
+                // The alarm itself; it is cancelled when an event comes first.
                 try await Task.sleep(for: pause)
                 post(.alarm)
             } catch {
@@ -56,10 +56,10 @@ struct Mailbox: Sendable {
     }
 }
 
-/// What became of a renewal.
+/// The outcome of a renewal.
 enum RenewalOutcome: Sendable {
     case renewed
-    /// Another has the lock, or nobody.
+    /// The lease no longer holds the lock.
     case lost
     /// The sidecar or its Redis is away.
     case unanswered
@@ -71,7 +71,7 @@ enum RunSignals {
         .sigint, .sigterm, .sighup, .sigquit, .sigusr1, .sigusr2, .sigwinch, .sigcont,
     ]
 
-    /// Those that end whoever waits for a lock.
+    /// Those that end the wait for a lock.
     private static let ending: Set<Int32> = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
     static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }

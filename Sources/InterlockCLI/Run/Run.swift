@@ -9,12 +9,12 @@ struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run a command under a lock, or while leading.",
         discussion: """
-            Takes the lock, runs the command without a shell, renews the lease while it runs, and gives the lock back when it \
-            has ended. Signals are passed on to the command. It finds INTERLOCK_LOCK, INTERLOCK_TOKEN and INTERLOCK_FENCE in \
-            its environment: show the fence to whatever the lock guards.
+            Acquires the lock, runs the command without a shell, renews the lease while it runs, and releases the lock when it \
+            ends. Signals are passed on to the command. Its environment has INTERLOCK_LOCK, INTERLOCK_TOKEN and \
+            INTERLOCK_FENCE: show the fence to what the lock guards.
 
-            When the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL when \
-            the lease is over. With --lead it is run again when the lock is had again, until it ends by itself.
+            When the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL as \
+            soon as the lease ends. With --lead it runs again each time the lock is acquired, until it ends by itself.
 
             EXIT CODES
               the command's own; 128 and the signal's number when a signal ended it
@@ -38,16 +38,16 @@ struct Run: AsyncParsableCommand {
     var lock: String?
 
     @Option(
-        help: ArgumentHelp("Run the command whenever this one leads, that is, has this lock.", valueName: "name"),
+        help: ArgumentHelp("Run the command whenever this process leads, that is, holds this lock.", valueName: "name"),
         completion: .lockNames)
     var lead: String?
 
-    @Option(help: ArgumentHelp("How long the lock outlives a holder that is gone: 5s, 30s, 2m.", valueName: "duration"))
+    @Option(help: ArgumentHelp("How long the lock stays held after its holder died: 5s, 30s, 2m.", valueName: "duration"))
     var ttl = DurationArgument.standardLease
 
     @Option(
         help: ArgumentHelp(
-            "How long to wait while another holds the lock; without it \(RunPlan.standardPatience.defaultValueDescription).",
+            "How long to wait while another holds the lock; without it \(RunPlan.standardWait.defaultValueDescription).",
             valueName: "duration"))
     var wait: DurationArgument?
 
@@ -58,14 +58,14 @@ struct Run: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Keep the lock for so long at least when the command has succeeded: for the same job elsewhere, whose clock is late.",
+            "After a success, hold the lock for at least this long: the same job elsewhere may start late.",
             valueName: "duration"))
     var atLeast: DurationArgument?
 
-    @Flag(help: "Never let the command run on without a lease: end it by SIGKILL.")
+    @Flag(help: "Never let the command run without a lease: end it with SIGKILL.")
     var strict = false
 
-    @Option(help: ArgumentHelp("What others see of the holder; without it this host's name.", valueName: "text"))
+    @Option(help: ArgumentHelp("What others see of the holder; by default the host name.", valueName: "text"))
     var label: String?
 
     @OptionGroup var sidecar: SidecarOptions
@@ -77,7 +77,7 @@ struct Run: AsyncParsableCommand {
     func validate() throws {
         _ = try purpose()
         guard !words.isEmpty else {
-            throw ValidationError("expected a command behind --, as in: interlock run --lock orders -- ./import --all")
+            throw ValidationError("expected a command after --, as in: interlock run --lock orders -- ./import --all")
         }
         guard ttl.duration >= RunPlan.shortestTTL.duration else {
             throw ValidationError("--ttl: expected \(RunPlan.shortestTTL.defaultValueDescription) or more")
@@ -88,7 +88,7 @@ struct Run: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Before anything of this process changes what happens to signals.
+        // Before this process changes how signals are handled.
         let ignored = RunSignals.ignored()
         let plan = RunPlan(
             name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,
@@ -110,11 +110,13 @@ struct Run: AsyncParsableCommand {
             throw ValidationError("expected one of --lock NAME and --lead NAME")
         case (_?, nil):
             guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
-            return .once(patience: noWait ? .zero : (wait ?? RunPlan.standardPatience).duration)
+            return .once(wait: noWait ? .zero : (wait ?? RunPlan.standardWait).duration)
         case (nil, _?):
-            guard atLeast == nil else { throw ValidationError("--at-least is for --lock: who leads leads until it ends") }
+            guard atLeast == nil else {
+                throw ValidationError("--at-least is for --lock only: a leader holds the lock until its command ends")
+            }
             guard wait == nil, !noWait else {
-                throw ValidationError("--lead waits for ever: expected neither --wait nor --no-wait")
+                throw ValidationError("--lead waits forever: expected neither --wait nor --no-wait")
             }
             guard sharing.isExclusive else {
                 throw ValidationError("only one can lead: expected neither --shared nor --permits")
@@ -132,12 +134,12 @@ struct Run: AsyncParsableCommand {
     }
 }
 
-/// What `interlock run` was asked for, but for the command.
+/// What `interlock run` was asked for, except for the command.
 struct RunPlan: Sendable {
     enum Purpose: Hashable, Sendable {
-        /// To run the command once, if the lock is had within this time.
-        case once(patience: Duration)
-        /// To run the command whenever the lock is had, until the command ends by itself.
+        /// Run the command once, if the lock is acquired within this time.
+        case once(wait: Duration)
+        /// Run the command whenever the lock is acquired, until the command ends by itself.
         case lead
     }
 
@@ -146,7 +148,7 @@ struct RunPlan: Sendable {
     var purpose: Purpose
     var mode: SidecarLockMode
     var ttl: Duration
-    /// After a success the lease is kept until so long after it was had; zero: it is given back at once.
+    /// After a success the lease is kept until this long after it was acquired; zero: it is released at once.
     var atLeast: Duration
     /// Whether the command may never run on without a lease.
     var isStrict: Bool
@@ -154,13 +156,12 @@ struct RunPlan: Sendable {
     var label: String?
     var sidecar: SidecarOptions
 
-    /// How long the lock is waited for when nobody says otherwise.
-    static let standardPatience = DurationArgument(.seconds(10))
+    /// The default wait.
+    static let standardWait = DurationArgument(.seconds(10))
     /// The shortest lease that a renewal over a network can be expected to keep.
     static let shortestTTL = DurationArgument(.milliseconds(200))
 
-    /// A token that nobody has ever had: with one of its own, a holder can ask again when it does not know what became of
-    /// its request.
+    /// A new token. A holder that brings its own can repeat a request whose outcome it does not know.
     func drawToken() -> String {
         OwnerToken.make(
             label: label ?? Self.hostName,
@@ -171,7 +172,7 @@ struct RunPlan: Sendable {
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
         let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // A host may be called what a label may not.
+        // Not every host name is a valid label.
         return (try? ResourceName(name))?.text ?? "localhost"
     }
 }

@@ -30,7 +30,7 @@ struct RunChild: ParsableCommand {
         if foreground {
             // A process that does not have the terminal is stopped for this, unless it ignores that.
             signal(SIGTTOU, SIG_IGN)
-            JobTerminal.hand(to: getpgrp())
+            JobTerminal.give(to: getpgrp())
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
@@ -59,8 +59,8 @@ enum JobTerminal {
         tcgetpgrp(STDIN_FILENO) == group
     }
 
-    /// Fails only when it is not this session's terminal any more, which is as well.
-    static func hand(to group: pid_t) {
+    /// Fails only when it is not this session's terminal any more, which is fine.
+    static func give(to group: pid_t) {
         _ = tcsetpgrp(STDIN_FILENO, group)
     }
 
@@ -79,7 +79,7 @@ enum JobTerminal {
     /// Stops this process and the rest of its group as Ctrl-Z would have done, had the command not had the terminal. Returns
     /// when they are continued; at once when there is no shell that would do that.
     static func stopJob() {
-        hand(to: getpgrp())
+        give(to: getpgrp())
         // This process ignores it.
         _ = kill(0, SIGTSTP)
         signal(SIGTSTP, SIG_DFL)

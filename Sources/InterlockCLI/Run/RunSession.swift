@@ -5,26 +5,26 @@ import InterlockCore
 import InterlockSidecar
 import Subprocess
 
-/// Carries an `interlock run` out: gets the lock, runs the command under it, and gives the lock back.
+/// Carries out an `interlock run`: acquires the lock, runs the command under it, and releases the lock.
 struct RunSession {
-    /// How one lease came to an end, or to nothing.
+    /// How one attempt to hold the lock ended.
     enum Term: Sendable {
         /// The command ended by itself.
         case finished(ExitCode)
         /// The lease was lost while the command ran.
         /// - Parameter stoppedBy: the signal that was to end the command, if one came.
         case lost(stoppedBy: Int32?)
-        /// A signal came before the lock was had.
+        /// A signal came before the lock was acquired.
         case stopped(by: Int32)
         /// Another holds the lock.
-        case notHad
+        case held
     }
 
-    /// What became of the requests for a lease.
+    /// The outcome of the requests for a lease.
     private enum Acquisition {
         case granted(SidecarLease, sentAt: Instant)
         case stopped(by: Int32)
-        case notHad
+        case held
     }
 
     private let plan: RunPlan
@@ -32,8 +32,8 @@ struct RunSession {
     private let mailbox: Mailbox
     private let clock = TimeSource.system
 
-    /// How long giving the lock back may take, in milliseconds. Without that it lapses.
-    private static let releasePatience: Int64 = 3000
+    /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
+    private static let releaseTimeout: Int64 = 3000
 
     init(plan: RunPlan, command: GuardedCommand, mailbox: Mailbox) {
         self.plan = plan
@@ -51,11 +51,11 @@ struct RunSession {
             switch try await term() {
             case .finished(let code): return code
             case .stopped(let signal): return .ended(bySignal: signal)
-            case .notHad: throw Failure(refusal, exitCode: .notHad)
+            case .held: throw Failure(refusal, exitCode: .notAcquired)
             case .lost(let signal):
                 guard plan.purpose == .lead else { return .leaseLost }
                 if let signal { return .ended(bySignal: signal) }
-                Terminal.tell("interlock: \(plan.name) is no longer led from here; standing for it again")
+                Terminal.tell("interlock: \(plan.name) is no longer led from here; trying to lead again")
             }
         }
     }
@@ -69,32 +69,32 @@ struct RunSession {
                 let term = try await plan.sidecar.withClient(Self.purpose(plan.name)) { client in
                     try await self.term(token: token, candidacy: &candidacy, over: client)
                 }
-                // The request may have been granted in the moment in which it was given up.
+                // The request may have been granted at the moment it was given up.
                 switch term {
-                case .stopped, .notHad: await forsake(token, of: candidacy)
+                case .stopped, .held: await withdraw(token, of: candidacy)
                 case .finished, .lost: break
                 }
                 return term
             } catch let failure as Failure where failure.exitCode == .unavailable {
                 guard let next = candidacy.failed(now: clock.now()) else {
-                    await forsake(token, of: candidacy)
+                    await withdraw(token, of: candidacy)
                     throw failure
                 }
-                if candidacy.failures == 1 { Terminal.tell("interlock: \(failure); it is tried again") }
+                if candidacy.failures == 1 { Terminal.tell("interlock: \(failure); retrying") }
                 if let signal = await endingSignal(until: next) {
-                    await forsake(token, of: candidacy)
+                    await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
                 }
             } catch let failure as Failure where failure.exitCode == .refused {
-                await forsake(token, of: candidacy)
-                // The code that others have for this could be the command's own.
+                await withdraw(token, of: candidacy)
+                // 1 could be the command's own exit code.
                 throw Failure(failure.description, exitCode: .unavailable)
             }
         }
     }
 
-    /// Gives back what a request may have been granted that was not answered so.
-    private func forsake(_ token: String, of candidacy: Candidacy) async {
+    /// Releases what may have been granted by a request without an answer.
+    private func withdraw(_ token: String, of candidacy: Candidacy) async {
         if candidacy.hasConnected { _ = await release(token) }
     }
 
@@ -103,7 +103,7 @@ struct RunSession {
     ) async throws -> Term {
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
-        case .notHad: return .notHad
+        case .held: return .held
         case .granted(let grant, let sentAt): return try await serve(grant, sentAt: sentAt, over: client)
         }
     }
@@ -130,12 +130,12 @@ struct RunSession {
             switch (action, grant) {
             case (.ask(let next), _): request = next
             case (.start, let grant?): return .granted(grant, sentAt: sentAt)
-            case (.start, nil), (.giveUp, _): return .notHad
+            case (.start, nil), (.giveUp, _): return .held
             }
         }
     }
 
-    /// Asks for the lease; the answer goes into the mailbox. Closing the connection takes the request back.
+    /// Asks for the lease; the answer goes into the mailbox. Closing the client withdraws the request.
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
     ) {
@@ -154,7 +154,7 @@ struct RunSession {
         }
     }
 
-    /// Runs the command under the lease, and gives the lease back.
+    /// Runs the command under the lease, then releases it.
     private func serve(_ grant: SidecarLease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
@@ -185,7 +185,7 @@ struct RunSession {
         }
     }
 
-    /// Leaves the lease to lapse by itself, so long from now.
+    /// Lets the lease expire by itself, this long from now.
     /// - Returns: whether it was held.
     private func keep(_ token: String, forMilliseconds rest: Int64, over client: SidecarClient) async -> Bool {
         do {
@@ -193,17 +193,17 @@ struct RunSession {
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
             return false
         } catch {
-            Terminal.tell("interlock: the lease of \(plan.name) may lapse before --at-least is over: \(error)")
+            Terminal.tell("interlock: the lease of \(plan.name) may expire before --at-least is over: \(error)")
             return true
         }
     }
 
-    /// Gives the lease back, over another connection when this one is lost.
-    /// - Returns: whether it was held; `nil`: nobody knows.
+    /// Releases the lease, over another connection when this one is lost.
+    /// - Returns: whether it was held; `nil`: not known.
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
         if let wasHeld = await settled({ try await client.releaseLock(name, token: token) }) { return wasHeld }
-        // The first may have been carried out without an answer: the second's says nothing.
+        // The first may have been carried out without an answer, so the answer to the second says nothing.
         _ = await release(token)
         return nil
     }
@@ -215,11 +215,11 @@ struct RunSession {
         }
     }
 
-    /// What a release came to; `nil`: to nothing, or to nothing in time.
+    /// The answer to a release; `nil`: none, or none in time.
     private func settled(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
-        let deadline = clock.now().advanced(byMilliseconds: Self.releasePatience)
+        let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeout)
         Task { [mailbox] in
-            // A lease that cannot be given back lapses.
+            // A lease that cannot be released expires.
             mailbox.post(.released(wasHeld: try? await release()))
         }
         while clock.now() < deadline {
@@ -236,13 +236,13 @@ struct RunSession {
         return nil
     }
 
-    /// Why the command was not run.
+    /// Why the command did not run.
     private var refusal: String {
         let look = "see `interlock lock show \(plan.name)`"
-        guard case .once(let patience) = plan.purpose, patience > .zero else {
+        guard case .once(let wait) = plan.purpose, wait > .zero else {
             return "the lock \(plan.name) is held by another: wait for it with --wait, or \(look)"
         }
-        return "the lock \(plan.name) is held by another, and was for the \(DurationText.shortest(patience)) it was waited for: "
+        return "the lock \(plan.name) is held by another, and was during the \(DurationText.shortest(wait)) waited for it: "
             + "wait longer with --wait, or \(look)"
     }
 }

@@ -26,9 +26,9 @@ struct Supervision {
     private let clock = TimeSource.system
     private var status: TerminationStatus?
     private var stoppedBy: Int32?
-    private var hasToldOfLoss = false
+    private var hasReportedLoss = false
 
-    /// How often to look whether the rest of a command's group has ended: nobody tells.
+    /// How often to check whether the rest of a command's group has ended: there is no notification for that.
     private static let lookInterval: Int64 = 50
 
     init(
@@ -42,10 +42,10 @@ struct Supervision {
         self.watch = watch
     }
 
-    /// Returns when the command has ended, and after a loss also everybody else in its process group.
+    /// Returns when the command has ended, and after a loss also the rest of its process group.
     mutating func run() async -> End {
         CommandWait.start(group.id, postingTo: mailbox)
-        defer { if JobTerminal.isHeld(by: group.id) { JobTerminal.hand(to: getpgrp()) } }
+        defer { if JobTerminal.isHeld(by: group.id) { JobTerminal.give(to: getpgrp()) } }
         while true {
             if let status, !watch.isLost { return .ended(status) }
             let now = clock.now()
@@ -53,12 +53,12 @@ struct Supervision {
             case .renew(let sentAt):
                 renew(sentAt: sentAt)
             case .terminate:
-                tellOfLoss()
+                reportLoss()
                 group.send(SIGTERM)
                 // One that is stopped has to go on to end.
                 group.send(SIGCONT)
             case .kill:
-                tellOfLoss()
+                reportLoss()
                 group.send(SIGKILL)
             case .wait(let until):
                 if status == nil {
@@ -82,7 +82,7 @@ struct Supervision {
             if RunSignals.isEnding(signal) { stoppedBy = signal }
             group.send(signal)
         case .commandStopped:
-            // Without the terminal it was somebody else who stopped the command, and its lease is kept meanwhile.
+            // Without the terminal another process stopped the command; its lease is kept meanwhile.
             guard JobTerminal.isHeld(by: group.id) else { return }
             JobTerminal.stopJob()
             continueCommand()
@@ -94,7 +94,7 @@ struct Supervision {
     /// Lets a stopped command go on, unless its lease is over: time may have passed since it was stopped.
     private func continueCommand() {
         guard watch.isHeld(at: clock.now()) else { return }
-        if JobTerminal.isOurs { JobTerminal.hand(to: group.id) }
+        if JobTerminal.isOurs { JobTerminal.give(to: group.id) }
         group.send(SIGCONT)
     }
 
@@ -111,14 +111,14 @@ struct Supervision {
         }
     }
 
-    private mutating func tellOfLoss() {
-        guard !hasToldOfLoss else { return }
-        hasToldOfLoss = true
-        Terminal.tell("interlock: the lease of \(lease.name) is lost: the command is ended")
+    private mutating func reportLoss() {
+        guard !hasReportedLoss else { return }
+        hasReportedLoss = true
+        Terminal.tell("interlock: the lease of \(lease.name) is lost: ending the command")
     }
 }
 
-/// Waits for what becomes of a command, on a thread of its own: the system tells it to nobody else.
+/// Waits for the stops and the end of a command, on a thread of its own: only `waitid` reports them.
 enum CommandWait {
     /// Posts every stop of the process and finally its end. The process is left to be reaped.
     static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
@@ -133,7 +133,7 @@ enum CommandWait {
         var information = siginfo_t()
         while waitid(P_PID, id_t(process), &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
             guard errno == EINTR else {
-                // Nobody reaps the process before its end was posted; if somebody did, it has ended.
+                // The process is not reaped before its end was posted; if it was, it has ended.
                 mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
                 return false
             }
@@ -161,23 +161,23 @@ struct ProcessGroup: Sendable {
     let id: pid_t
 
     func send(_ signal: Int32) {
-        // Fails only when nobody is left, which is as well.
+        // Fails only when no process is left, which is fine.
         _ = kill(-id, signal)
     }
 
-    /// Whether anybody in the group still runs; those who have ended and wait to be reaped do not. O(n) in the processes of
+    /// Whether a process of the group still runs; zombies do not count. O(n) in the processes of
     /// this machine.
     var hasLivingMembers: Bool {
-        // Without /proc there is nobody to be seen.
+        // Without /proc no process can be seen.
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return names.contains { name in
-            guard pid_t(name) != nil, let (group, state) = Self.standing(ofProcess: name) else { return false }
+            guard pid_t(name) != nil, let (group, state) = Self.status(ofProcess: name) else { return false }
             return group == id && state != "Z" && state != "X"
         }
     }
 
     /// `nil` when there is no such process any more.
-    private static func standing(ofProcess process: String) -> (group: pid_t, state: Substring)? {
+    private static func status(ofProcess process: String) -> (group: pid_t, state: Substring)? {
         guard let file = fopen("/proc/\(process)/stat", "r") else { return nil }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 1024)

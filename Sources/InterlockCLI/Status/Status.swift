@@ -88,7 +88,7 @@ struct SidecarReading: Answer {
     var fleet: [String]
     var locks: Locks
     var services: [BreakerReading]
-    /// Those whose configuration in this sidecar is not the fleet's last one.
+    /// Services whose configuration differs between this sidecar and the one last published in the fleet.
     var servicesDiffering: [String]
 
     private enum CodingKeys: String, CodingKey {
@@ -96,7 +96,7 @@ struct SidecarReading: Answer {
         case servicesDiffering = "services_differing"
     }
 
-    /// What somebody should look into, one sentence each.
+    /// Things to look into, one sentence each.
     var warnings: [String] {
         var warnings: [String] = []
         if !redis.evictionPolicy.isEmpty, redis.evictionPolicy != Self.safeEvictionPolicy {
@@ -106,7 +106,7 @@ struct SidecarReading: Answer {
         }
         if !servicesDiffering.isEmpty {
             warnings.append(
-                "this sidecar's configuration of \(servicesDiffering.joined(separator: ", ")) is not the fleet's last one: "
+                "this sidecar's configuration of \(servicesDiffering.joined(separator: ", ")) differs from the one last published in the fleet: "
                     + "compare the files, then reload")
         }
         return warnings

@@ -3,7 +3,7 @@ public import InterlockJudge
 /// What exactly is broken, and where.
 ///
 /// A new kind has its name in `FaultKind`, where it says what it may cost, its acts here, how often and how hard it comes in
-/// `FaultDraw`, and how it is made and mended in `FaultRig+Acts`. A failover of a replicated or clustered Redis is one more of
+/// `FaultDraw`, and how it is made and repaired in `FaultRig`. A failover of a replicated or clustered Redis is one more of
 /// those: its target is Redis, and an `OwnFleet` that may be asked for it starts the servers that it needs.
 public enum FaultAct: Hashable, Sendable, Codable {
     /// SIGKILL; started again at the same address.
@@ -20,15 +20,15 @@ public enum FaultAct: Hashable, Sendable, Codable {
     case partition(sidecar: Int, refusesConnections: Bool)
     /// Every byte comes late by `fixed` and up to `jitter` ms, in either direction and in order.
     case delay(sidecar: Int, fixed: Int64, jitter: Int64)
-    /// Every so many ms so many bytes pass in either direction.
+    /// A number of bytes passes in either direction at each interval, in ms.
     case trickle(sidecar: Int, bytes: Int, every: Int64)
-    /// Every so many ms all connections are broken.
+    /// All connections are broken at each interval, in ms.
     case reset(sidecar: Int, ConnectionBreak, every: Int64)
     /// Redis' wall clock jumps. After a jump back it jumps forward by as much in the end: no lease, count or open breaker
     /// outlasts the fault by the size of the jump. A jump forward stays. So the clock that Redis shows afterwards is never
     /// behind where it was, and what lapsed early stays lapsed.
     case clock(bySeconds: Int)
-    /// So many clients go without a word.
+    /// A number of clients vanishes without a word.
     case vanish(clients: Int)
 
     /// How Redis ends.
@@ -40,7 +40,7 @@ public enum FaultAct: Hashable, Sendable, Codable {
     public enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
         /// Killed, and started without what it may have written to disk.
         case killed
-        /// `FLUSHALL`: nobody's connection is lost.
+        /// `FLUSHALL`: no connection is lost.
         case flushed
     }
 

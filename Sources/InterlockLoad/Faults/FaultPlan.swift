@@ -63,9 +63,9 @@ public struct FaultPlan: Hashable, Sendable, Codable {
 
     /// What share of the faults begins while another lasts.
     private static let overlaps = 0.25
-    /// How long it may well take to mend a fault at the end of the run.
+    /// How long it may take to repair a fault at the end of the run.
     private static let mending = Duration.seconds(4)
-    /// Between two faults of the same target: the first has to be mended before the next begins.
+    /// Between two faults of the same target: the first has to be repaired before the next begins.
     private static let shortestGap = Duration.seconds(2)
 }
 
@@ -84,7 +84,7 @@ public struct PlannedFault: Hashable, Sendable, Codable {
     public var act: FaultAct
     /// When, from the beginning of the run.
     public var begins: Duration
-    /// How long until it is mended; that may take a while itself. Zero: it is over once it has happened.
+    /// How long until it is repaired; that may take a while itself. Zero: it is over once it has happened.
     public var lasts: Duration
 
     public init(number: Int, act: FaultAct, begins: Duration, lasts: Duration) {
@@ -97,7 +97,7 @@ public struct PlannedFault: Hashable, Sendable, Codable {
     public var kind: FaultKind { act.kind }
     public var sidecar: Int? { act.sidecar }
 
-    /// When it is to be mended, from the beginning of the run.
+    /// When it is to be repaired, from the beginning of the run.
     public var ends: Duration { begins + lasts }
 }
 

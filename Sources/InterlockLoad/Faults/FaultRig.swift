@@ -8,8 +8,8 @@ internal import NIOConcurrencyHelpers
 /// Carries a `FaultPlan` out on a fleet of the harness's own.
 ///
 /// A fault is noted before it is made, and noted as over when what it broke is whole again: a killed process is ready again, a
-/// stopped one answers again, Redis serves again, its clock shows what it is to show. Whoever was cut off may still be
-/// reconnecting then. Everything is mended when `run` returns, also on cancellation. What cannot be mended in time is a
+/// stopped one answers again, Redis serves again, its clock shows what it is to show. A client that was cut off may still be
+/// reconnecting then. Everything is repaired when `run` returns, also on cancellation. What cannot be repaired in time is a
 /// violation with the log of who failed, and the last fault of the run.
 public struct FaultRig: Sendable {
     /// What was broken, and what did not become whole again.
@@ -37,7 +37,7 @@ public struct FaultRig: Sendable {
     /// - Parameters:
     ///   - plan: made for as many sidecars as the fleet has, and of kinds that it was started for.
     ///   - time: the clock of `Violation.at`.
-    ///   - vanish: makes so many clients go without a word; `nil`: there are none that could.
+    ///   - vanish: makes this many clients vanish without a word; `nil`: there are none that could.
     ///   - log: takes a line for everything that is done, with its time from the beginning of the run.
     ///   - note: records in the run's history, before it returns.
     public init(
@@ -105,14 +105,14 @@ public struct FaultRig: Sendable {
             failure = error
         }
         do {
-            // In a task of its own: it is mended also when this one was cancelled.
-            try await Task { try await mend(fault.act) }.value
+            // In a task of its own: it is repaired also when this one was cancelled.
+            try await Task { try await repair(fault.act) }.value
         } catch {
             failure = failure ?? error
         }
         if let failure {
             // It has not become whole: its end is not noted.
-            say("not mended: #\(fault.number): \(failure)", since: start)
+            say("not repaired: #\(fault.number): \(failure)", since: start)
             let violation = Violation(.recovery, at: time.now(), "after \(fault.act) all is not whole again: \(failure)")
             state.withLockedValue { state in
                 state.isBroken = true
@@ -140,7 +140,7 @@ public struct FaultRig: Sendable {
 
 extension FaultRig {
     /// How long Redis may take to end, and a client to vanish.
-    private static let patience = Duration.seconds(30)
+    private static let timeout = Duration.seconds(30)
     /// How long Redis may take to read its file, on a machine that is busy.
     private static let restartPatience = Duration.seconds(60)
 
@@ -165,7 +165,7 @@ extension FaultRig {
         case .clock(let seconds): try await fleet.clock?.jump(bySeconds: seconds, of: fleet.redis)
         case .vanish(let clients):
             guard let vanish else { break }
-            try await finishing(within: Self.patience, "\(clients) clients vanish") { await vanish(clients) }
+            try await finishing(within: Self.timeout, "\(clients) clients vanish") { await vanish(clients) }
         }
     }
 
@@ -186,7 +186,7 @@ extension FaultRig {
     }
 
     /// Makes it whole again, in whatever state `make` left it, and waits until it is.
-    func mend(_ act: FaultAct) async throws {
+    func repair(_ act: FaultAct) async throws {
         switch act {
         case .kill(let sidecar): try await fleet.sidecars[sidecar].start()
         case .pause(let sidecar):
@@ -212,7 +212,7 @@ extension FaultRig {
     }
 
     private func redis(_ expectation: String, _ act: @escaping @Sendable (RedisServer) async -> Void) async throws {
-        try await finishing(within: Self.patience, "Redis \(expectation)") { [server = fleet.server] in await act(server) }
+        try await finishing(within: Self.timeout, "Redis \(expectation)") { [server = fleet.server] in await act(server) }
     }
 
     /// Past all proxies.

@@ -20,7 +20,7 @@ struct FaultPipe {
         var due: NIODeadline
     }
 
-    /// From so many bytes on nothing more is read. What the kernel had taken from a source that has closed still comes.
+    /// The most bytes that wait: then nothing more is read. What the kernel had taken from a source that has closed still comes.
     private static let capacity = 1 << 20
 
     private var items = Deque<Item>()
@@ -190,7 +190,7 @@ public enum FaultFlow: Hashable, Sendable {
     case free
     /// `fixed` late, and up to `jitter` more; in order.
     case delayed(fixed: Duration, jitter: Duration)
-    /// So many at a time, with a pause in between.
+    /// This many at a time, with a pause in between.
     case trickling(bytes: Int, every: Duration)
     /// Not at all: they are not even read.
     case held

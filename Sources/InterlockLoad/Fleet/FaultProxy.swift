@@ -47,7 +47,7 @@ public final class FaultProxy: Sendable {
 
     /// Begins to listen; every byte passes at first. Close it at the end.
     /// - Parameters:
-    ///   - redisPort: of 127.0.0.1. Nobody needs to listen there yet.
+    ///   - redisPort: of 127.0.0.1. Redis need not listen there yet.
     ///   - seed: decides the jitter.
     /// - Throws: what NIO throws when it cannot listen.
     public static func start(redisPort: Int, seed: UInt64 = 0) async throws -> FaultProxy {

@@ -10,7 +10,7 @@ actor FleetClock {
     private var offset = 0
 
     /// libfaketime looks into its file every second or two.
-    private static let patience = Duration.seconds(20)
+    private static let timeout = Duration.seconds(20)
     /// How much it may differ from what it should show, in seconds: it is read between two looks at the true one.
     private static let tolerance = 0.1
 
@@ -29,7 +29,7 @@ actor FleetClock {
         let outcome: Result<Void, any Error>
         do {
             try await client.connect()
-            try await eventually(within: Self.patience, "Redis' clock shows \(offset) s beside the true time") {
+            try await eventually(within: Self.timeout, "Redis' clock shows \(offset) s beside the true time") {
                 let before = Self.trueTime()
                 let shown = try await Self.time(of: client)
                 let after = Self.trueTime()

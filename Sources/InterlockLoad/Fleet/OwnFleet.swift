@@ -4,7 +4,7 @@ internal import InterlockClient
 public import InterlockJudge
 internal import InterlockProcesses
 
-/// A real Redis and so many real sidecars, as processes of the harness's own on 127.0.0.1: they die with it.
+/// A real Redis and real sidecars, as child processes on 127.0.0.1: they die with the harness.
 ///
 /// Use `withFleet`, which always ends them.
 public final class OwnFleet: Sendable {
@@ -145,7 +145,7 @@ extension OwnFleet {
         func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
-        /// In a task of its own: whoever was cancelled ends them all the same.
+        /// In a task of its own: it runs to its end also when the caller is cancelled.
         func end() async {
             await Task { await endAll() }.value
         }
@@ -194,7 +194,7 @@ public struct FleetSettings: Sendable {
     var movesClock: Bool { faults.contains(.clock) }
 }
 
-/// A fleet of the harness's own could not be started, or not be mended.
+/// A fleet of the harness could not be started, or not be repaired.
 public struct FleetError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What was to be done and what was wrong.
     public var reason: String

@@ -13,7 +13,7 @@ actor OwnSidecar {
     private var process: ServerProcess?
 
     /// How long it may take until a sidecar serves, or is gone.
-    private static let patience = Duration.seconds(30)
+    private static let timeout = Duration.seconds(30)
     private static let logLimit = 1 << 16
     /// What would tell every sidecar of the fleet the same.
     private static let foreignVariables = [
@@ -30,7 +30,7 @@ actor OwnSidecar {
         var other = try await LocalPort.unused()
         while other == respPort { other = try await LocalPort.unused() }
         httpPort = other
-        // Of this process, and not of whoever executes it: the link stays good even when the file is replaced.
+        // This process' own link: it stays valid when the file is replaced.
         let program = program == "/proc/self/exe" ? "/proc/\(getpid())/exe" : program
         words =
             Self.foreignVariables.flatMap { ["-u", $0] } + [
@@ -51,7 +51,7 @@ actor OwnSidecar {
         let started = try await ServerProcess.start("env", arguments: words, logLimit: Self.logLimit)
         process = started
         do {
-            try await eventually(within: Self.patience, "sidecar \(number) is ready") {
+            try await eventually(within: Self.timeout, "sidecar \(number) is ready") {
                 guard started.isRunning else {
                     throw FleetError("sidecar \(number) ended as soon as it was started", log: started.log)
                 }
@@ -67,7 +67,7 @@ actor OwnSidecar {
     func kill() async throws {
         guard let process else { return }
         process.send(signal: SIGKILL)
-        try await finishing(within: Self.patience, "sidecar \(number) is gone") { await process.waitUntilEnd() }
+        try await finishing(within: Self.timeout, "sidecar \(number) is gone") { await process.waitUntilEnd() }
     }
 
     /// SIGSTOP: it keeps its connections and does nothing.
@@ -83,7 +83,7 @@ actor OwnSidecar {
         let client = SidecarClient(door)
         let outcome: Result<Void, any Error>
         do {
-            try await eventually(within: Self.patience, "sidecar \(number) answers") {
+            try await eventually(within: Self.timeout, "sidecar \(number) answers") {
                 do {
                     // A login ends with a PING.
                     try await client.connect()

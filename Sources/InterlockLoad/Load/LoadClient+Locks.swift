@@ -36,7 +36,7 @@ extension LoadClient {
         let believedUntil = invokedAt.advanced(byMilliseconds: validFor)
         var endsAt = Instant(nanoseconds: now.nanoseconds + length)
         if end == .overstay {
-            // Long enough that somebody else has the lock by then, if somebody wants it.
+            // Long enough that another client holds the lock by then, if one wants it.
             let beyond = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
             endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(beyond) + 1)
         }
@@ -146,13 +146,13 @@ extension LoadClient {
         proceed(now: now)
     }
 
-    /// The lease is somebody else's, or nobody's.
+    /// The lease no longer holds the lock.
     private func lost(now: Instant) {
         guard let held else { return }
         over(held, at: min(now, held.believedUntil))
     }
 
-    /// Whether it was renewed nobody knows. What was believed before still stands.
+    /// Whether it was renewed is not known. What was believed before still stands.
     func renewalFailed(now: Instant) {
         guard var held else { return becomeFree() }
         guard now < held.believedUntil else { return release(held, due: now, now: now) }
@@ -200,7 +200,7 @@ struct HeldLock: Sendable {
     var end: End
     var endsAt: Instant
     /// The client believes that it holds the lock until then, and no longer: what it asked for then is valid for so long,
-    /// and nobody who asks can know when it was granted meanwhile.
+    /// and the client cannot know when it was granted meanwhile.
     var believedUntil: Instant
     var writesAt: Instant?
     var renewsAt: Instant?

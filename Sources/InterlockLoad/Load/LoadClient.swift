@@ -153,7 +153,7 @@ final class LoadClient {
         engine.ended(invocation.operation, .refused(refusal), due: invocation.due, by: self)
     }
 
-    /// Nobody knows what the sidecar said.
+    /// The reply cannot be understood.
     func misunderstood(_ invocation: Invocation) {
         engine.ended(invocation.operation, OperationEnding.unreadable, due: invocation.due, by: self)
         becomeFree()

@@ -5,7 +5,7 @@ internal import InterlockClient
 internal import Interlock
 public import NIOCore
 
-/// A run of load against sidecars. Lives on one event loop, with its connections, its measures and whoever checks its
+/// A run of load against sidecars. Lives on one event loop, with its connections, its measures and the checkers of its
 /// history: nothing of an operation changes the thread.
 public actor LoadRun {
     private nonisolated let eventLoop: any EventLoop
@@ -26,7 +26,7 @@ public actor LoadRun {
     private static let connectionsAtOnce = 64
     /// Beside those of the clients: to watch each sidecar, and what a process needs anyway.
     private static let otherDescriptors = 128
-    /// After which time without any connection it is clear that nobody is there.
+    /// How long to wait for the first connection.
     private static let firstConnection = Duration.seconds(3)
     /// How long a sidecar may take to let itself be watched.
     private static let watchPatience = TimeAmount.seconds(2)
@@ -45,7 +45,7 @@ public actor LoadRun {
     /// - Parameters:
     ///   - progress: called once a second, on the event loop.
     ///   - begun: called on the event loop when all connections stand, as the first operation becomes due.
-    /// - Throws: `LoadError` when the sidecars cannot be reached, or so many connections not be made.
+    /// - Throws: `LoadError` when the sidecars cannot be reached, or not that many connections can be made.
     public func run(
         progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, begun: @Sendable () -> Void = {}
     ) async throws -> LoadOutcome {
@@ -242,7 +242,7 @@ enum FileDescriptors {
     static func provide(for count: Int) throws(LoadError) {
         guard let bound = OpenFileBound.raised(), bound < count else { return }
         throw LoadError(
-            "\(count) open files are needed for so many connections, and \(bound) are allowed; raise the limit (ulimit -Hn), or use fewer --clients"
+            "these connections need \(count) open files, and \(bound) are allowed; raise the limit (ulimit -Hn), or use fewer --clients"
         )
     }
 }

@@ -114,7 +114,7 @@ extension OperationEnding {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
             case .timedOut: .unknown(reason: Self.timedOut)
             case .answerLost: .unknown(reason: Self.answerLost)
-            // There was an answer, and nobody knows what it says.
+            // There was an answer that cannot be understood.
             case _ where !error.isAnswer: Self.unreadable
             case .invalid: .failed(code: Self.invalid(error.message))
             default: .failed(code: error.code.rawValue)

@@ -4,7 +4,7 @@ public import InterlockJudge
 public import NIOCore
 
 /// Stamps what happens with the time, has it checked, and hands it on, in order. Lives on a run's event loop, as everything
-/// that records: of the faults alone it is told from outside.
+/// that records; only faults come from outside.
 public final class HistoryRecorder: Sendable {
     /// Takes the events one after another. Called on the event loop; must not block.
     public typealias Sink = @Sendable (HistoryEvent) -> Void
@@ -23,7 +23,7 @@ public final class HistoryRecorder: Sendable {
     ///   - eventLoop: the run's.
     ///   - rules: what the history is judged by while it goes by; `nil`: it is not.
     ///   - time: the monotonic clock that all processes of this machine share.
-    ///   - sinks: whoever else wants the history, such as who writes it down.
+    ///   - sinks: further receivers of the history, such as a file.
     public init(eventLoop: any EventLoop, rules: HistoryRules? = nil, time: TimeSource = .system, sinks: [Sink] = []) {
         self.eventLoop = eventLoop
         self.time = time

@@ -76,7 +76,7 @@ struct ProcessMeter: Sendable {
         return Int(fields[1]).map { $0 * pageSize }
     }
 
-    /// The name of the program that a process executes; `nil`: there is no such process, or it is somebody else's.
+    /// The name of the program that a process executes; `nil`: there is no such process, or it belongs to another user.
     static func programName(of process: Int32) -> String? {
         var bytes = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/\(process)/exe", &bytes, bytes.count)

@@ -55,7 +55,7 @@ struct RunTimeline: Sendable {
 /// depend on how many there are.
 struct LatencyRecorder: Sendable {
     private static let longest: UInt64 = 600_000_000
-    /// How finely the curve of percentiles is drawn: so many points each time what is left above halves.
+    /// How finely the curve of percentiles is drawn: this many points each time the share above halves.
     private static let pointsPerHalving = 4
 
     private var histogram = Histogram<UInt64>(highestTrackableValue: Self.longest)

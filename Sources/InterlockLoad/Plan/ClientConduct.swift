@@ -37,9 +37,9 @@ public struct ClientConduct: Hashable, Sendable {
 
 /// Which of the locks are held how. A lock is always of one kind: by its number, so that hot and cold names are among all.
 public struct LockModeMix: Hashable, Sendable {
-    /// Of each ten locks so many are held by readers and writers.
+    /// How many of each ten locks are held by readers and writers.
     public var readersAndWriters: Int
-    /// Of each ten locks so many are semaphores.
+    /// How many of each ten locks are semaphores.
     public var semaphores: Int
     /// What share of those who want a lock of readers and writers are readers.
     public var readers: Double

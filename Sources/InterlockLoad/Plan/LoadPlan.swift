@@ -138,7 +138,7 @@ public struct WorkloadShares: Hashable, Sendable {
 
 /// When operations begin.
 public enum Pacing: Hashable, Sendable {
-    /// So many a second on average, as independent callers come (a Poisson process), whether sidecars keep up or not.
+    /// A rate per second on average, as of independent callers (a Poisson process), whether sidecars keep up or not.
     /// Latencies are counted from when an operation was due, so that a stall is paid by all who came during it and not
     /// only by those who happened to be under way ("coordinated omission", Tene, "How NOT to Measure Latency", 2015).
     case openLoop(rate: Double)
@@ -169,7 +169,7 @@ public struct LoadServices: Hashable, Sendable {
         self.subjects = subjects ?? Set(rules.indices.filter { rules[$0].limits.contains(where: \.isPerSubject) })
     }
 
-    /// Services of somebody's own sidecars, of whose rules nothing is known here: nothing is judged by them.
+    /// Services of sidecars that were not started here: their rules are not known and not checked.
     public static func named(_ names: [String], for workload: Workload) -> LoadServices {
         let all = Array(names.indices)
         return LoadServices(

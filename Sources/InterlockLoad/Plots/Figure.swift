@@ -33,7 +33,7 @@ public enum Figure {
         }
     }
 
-    /// So many decimals: `0.42`.
+    /// With this many decimals: `0.42`.
     public static func decimals(_ value: Double, _ count: Int) -> String {
         // Above this a Double has no decimals to speak of, and an Int may have no room.
         guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : nothing }

@@ -5,7 +5,7 @@ protocol Plot {
     var isEmpty: Bool { get }
     /// What stands within the frame.
     var drawing: Markup { get }
-    /// The same in numbers, for whoever cannot see the drawing.
+    /// The same in numbers, for readers who cannot see the drawing.
     var numbers: PlotNumbers { get }
 }
 

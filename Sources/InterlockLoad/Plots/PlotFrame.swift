@@ -130,11 +130,11 @@ struct PlotFrame: Hashable, Sendable {
 }
 
 extension PlotFrame {
-    /// The names of bands stand above the area, in so many rows at most.
+    /// The names of bands stand above the area, in at most this many rows.
     static let bandRows = 2
     static let bandRowHeight = 12.0
 
-    /// The bands, with as many of their names as find room.
+    /// The bands, with as many of their names as fit.
     var shading: Markup {
         var shading = Markup()
         var taken = [Double](repeating: -.infinity, count: Self.bandRows)
@@ -198,7 +198,7 @@ extension PlotFrame {
     }
 }
 
-/// How wide a text becomes: no more than an estimate, for nobody here knows the reader's fonts.
+/// How wide a text becomes: an estimate, as the reader's fonts are not known.
 enum TextWidth {
     /// In pixels, at a font size in pixels. Generous: texts that overlap are worse than gaps.
     static func pixels(of text: String, size: Double) -> Double {

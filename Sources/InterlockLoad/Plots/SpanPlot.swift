@@ -1,4 +1,4 @@
-/// Who held what when: a row for each thing, a bar for each time that somebody held it. Bars that overlap lie below each other.
+/// Who held what when: a row for each resource, a bar for each time it was held. Bars that overlap lie below each other.
 struct SpanPlot: Plot {
     struct Span: Hashable, Sendable {
         let row: Int

@@ -150,7 +150,7 @@ public struct ReportFile: Sendable {
         self.path = path
     }
 
-    /// Writes all of it or nothing: whoever reads the file sees the old text or the new one. What is no file, as `/dev/stdout`
+    /// Writes all of it or nothing: a reader of the file sees the old text or the new one. What is no file, as `/dev/stdout`
     /// or a named pipe, is written to as it is.
     /// - Throws: `ReportFileError`.
     public func write(_ text: String) throws {

@@ -1,7 +1,7 @@
 public import InterlockJudge
 
 extension RunReport {
-    /// How many commands Redis received: `12,345, 2.01 for each operation`; or that nobody knows.
+    /// How many commands Redis received: `12,345, 2.01 for each operation`; or that it is not known.
     public var redisUse: String {
         guard let redisCommands else { return "not known" }
         let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) for each operation" } ?? ""

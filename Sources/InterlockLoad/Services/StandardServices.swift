@@ -12,7 +12,7 @@ public struct StandardServices: Sendable {
 
     /// - Parameters:
     ///   - upstream: the URL of a `BenchUpstream`; `nil`: nothing is called through the proxy.
-    ///   - extra: so many more services, all alike. If there are any, takes and permits go to them alone: for finding out
+    ///   - extra: how many more services, all alike. If there are any, takes and permits go to them alone: for finding out
     ///     what many services cost.
     public init(upstream: String? = nil, extra: Int = 0) {
         var services = Self.limited + Self.guarded
@@ -55,7 +55,7 @@ public struct StandardServices: Sendable {
             ]),
     ]
 
-    /// The lives of their permits are short: one that nobody reports frees its place soon.
+    /// Their permits expire soon: one without a report frees its place.
     private static let guarded: [FleetService] = [
         FleetService(
             rules: ServiceRules(
