@@ -69,7 +69,8 @@ struct ConfigurationDefaultsTests {
         expected.log.level = .debug
         expected.log.format = .json
         expected.locks = LockSettings(
-            keyPrefix: "", maximumTTL: .seconds(7200), maximumWait: .zero, maximumHold: .seconds(8 * 3600), waitReplicas: 2)
+            keyPrefix: "", minimumTTL: .milliseconds(100), maximumTTL: .seconds(7200), maximumWait: .zero,
+            maximumHold: .seconds(8 * 3600), waitReplicas: 2)
         expected.fleetSize = 3
         #expect(read == expected)
     }

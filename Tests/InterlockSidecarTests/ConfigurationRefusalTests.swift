@@ -1,8 +1,23 @@
+import InterlockCore
 import InterlockSidecar
 import Testing
 
 @Suite("Configuration: what is refused")
 struct ConfigurationRefusalTests {
+    @Test("the shortest lease is 100 ms unless told otherwise, and never longer than the longest")
+    func shortestLease() throws {
+        let byDefault = try configuration("services: {}")
+        #expect(byDefault.locks.minimumTTL == .milliseconds(100))
+        let told = try configuration("locks: { min_ttl: 5ms }")
+        #expect(told.locks.minimumTTL == .milliseconds(5))
+        let withShorterLeases = try configuration("locks: { max_ttl: 50ms }")
+        #expect(withShorterLeases.locks.minimumTTL == .milliseconds(50))
+        #expect(
+            refusals(of: "locks: { min_ttl: 2s, max_ttl: 1s }") == [
+                "file.yaml:1: locks.min_ttl: expected at most locks.max_ttl, 1s, got 2s"
+            ])
+    }
+
     @Test("all mistakes are reported at once, in the order of their lines")
     func everyMistake() {
         let yaml = """

@@ -16,7 +16,7 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": true}"#, "ttl_ms: expected a whole number"),
             (#"{"ttl_ms": 0}"#, "ttl_ms: expected a whole number from 1"),
             (#"{"ttl_ms": -5}"#, "got -5"),
-            (#"{"ttl_ms": 1}"#, "a ttl of 1 ms: it must be between"),
+            (#"{"ttl_ms": 1}"#, "a ttl of 1 ms: it must be 5 ms (locks.min_ttl) or more; 1 seconds are 1000 ms"),
             (#"{"ttl_ms": 3600001}"#, "a ttl of 3600001 ms"),
             (#"{"ttl_ms": 99999999999999999999999}"#, "ttl_ms: expected a whole number"),
             (#"{"ttl_ms": 5000, "wait_ms": -1}"#, "wait_ms: expected a whole number from 0"),

@@ -297,6 +297,20 @@ struct FieldLockTests {
             await sidecar.stop()
         }
     }
+
+    @Test("a lease shorter than the shortest is refused, with the setting that bounds it and what was probably meant")
+    func tooShort() async throws {
+        try await Fleet.run(locks: LockSettings(minimumTTL: .milliseconds(100))) { fleet in
+            let name = try ResourceName("orders")
+            let error = await #expect(throws: InterlockError.self) {
+                try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 30))
+            }
+            #expect(error?.code == .invalid)
+            #expect(error?.message == "a ttl of 30 ms: it must be 100 ms (locks.min_ttl) or more; 30 seconds are 30000 ms")
+            let lease = try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 100))
+            #expect(lease != nil)
+        }
+    }
 }
 
 extension FieldLockTests {

@@ -37,10 +37,17 @@ extension InterlockError {
 extension LockSettings {
     /// What is wrong with a request, before Redis is asked; `nil`: nothing.
     func violation(in request: LockRequest) -> InterlockError? {
+        let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
         let longest = maximumTTL.wholeMilliseconds
-        guard (LeaseValidity.shortestTTL...longest).contains(request.ttl) else {
+        guard request.ttl >= shortest else {
+            // Seconds are what is most often meant by a number so small.
+            let advice = request.ttl > 0 ? "; \(request.ttl) seconds are \(request.ttl)000 ms" : ""
             return InterlockError(
-                .invalid, "a ttl of \(request.ttl) ms: it must be between \(LeaseValidity.shortestTTL) and \(longest) ms")
+                .invalid, "a ttl of \(request.ttl) ms: it must be \(shortest) ms (locks.min_ttl) or more\(advice)")
+        }
+        guard request.ttl <= longest else {
+            return InterlockError(
+                .invalid, "a ttl of \(request.ttl) ms: it must be \(longest) ms (locks.max_ttl) or less")
         }
         guard request.wait >= 0 else {
             return InterlockError(.invalid, "a wait of \(request.wait) ms: it must be 0 or more")

@@ -3,6 +3,8 @@ public struct LockSettings: Hashable, Sendable {
     /// `nil`: locks live under the sidecar's prefix, as `interlock:lock:{NAME}`. Otherwise the key is this prefix and the
     /// bare name, so that other libraries' holders on the same key exclude Interlock's and the other way round.
     public var keyPrefix: String?
+    /// The shortest lease.
+    public var minimumTTL: Duration
     /// The longest lease.
     public var maximumTTL: Duration
     /// The longest wait; a longer one asked for is cut to it.
@@ -17,10 +19,12 @@ public struct LockSettings: Hashable, Sendable {
     public static let defaultFenceLifetime = Duration.seconds(86400)
 
     public init(
-        keyPrefix: String? = nil, maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
+        keyPrefix: String? = nil, minimumTTL: Duration = .milliseconds(LeaseValidity.shortestTTL),
+        maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
         maximumHold: Duration? = nil, waitReplicas: Int = 0, fenceLifetime: Duration = Self.defaultFenceLifetime
     ) {
         self.keyPrefix = keyPrefix
+        self.minimumTTL = minimumTTL
         self.maximumTTL = maximumTTL
         self.maximumWait = maximumWait
         self.maximumHold = maximumHold

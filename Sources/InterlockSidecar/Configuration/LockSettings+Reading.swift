@@ -3,6 +3,9 @@ import InterlockCore
 import Yams
 
 extension LockSettings {
+    /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.
+    static let defaultMinimumTTL = Duration.milliseconds(100)
+    private static let shortestLeases: ClosedRange<Duration> = .milliseconds(LeaseValidity.shortestTTL) ... .seconds(86_400)
     private static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
     private static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
     private static let replicas = 0...100
@@ -10,7 +13,7 @@ extension LockSettings {
 
     static let waitReplicasPath = "locks.wait_replicas"
 
-    /// `locks.key_prefix`, `locks.max_ttl`, `locks.max_wait`, `locks.max_hold`, `locks.wait_replicas`,
+    /// `locks.key_prefix`, `locks.min_ttl`, `locks.max_ttl`, `locks.max_wait`, `locks.max_hold`, `locks.wait_replicas`,
     /// `locks.fence_ttl`.
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in
@@ -20,6 +23,17 @@ extension LockSettings {
                 }
             }
             section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.leases) }
+            let longest = maximumTTL
+            minimumTTL = min(minimumTTL, longest)
+            section.read("min_ttl", into: &minimumTTL) { value in
+                guard let read = value.duration(in: Self.shortestLeases) else { return nil }
+                guard read <= longest else {
+                    value.refuse(
+                        "expected at most locks.max_ttl, \(DurationText.shortest(longest)), got \(DurationText.shortest(read))")
+                    return nil
+                }
+                return read
+            }
             section.read("max_wait", into: &maximumWait) { $0.duration(in: Self.waits) }
             section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.leases) }
             section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fences) }

@@ -13,7 +13,7 @@ public struct SidecarConfiguration: Sendable, Equatable {
     /// `auth.keys`: who may enter. Empty by default: whoever reaches a loopback listener or the Unix socket is admin.
     public var keys: [APIKey] = []
     /// `locks`: the bounds that every lock lives within.
-    public var locks = LockSettings()
+    public var locks = LockSettings(minimumTTL: LockSettings.defaultMinimumTTL)
     /// `fleet_size`: the least number of sidecars to assume when Redis is away; 1 by default.
     public var fleetSize = 1
     /// `services`: in the order of the file; names are unique. None by default.
