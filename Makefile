@@ -62,6 +62,7 @@ lint: $(VENV)/lint.installed ## Check format, types and style of all sources, th
 	@$(PYTHON_ROOTS) | while read -r root; do echo "mypy $$root"; $(VENV)/bin/mypy "$$root"; done
 	@$(SHELL_SCRIPTS) | while read -r script; do echo "shellcheck $$script"; $(VENV)/bin/shellcheck "$$script"; done
 	python3 Tests/Layout/check.py
+	python3 Tests/Layout/api.py
 	python3 Tests/Layout/links.py
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything again in .build-tsan, which takes minutes.

@@ -27,10 +27,8 @@ let package = Package(
     platforms: [.macOS(.v15)],
     products: [
         .executable(name: "interlock", targets: ["InterlockCLI"]),
-        .library(name: "Interlock", targets: ["Interlock", "InterlockCore"]),
+        .library(name: "Interlock", targets: ["Interlock"]),
         .library(name: "InterlockClient", targets: ["InterlockClient"]),
-        .library(name: "Hiredis", targets: ["Hiredis"]),
-        .library(name: "InterlockTesting", targets: ["InterlockTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),

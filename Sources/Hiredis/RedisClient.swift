@@ -1,20 +1,20 @@
-public import Logging
-public import NIOCore
-public import NIOPosix
+package import Logging
+package import NIOCore
+package import NIOPosix
 
 /// A Redis client for `async` code: one connection, many callers, kept up until `close`.
-public actor RedisClient {
+package actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
     private let pipeline: RedisPipeline
     private var isClosed = false
     private var connecting: [CheckedContinuation<Void, any Error>] = []
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor {
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
     }
 
     /// A client whose connection lives on `eventLoop`.
-    public init(
+    package init(
         configuration: RedisConfiguration,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
         logger: Logger = Logger(label: "hiredis")
@@ -26,7 +26,7 @@ public actor RedisClient {
     /// Connects and logs in.
     /// - Throws: `RedisError` when the attempt fails; the next one is then already planned, and another call waits for it.
     ///   `notConnected` when the client is or gets closed.
-    public func connect() async throws {
+    package func connect() async throws {
         guard !isClosed else { throw Self.closed }
         guard !pipeline.isUp else { return }
         pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.attempted(.success(())) } }
@@ -39,7 +39,7 @@ public actor RedisClient {
 
     /// Sends a command and waits for its reply.
     /// - Parameter timeout: how long the reply may take; `nil`: the configuration's command timeout.
-    public func send<Command: RedisCommand & Sendable>(
+    package func send<Command: RedisCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {
         try await withCheckedThrowingContinuation { continuation in
@@ -48,7 +48,7 @@ public actor RedisClient {
     }
 
     /// Runs a script and waits for its reply.
-    public func run<Command: ScriptCommand & Sendable>(
+    package func run<Command: ScriptCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {
         try await withCheckedThrowingContinuation { continuation in
@@ -57,7 +57,7 @@ public actor RedisClient {
     }
 
     /// Ends the connection; what is pending fails.
-    public func close() async {
+    package func close() async {
         isClosed = true
         attempted(.failure(Self.closed))
         // Closing cannot fail: the future is completed by this side alone.

@@ -1,11 +1,11 @@
-public import InterlockCore
+package import InterlockCore
 
 /// The calls for `async` code. Cancelling the task gives the call up; it then throws `InterlockError` with `cancelled`.
 extension Coordinator {
     /// Takes a lock, or waits for it.
     /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
     /// - Throws: `InterlockError`.
-    public func acquireLock(_ request: LockRequest) async throws -> Lease? {
+    package func acquireLock(_ request: LockRequest) async throws -> Lease? {
         let answer: LockAnswer = try await cancellable { calls.acquireLock(request, completion: $0) }
         switch answer {
         case .granted(let lease): return lease
@@ -18,7 +18,7 @@ extension Coordinator {
     /// - Returns: the leases, in the order in which they were asked for; `nil`: another has one of them, also at the end
     ///   of the wait.
     /// - Throws: `InterlockError`.
-    public func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
+    package func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
         let answer: JointLockAnswer = try await cancellable { calls.acquireLocks(request, completion: $0) }
         switch answer {
         case .granted(let leases): return leases
@@ -30,7 +30,7 @@ extension Coordinator {
     /// Looks after a lease that was granted just now.
     /// - Parameter isLinked: the lease is extended at a third of its length for as long as it is followed.
     /// - Throws: `InterlockError` when too many leases are looked after, or locks are kept on a quorum.
-    public func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
+    package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
         let follower = calls.followLease(lease, isLinked: isLinked) { end in
             if let loss = end.loss { continuation.yield(loss) }
@@ -40,18 +40,18 @@ extension Coordinator {
     }
 
     /// Lets a lease lapse that was extended, and tells of its loss no more.
-    public func unfollowLease(_ follower: LeaseFollower) {
+    package func unfollowLease(_ follower: LeaseFollower) {
         calls.unfollowLease(follower)
     }
 
     /// Releases a lease that is followed, when it is still held: its holder has gone.
-    public func releaseFollowedLease(_ follower: LeaseFollower) {
+    package func releaseFollowedLease(_ follower: LeaseFollower) {
         calls.releaseFollowedLease(follower)
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
-    public func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
+    package func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
         let answer: RenewAnswer = try await cancellable {
             calls.renewLock(name, token: token, ttl: ttl, completion: $0)
             return nil
@@ -65,7 +65,7 @@ extension Coordinator {
 
     /// Ends a lease.
     /// - Returns: `false`: the lock was not held by that token.
-    public func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
+    package func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
         try await isReleased {
             calls.releaseLock(name, token: token, completion: $0)
             return nil
@@ -74,7 +74,7 @@ extension Coordinator {
 
     /// Takes a lock from whoever has it.
     /// - Returns: `false`: there is no lease.
-    public func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
+    package func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
         try await isReleased {
             calls.breakLock(name, by: by, completion: $0)
             return nil
@@ -82,7 +82,7 @@ extension Coordinator {
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
-    public func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
+    package func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
         let answer: Result<LockInformation?, InterlockError> = try await cancellable {
             calls.inspectLock(name, completion: $0)
             return nil
@@ -91,7 +91,7 @@ extension Coordinator {
     }
 
     /// One step through the locks that are held.
-    public func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
+    package func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
         let answer: Result<LockPage, InterlockError> = try await cancellable {
             calls.listLocks(cursor: cursor, matching: glob, count: count, completion: $0)
             return nil
@@ -100,7 +100,7 @@ extension Coordinator {
     }
 
     /// Takes `cost` from all limits of a service that apply, or from none.
-    public func take(
+    package func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> LimitAnswer {
         let reference = try calls.service(service).get()
@@ -111,7 +111,7 @@ extension Coordinator {
     }
 
     /// What a call of cost 1 would be told, taking nothing.
-    public func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
+    package func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
         try await decided {
             calls.peek(service: service, subject: subject, completion: $0)
             return nil
@@ -119,7 +119,7 @@ extension Coordinator {
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
-    public func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
+    package func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
         let answer: Result<ThrottleAnswer, InterlockError> = try await cancellable {
             calls.throttle(request, completion: $0)
             return nil
@@ -129,7 +129,7 @@ extension Coordinator {
 
     /// Asks breaker and limits of a service in one step.
     /// - Returns: granted or refused, never failed.
-    public func acquirePermit(
+    package func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
         let reference = try calls.service(service).get()
@@ -144,7 +144,7 @@ extension Coordinator {
 
     /// Reports the outcome of a permitted call.
     /// - Returns: the breaker's state after it.
-    public func reportPermit(
+    package func reportPermit(
         service: String, permit: PermitID, _ report: OutcomeReport
     ) async throws -> BreakerSnapshot.State {
         let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
@@ -158,7 +158,7 @@ extension Coordinator {
     /// - Parameters:
     ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
     ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
-    public func forceBreaker(
+    package func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
     ) async throws -> BreakerStatus {
@@ -172,7 +172,7 @@ extension Coordinator {
 
     /// Tells a service's breaker what its outage monitor has found. See `CoordinatorCalls.reportOutage`.
     /// - Returns: the breaker's state after it.
-    public func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
+    package func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
         let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
             calls.reportOutage(service: service, finding, completion: $0)
             return nil
@@ -182,13 +182,13 @@ extension Coordinator {
 
     /// A service's breaker as this sidecar sees it. No Redis.
     /// - Throws: `InterlockError` when there is no such service.
-    public func breaker(service: String) throws -> BreakerStatus { try calls.breaker(service: service).get() }
+    package func breaker(service: String) throws -> BreakerStatus { try calls.breaker(service: service).get() }
 
     /// All services' breakers, by name. No Redis.
-    public func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
+    package func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
 
     /// A service's definition, if it is configured.
-    public func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
+    package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
     private func isReleased(_ call: (Completion<ReleaseAnswer>) -> PendingCall?) async throws -> Bool {
         switch try await cancellable(call) {

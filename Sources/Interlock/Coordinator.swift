@@ -13,7 +13,7 @@ public import ServiceLifecycle
 /// calls the `async` ones.
 public actor Coordinator: Service {
     /// Where it lives.
-    public nonisolated let eventLoop: any EventLoop
+    package nonisolated let eventLoop: any EventLoop
     /// Tasks that prefer this executor run where the coordinator lives: their calls change no thread, which is most of
     /// what an uncontended lock costs a single caller. They must not block.
     public nonisolated let taskExecutor: any TaskExecutor
@@ -22,7 +22,7 @@ public actor Coordinator: Service {
     /// Its ID in the fleet.
     public nonisolated let id: String
     /// The keys and channels of its fleet.
-    public nonisolated let keys: KeySpace
+    package nonisolated let keys: KeySpace
 
     let configuration: InterlockConfiguration
     let calls: CoordinatorCalls
@@ -121,7 +121,7 @@ public actor Coordinator: Service {
     /// The same calls for a door whose channels live on this event loop.
     ///
     /// - Precondition: called on the event loop; nothing of it may leave it.
-    public nonisolated func callsOnEventLoop() -> CoordinatorCalls {
+    package nonisolated func callsOnEventLoop() -> CoordinatorCalls {
         assumeIsolated { UncheckedCalls(calls: $0.calls) }.calls
     }
 
@@ -196,7 +196,7 @@ public actor Coordinator: Service {
     }
 
     /// Nobody is left waiting: every wait is answered as unavailable, and new ones are.
-    public func drain() {
+    package func drain() {
         calls.isGoingDown = true
         readinessIsDecided()
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
@@ -275,10 +275,10 @@ public actor Coordinator: Service {
     }
 
     /// Everything at a glance.
-    public var status: CoordinatorStatus { calls.status }
+    package var status: CoordinatorStatus { calls.status }
 
     /// Brings the gauges up to date; for whoever is about to read the metrics.
-    public func refreshGauges() {
+    package func refreshGauges() {
         for action in calls.beforeMetrics { action() }
         let metrics = runtime.metrics
         let status = calls.status

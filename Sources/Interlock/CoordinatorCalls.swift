@@ -1,8 +1,8 @@
 internal import Hiredis
-public import InterlockCore
+package import InterlockCore
 
 /// A call whose answer is still to come, so that it can be given up.
-public enum PendingCall: Sendable {
+package enum PendingCall: Sendable {
     case lock(UInt64)
     case locks(UInt64)
     case limit(service: String, Int)
@@ -10,17 +10,17 @@ public enum PendingCall: Sendable {
 }
 
 /// A configured service; see `CoordinatorCalls.service`.
-public struct ServiceReference: Equatable {
+package struct ServiceReference: Equatable {
     let service: GuardedService
 
-    public static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
+    package static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
 }
 
 /// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
 /// up with `cancel`, on the event loop, possibly before the method returns. No thread changes, no task per call.
 ///
 /// Confined to the coordinator's event loop: `Coordinator.callsOnEventLoop` hands it out there and nowhere else.
-public final class CoordinatorCalls {
+package final class CoordinatorCalls {
     let runtime: CoordinatorRuntime
     /// Locks in the one Redis; with a quorum nobody asks for them.
     let locks: LockCoordinator
@@ -43,7 +43,7 @@ public final class CoordinatorCalls {
     /// By name.
     private(set) var servicesInOrder: [GuardedService] = []
     /// Rises when services come and go.
-    public private(set) var servicesVersion = 0
+    package private(set) var servicesVersion = 0
     /// `locks.max_wait` in milliseconds: nobody waits longer, for a limit neither.
     private let longestWait: Int64
     /// Nobody is let to wait any more.
@@ -78,7 +78,7 @@ public final class CoordinatorCalls {
     package var beforeMetrics: [() -> Void] = []
 
     /// Everything at a glance.
-    public var status: CoordinatorStatus {
+    package var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
             isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
@@ -106,7 +106,7 @@ public final class CoordinatorCalls {
     // MARK: Locks
 
     /// Takes a lock, or waits for it. At most one round trip to Redis when it is free.
-    public func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
+    package func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
         var request = request
         if isGoingDown { request.wait = 0 }
         if quorum != nil, request.mode != .exclusive {
@@ -117,7 +117,7 @@ public final class CoordinatorCalls {
     }
 
     /// Takes several locks, or none: one after another, in the order of their names.
-    public func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
+    package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
         if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("taking several locks at once") {
             completion(.failed(wrong))
             return nil
@@ -140,7 +140,7 @@ public final class CoordinatorCalls {
     ///   - onEnd: called once, and not before this returns: when the lease is lost, at its own deadline at the latest, or
     ///     released. Not after `unfollowLease`. It must not block. One closure may serve many leases.
     /// - Returns: by which it is no longer followed.
-    public func followLease(
+    package func followLease(
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
@@ -152,13 +152,13 @@ public final class CoordinatorCalls {
     }
 
     /// Lets a lease lapse that was extended, and tells of its loss no more.
-    public func unfollowLease(_ follower: LeaseFollower) {
+    package func unfollowLease(_ follower: LeaseFollower) {
         locks.keeper.unfollow(follower.id)
     }
 
     /// Releases a lease that is followed, when it is still held: its holder has gone. One whose owner chose the token is
     /// left to lapse, and so is one that others are linked to: a retry may hold that very lease.
-    public func releaseFollowedLease(_ follower: LeaseFollower) {
+    package func releaseFollowedLease(_ follower: LeaseFollower) {
         guard let (name, token, ttl) = locks.keeper.leaseToRelease(of: follower.id) else {
             return locks.keeper.unfollow(follower.id)
         }
@@ -168,29 +168,29 @@ public final class CoordinatorCalls {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    public func renewLock(_ name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+    package func renewLock(_ name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
         provider.renew(name: name, token: token, ttl: ttl, completion: completion)
     }
 
     /// Ends a lease.
-    public func releaseLock(_ name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+    package func releaseLock(_ name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
         provider.release(name: name, token: token, completion: completion)
     }
 
     /// Takes a lock from whoever has it. `by` is told to the fleet.
-    public func breakLock(_ name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
+    package func breakLock(_ name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
         provider.breakLock(name: name, by: by, completion: completion)
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
-    public func inspectLock(
+    package func inspectLock(
         _ name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>
     ) {
         provider.inspect(name: name, completion: completion)
     }
 
     /// One step through the locks that are held: `count`, 1…1000, bounds the step's work and is no promise of its size.
-    public func listLocks(
+    package func listLocks(
         cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>
     ) {
         provider.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
@@ -199,20 +199,20 @@ public final class CoordinatorCalls {
     // MARK: Limits
 
     /// A configured service, for many calls; hold it no longer than `servicesVersion` stays the same.
-    public func service(_ name: String) -> Result<ServiceReference, InterlockError> {
+    package func service(_ name: String) -> Result<ServiceReference, InterlockError> {
         guard let service = services[name] else { return .failure(unknownService(name)) }
         return .success(ServiceReference(service: service))
     }
 
     /// The time as this coordinator reads it; one reading may serve all calls that came at once.
-    public func now() -> Instant { runtime.time.now() }
+    package func now() -> Instant { runtime.time.now() }
 
     /// Takes `cost` from all limits of a service that apply, or from none.
     /// - Parameters:
     ///   - count: how many equal calls are made at once; each is answered apart, under tags that follow one another. More
     ///     than one only without a wait.
     ///   - waitMilliseconds: how long to wait for a turn; 0: not at all.
-    public func take(
+    package func take(
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
@@ -224,7 +224,7 @@ public final class CoordinatorCalls {
     }
 
     /// What a call of cost 1 would be told, taking nothing.
-    public func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
+    package func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
         guard let service = services[name] else {
             completion(.failed(unknownService(name)))
             return
@@ -233,7 +233,7 @@ public final class CoordinatorCalls {
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
-    public func throttle(
+    package func throttle(
         _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>
     ) {
         limits.throttle(request, completion: completion)
@@ -244,7 +244,7 @@ public final class CoordinatorCalls {
     /// Asks a service's breaker, its limits and its places in this sidecar in one step. An open breaker answers without Redis.
     /// - Parameter waitMilliseconds: how long to wait at most: at a limit, for a place, and through a pause that a limit made; 0:
     ///   not at all.
-    public func acquirePermit(
+    package func acquirePermit(
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
@@ -255,7 +255,7 @@ public final class CoordinatorCalls {
     }
 
     /// Reports the outcome of a permitted call; answers with the breaker's state after it.
-    public func reportPermit(
+    package func reportPermit(
         service name: String, permit: PermitID, _ report: OutcomeReport,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
@@ -267,13 +267,13 @@ public final class CoordinatorCalls {
     }
 
     /// A service's breaker as this sidecar sees it. No Redis.
-    public func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
+    package func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
         guard let service = services[name] else { return .failure(unknownService(name)) }
         return .success(breakers.status(of: service))
     }
 
     /// All services' breakers, by name. No Redis.
-    public func allBreakers() -> [BreakerStatus] {
+    package func allBreakers() -> [BreakerStatus] {
         servicesInOrder.map { breakers.status(of: $0) }
     }
 
@@ -281,7 +281,7 @@ public final class CoordinatorCalls {
     /// - Parameters:
     ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
     ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
-    public func forceBreaker(
+    package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
         reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
     ) {
@@ -297,7 +297,7 @@ public final class CoordinatorCalls {
     /// `.down` must be said again with every further failed probe: an outage that nobody speaks of is over after
     /// `ProbeSettings.outageLapse`. `.up` is said again until the answer is no longer `.open`; said too late, when the
     /// breaker has changed meanwhile, it does nothing. While Redis is away both hold for this sidecar alone.
-    public func reportOutage(
+    package func reportOutage(
         service name: String, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
@@ -309,14 +309,14 @@ public final class CoordinatorCalls {
     }
 
     /// A service's definition, if it is configured.
-    public func definition(ofService name: String) -> ServiceDefinition? {
+    package func definition(ofService name: String) -> ServiceDefinition? {
         services[name]?.definition
     }
 
     // MARK: Giving up, and following
 
     /// Gives up a call: its completion is not called any more, and what it is granted meanwhile is given back.
-    public func cancel(_ call: PendingCall) {
+    package func cancel(_ call: PendingCall) {
         switch call {
         case .lock(let id):
             provider.cancel(id)
@@ -331,11 +331,11 @@ public final class CoordinatorCalls {
     }
 
     /// Calls `follower` with each event's JSON until `unfollow`; it must not block.
-    public func follow(_ follower: @escaping (_ json: String) -> Void) -> UInt64 {
+    package func follow(_ follower: @escaping (_ json: String) -> Void) -> UInt64 {
         feed.add(follower)
     }
 
-    public func unfollow(_ id: UInt64) {
+    package func unfollow(_ id: UInt64) {
         feed.remove(id)
     }
 
@@ -345,28 +345,28 @@ public final class CoordinatorCalls {
 }
 
 /// A sidecar at a glance.
-public struct CoordinatorStatus: Sendable {
+package struct CoordinatorStatus: Sendable {
     /// Its ID in the fleet.
-    public var id: String
-    public var host: String
-    public var version: String
+    package var id: String
+    package var host: String
+    package var version: String
     /// Which Redis, without credentials.
-    public var redis: String
-    public var isRedisUp: Bool
+    package var redis: String
+    package var isRedisUp: Bool
     /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.
-    public var redisFailure: String?
-    public var redisVersion: String?
+    package var redisFailure: String?
+    package var redisVersion: String?
     /// Anything but `noeviction` can lose locks.
-    public var evictionPolicy: String?
+    package var evictionPolicy: String?
     /// The live sidecars' IDs when Redis was last heard of.
-    public var fleet: [String]
-    public var locksHeld: Int
-    public var locksWaiting: Int
-    public var services: Int
+    package var fleet: [String]
+    package var locksHeld: Int
+    package var locksWaiting: Int
+    package var services: Int
     /// Those whose definition here is not the fleet's last one.
-    public var servicesDiffering: [String]
-    public var permitsUnderWay: Int
+    package var servicesDiffering: [String]
+    package var permitsUnderWay: Int
     /// Calls that wait for a place, or through a pause that a limit made.
-    public var permitsWaiting: Int
-    public var redisCommands: Int64
+    package var permitsWaiting: Int
+    package var redisCommands: Int64
 }

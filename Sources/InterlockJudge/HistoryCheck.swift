@@ -1,4 +1,4 @@
-public import InterlockCore
+package import InterlockCore
 
 /// Checks a history against all promises as it happens.
 ///
@@ -7,9 +7,9 @@ public import InterlockCore
 /// counts as standing still.
 ///
 /// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
-public struct HistoryCheck: Sendable {
+package struct HistoryCheck: Sendable {
     /// The most violations in a report. Further ones are only counted.
-    public static let toldViolations = 100
+    package static let toldViolations = 100
 
     private let services: [ServiceRules]
     private let toldViolations: Int
@@ -40,12 +40,12 @@ public struct HistoryCheck: Sendable {
     private var violations: [Violation] = []
     private var found: [Violation] = []
     /// When the history ended; `nil` before.
-    public private(set) var end: Instant?
+    package private(set) var end: Instant?
     /// How many violations were found so far.
-    public private(set) var violationCount = 0
+    package private(set) var violationCount = 0
 
     /// - Parameter toldViolations: the most violations in a report.
-    public init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
+    package init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
         services = rules.services
         self.toldViolations = toldViolations
         freeLocks = FreeLockChecker(rules: rules)
@@ -63,7 +63,7 @@ public struct HistoryCheck: Sendable {
     }
 
     /// What was found so far.
-    public var report: CheckReport {
+    package var report: CheckReport {
         CheckReport(
             operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
             staleWritesRefused: fencedWrites.staleWritesRefused, violations: violations, violationCount: violationCount)
@@ -71,13 +71,13 @@ public struct HistoryCheck: Sendable {
 
     /// By fault number: in how many milliseconds after its end every sidecar that was asked served again. Faults that another
     /// fault followed too soon are missing.
-    public var recoveries: [Int: Int64] { recovery.recoveries }
+    package var recoveries: [Int: Int64] { recovery.recoveries }
 
     /// Grants that could not be assigned to a fixed window. Only bounds over longer times judge them.
-    public var undecidedGrants: Int { limits.undecided }
+    package var undecidedGrants: Int { limits.undecided }
 
     /// Takes the next event.
-    public mutating func observe(_ event: HistoryEvent) {
+    package mutating func observe(_ event: HistoryEvent) {
         if event.at < now {
             note("time went back from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
         } else {
@@ -117,7 +117,7 @@ public struct HistoryCheck: Sendable {
     }
 
     /// The history ends at `end`. Judges what never ended. No event may follow.
-    public mutating func finish(at end: Instant) {
+    package mutating func finish(at end: Instant) {
         now = max(now, end)
         self.end = now
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
@@ -223,7 +223,7 @@ extension OperationEnding {
 extension HistoryCheck {
     /// Checks a history file by the rules in it. Gives the same report as the original run.
     /// - Throws: `HistoryFileError` if the file is damaged or cut off.
-    public init(replaying path: String) throws(HistoryFileError) {
+    package init(replaying path: String) throws(HistoryFileError) {
         var reader = try HistoryReader(path: path)
         self.init(rules: reader.rules)
         while let event = try reader.next() { observe(event) }

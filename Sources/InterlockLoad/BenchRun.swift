@@ -1,22 +1,22 @@
-public import InterlockJudge
+package import InterlockJudge
 internal import Glibc
 internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
 /// A whole run as `interlock bench` makes it: load on a fleet, faults in it, and a check of all that clients saw.
-public struct BenchRun: Sendable {
+package struct BenchRun: Sendable {
     /// A fleet that is started for the run and stopped after it.
-    public struct Fleet: Sendable {
+    package struct Fleet: Sendable {
         /// The program `interlock`.
-        public var program: String
-        public var sidecars: Int
+        package var program: String
+        package var sidecars: Int
         /// Services beside the standard ones; see `StandardServices`.
-        public var extraServices: Int
+        package var extraServices: Int
         /// What is broken while the run goes on.
-        public var faults: Set<FaultKind>
+        package var faults: Set<FaultKind>
 
-        public init(program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = []) {
+        package init(program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = []) {
             self.program = program
             self.sidecars = sidecars
             self.extraServices = extraServices
@@ -25,19 +25,19 @@ public struct BenchRun: Sendable {
     }
 
     /// What the load is; with a fleet of the harness's own, its sidecars and services are that fleet's.
-    public var plan: LoadPlan
+    package var plan: LoadPlan
     /// `nil`: the plan names running sidecars.
-    public var fleet: Fleet?
+    package var fleet: Fleet?
     /// Where everything that clients saw is written down; see `HistoryFile`.
-    public var historyPath: String?
+    package var historyPath: String?
 
     /// Short enough that a sidecar can be stopped for longer, and that leases which lapse do not hold everybody up.
-    public static let leaseUnderFaults = Duration.seconds(2)
+    package static let leaseUnderFaults = Duration.seconds(2)
     /// So long after a fault everything must serve again: reconnecting pauses for a second at most, sidecars read again every
     /// five.
-    public static let recovery = Duration.seconds(10)
+    package static let recovery = Duration.seconds(10)
 
-    public init(plan: LoadPlan, fleet: Fleet?, historyPath: String? = nil) {
+    package init(plan: LoadPlan, fleet: Fleet?, historyPath: String? = nil) {
         self.plan = plan
         self.fleet = fleet
         self.historyPath = historyPath
@@ -47,7 +47,7 @@ public struct BenchRun: Sendable {
     ///   - tell: takes what a person should know while it goes on, a line at a time.
     ///   - progress: is called once a second.
     /// - Throws: `LoadError`, `FleetError` or what else keeps the run from being made; broken promises are in the report.
-    public func run(
+    package func run(
         tell: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
     ) async throws -> RunReport {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)

@@ -1,9 +1,9 @@
 internal import FoundationEssentials
 internal import Glibc
-public import Logging
+package import Logging
 
 /// Writes each message as one JSON object on one line of standard error.
-public struct JSONLogHandler: LogHandler {
+package struct JSONLogHandler: LogHandler {
     private struct Line: Encodable {
         var time: String
         var level: String
@@ -13,19 +13,19 @@ public struct JSONLogHandler: LogHandler {
     }
 
     private let label: String
-    public var logLevel: Logger.Level = .info
-    public var metadata: Logger.Metadata = [:]
+    package var logLevel: Logger.Level = .info
+    package var metadata: Logger.Metadata = [:]
 
-    public init(label: String) {
+    package init(label: String) {
         self.label = label
     }
 
-    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
-    public func log(event: LogEvent) {
+    package func log(event: LogEvent) {
         let all = metadata.merging(event.metadata ?? [:]) { _, new in new }
         let line = Line(
             time: Date().ISO8601Format(.iso8601(timeZone: .gmt, includingFractionalSeconds: true)), level: event.level.rawValue,

@@ -1,28 +1,28 @@
 internal import CoreMetrics
 internal import Glibc
-public import Interlock
+package import Interlock
 internal import InterlockCore
 internal import Hiredis
-public import Logging
+package import Logging
 internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 internal import UnixSignals
 
 /// A whole sidecar: the embedded Redis when none is named, the coordinator, and the doors, under one service group.
-public struct Sidecar: Sendable {
+package struct Sidecar: Sendable {
     /// Where its doors are, once it is ready.
-    public struct Addresses: Sendable {
-        public var respPort: Int
-        public var httpPort: Int
+    package struct Addresses: Sendable {
+        package var respPort: Int
+        package var httpPort: Int
         /// The embedded Redis' socket, for `redis-cli -s`.
-        public var privateRedis: String?
+        package var privateRedis: String?
     }
 
     private let configuration: SidecarConfiguration
     private let logger: Logger
     private let privateRedis: PrivateRedis?
-    public let coordinator: Coordinator
+    package let coordinator: Coordinator
     private let metrics: PrometheusRegistry
     private let certificate: DoorCertificate?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
@@ -34,7 +34,7 @@ public struct Sidecar: Sendable {
     ///   - metrics: where the coordinator's metrics go; bootstrapped by the caller.
     ///   - reload: reads the configuration again on SIGHUP; `nil`: SIGHUP changes nothing.
     /// - Throws: `SidecarError` when the data folder, the certificate or the Redis URL cannot be used.
-    public init(
+    package init(
         configuration: SidecarConfiguration, environment: [String: String], metrics: PrometheusRegistry, logger: Logger,
         reload: (@Sendable () throws -> SidecarConfiguration)? = nil
     ) throws(SidecarError) {
@@ -64,7 +64,7 @@ public struct Sidecar: Sendable {
 
     /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
     /// - Parameter onReady: called once both doors are open and Redis is connected.
-    public func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
+    package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         checkOpenFileBound()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
@@ -140,7 +140,7 @@ extension Logger {
 extension SidecarConfiguration {
     /// What the coordinator needs of it.
     /// - Throws: `SidecarError` when the Redis URL cannot be used.
-    public func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
+    package func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
         var server: RedisConfiguration
         do throws(RedisURLError) {
             server = try RedisConfiguration(url: redisURL)

@@ -1,22 +1,22 @@
-public import InterlockCore
+package import InterlockCore
 internal import NIOConcurrencyHelpers
 
 /// A clock that only a test moves. Pass `{ time.now }` to code that reads a clock.
-public final class ManualTime: Sendable {
+package final class ManualTime: Sendable {
     private let instant: NIOLockedValueBox<Instant>
 
     /// Starts at `start`. The default is not zero, to catch code that takes zero for "never".
-    public init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
+    package init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
         instant = NIOLockedValueBox(start)
     }
 
     /// The clock's time.
-    public var now: Instant {
+    package var now: Instant {
         instant.withLockedValue { $0 }
     }
 
     /// Moves the clock; a negative number moves it back.
-    public func advance(byMilliseconds milliseconds: Int64) {
+    package func advance(byMilliseconds milliseconds: Int64) {
         instant.withLockedValue { $0 = $0.advanced(byMilliseconds: milliseconds) }
     }
 }

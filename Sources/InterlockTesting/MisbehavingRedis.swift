@@ -1,4 +1,4 @@
-public import Hiredis
+package import Hiredis
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
@@ -7,7 +7,7 @@ internal import NIOPosix
 ///
 /// It remembers what it received, so a test can count commands. It accepts at most 64 connections and 100,000 commands, and closes
 /// what exceeds that.
-public final class MisbehavingRedis: Sendable {
+package final class MisbehavingRedis: Sendable {
     private struct State {
         var commands: [ReceivedCommand] = []
         var connectionCount = 0
@@ -34,7 +34,7 @@ public final class MisbehavingRedis: Sendable {
     ///   - answersLogin: whether to answer the first `PING` of each connection without asking `script`. A client's login ends
     ///     with it.
     ///   - script: what to do about a command. Called on the server's event loop.
-    public static func withServer<Result>(
+    package static func withServer<Result>(
         answersLogin: Bool = true,
         script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
         _ body: (MisbehavingRedis) async throws -> Result
@@ -51,13 +51,13 @@ public final class MisbehavingRedis: Sendable {
         }
     }
 
-    public var port: Int { boundPort.withLockedValue { $0 } }
+    package var port: Int { boundPort.withLockedValue { $0 } }
 
     /// `redis://127.0.0.1:PORT`.
-    public var url: String { "redis://127.0.0.1:\(port)" }
+    package var url: String { "redis://127.0.0.1:\(port)" }
 
     /// Connects to the server, with long timeouts like `RedisServer`'s.
-    public var configuration: RedisConfiguration {
+    package var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
         configuration.connectTimeout = .seconds(10)
         configuration.commandTimeout = .seconds(10)
@@ -65,10 +65,10 @@ public final class MisbehavingRedis: Sendable {
     }
 
     /// All commands so far, in order of arrival, except logins that the server answered itself.
-    public var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
+    package var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
 
     /// How many connections there were, open or not.
-    public var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
+    package var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
 
     private func listen() async throws {
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -120,7 +120,7 @@ public final class MisbehavingRedis: Sendable {
 }
 
 /// What a `MisbehavingRedis` does about a command.
-public enum ScriptedAnswer: Hashable, Sendable {
+package enum ScriptedAnswer: Hashable, Sendable {
     /// Nothing. The connection stays open.
     case silence
     /// Writes these bytes at once.
@@ -131,31 +131,31 @@ public enum ScriptedAnswer: Hashable, Sendable {
     case bytesThenClose([UInt8])
 
     /// Closes the connection.
-    public static let close = ScriptedAnswer.bytesThenClose([])
+    package static let close = ScriptedAnswer.bytesThenClose([])
 
     /// Writes this text at once.
-    public static func text(_ text: String) -> ScriptedAnswer {
+    package static func text(_ text: String) -> ScriptedAnswer {
         .bytes(Array(text.utf8))
     }
 }
 
 /// A command that a `MisbehavingRedis` received.
-public struct ReceivedCommand: Hashable, Sendable {
+package struct ReceivedCommand: Hashable, Sendable {
     /// The number of its connection, from 0.
-    public var connection: Int
+    package var connection: Int
     /// Its number on the connection, from 0.
-    public var index: Int
+    package var index: Int
     /// The command's name and its arguments.
-    public var words: [[UInt8]]
+    package var words: [[UInt8]]
 
-    public init(connection: Int, index: Int, words: [[UInt8]]) {
+    package init(connection: Int, index: Int, words: [[UInt8]]) {
         self.connection = connection
         self.index = index
         self.words = words
     }
 
     /// The words as text. Invalid UTF-8 is replaced.
-    public var text: [String] { words.map { String(decoding: $0, as: UTF8.self) } }
+    package var text: [String] { words.map { String(decoding: $0, as: UTF8.self) } }
 }
 
 extension RedisReply {

@@ -29,24 +29,24 @@ struct Select: RedisCommand {
 }
 
 /// `WAIT replicas milliseconds`: waits until so many replicas have acknowledged what this connection wrote before.
-public struct WaitForReplicas: RedisCommand, Sendable {
-    public var replicas: Int
+package struct WaitForReplicas: RedisCommand, Sendable {
+    package var replicas: Int
     /// How long to wait for them; 0: for ever.
-    public var timeoutMilliseconds: Int64
+    package var timeoutMilliseconds: Int64
 
-    public init(replicas: Int, timeoutMilliseconds: Int64) {
+    package init(replicas: Int, timeoutMilliseconds: Int64) {
         self.replicas = replicas
         self.timeoutMilliseconds = timeoutMilliseconds
     }
 
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         encoder.append("WAIT")
         encoder.append(replicas)
         encoder.append(timeoutMilliseconds)
     }
 
     /// How many have acknowledged it: fewer than asked for when the time ran out.
-    public func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
         guard let count = reply.integer else { throw reply.unexpected(for: "WAIT") }
         return count
     }
@@ -68,39 +68,39 @@ struct ClientID: RedisCommand {
 /// `CLIENT TRACKING ON REDIRECT client NOLOOP`: from now on the server remembers which keys this connection reads, and
 /// tells `client`, which subscribes to `RedisSubscriber.invalidations`, when another connection changes one. Once: until
 /// it is read again.
-public struct TrackReads: RedisCommand, Sendable {
-    public var client: Int64
+package struct TrackReads: RedisCommand, Sendable {
+    package var client: Int64
 
-    public init(redirectingTo client: Int64) {
+    package init(redirectingTo client: Int64) {
         self.client = client
     }
 
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         for word in ["CLIENT", "TRACKING", "ON", "REDIRECT"] { encoder.append(word) }
         encoder.append(client)
         encoder.append("NOLOOP")
     }
 
-    public func decode(_ reply: RedisReply) throws(RedisError) {
+    package func decode(_ reply: RedisReply) throws(RedisError) {
         guard reply.text == "OK" else { throw reply.unexpected(for: "CLIENT TRACKING") }
     }
 }
 
 /// `GET key`.
-public struct GetText: RedisCommand, Sendable {
-    public var key: String
+package struct GetText: RedisCommand, Sendable {
+    package var key: String
 
-    public init(key: String) {
+    package init(key: String) {
         self.key = key
     }
 
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         encoder.append("GET")
         encoder.append(key)
     }
 
     /// `nil`: there is no such key.
-    public func decode(_ reply: RedisReply) throws(RedisError) -> String? {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> String? {
         if case .null = reply { return nil }
         guard let text = reply.text else { throw reply.unexpected(for: "GET") }
         return text
@@ -108,25 +108,25 @@ public struct GetText: RedisCommand, Sendable {
 }
 
 /// `PTTL key`.
-public struct RemainingTime: RedisCommand, Sendable {
-    public enum Reply: Hashable, Sendable {
+package struct RemainingTime: RedisCommand, Sendable {
+    package enum Reply: Hashable, Sendable {
         case absent
         /// For so many milliseconds; `nil`: without end.
         case lasts(Int64?)
     }
 
-    public var key: String
+    package var key: String
 
-    public init(key: String) {
+    package init(key: String) {
         self.key = key
     }
 
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         encoder.append("PTTL")
         encoder.append(key)
     }
 
-    public func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         switch reply.integer {
         case -2: return .absent
         case -1: return .lasts(nil)

@@ -1,14 +1,14 @@
 internal import Glibc
-public import NIOCore
+package import NIOCore
 internal import NIOPosix
 internal import NIOSSL
 
 /// Dials over TCP, TLS or a Unix socket, as the configuration says.
-public struct NetworkDialer: RedisDialer {
-    public init() {}
+package struct NetworkDialer: RedisDialer {
+    package init() {}
 
     /// - Returns: a failed future with a `RedisError` when the TLS settings cannot be used, or with NIO's error.
-    public func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
+    package func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
         let tls: NIOSSLContext?
         do {
             tls = try configuration.tls.map { try NIOSSLContext(configuration: $0) }

@@ -1,37 +1,37 @@
 internal import FoundationEssentials
-public import NIOSSL
+package import NIOSSL
 
 /// Where a Redis server listens, how to log in, and how long to wait for it.
-public struct RedisConfiguration: Sendable {
-    public enum Address: Hashable, Sendable {
+package struct RedisConfiguration: Sendable {
+    package enum Address: Hashable, Sendable {
         case host(String, port: Int)
         case unixSocket(path: String)
     }
 
-    public var address: Address
+    package var address: Address
     /// The ACL user; `nil` with a password: the user `default`.
-    public var username: String?
-    public var password: String?
-    public var database = 0
+    package var username: String?
+    package var password: String?
+    package var database = 0
     /// TLS settings; `nil`: plain text.
-    public var tls: TLSConfiguration?
+    package var tls: TLSConfiguration?
     /// How long connecting, TLS and login may take together.
-    public var connectTimeout = Duration.milliseconds(500)
+    package var connectTimeout = Duration.milliseconds(500)
     /// How long a command may wait for its reply.
-    public var commandTimeout = Duration.milliseconds(500)
+    package var commandTimeout = Duration.milliseconds(500)
     /// The pause between attempts to connect: doubles from the lower to the upper bound, with full jitter.
-    public var reconnectDelay = Duration.milliseconds(20)...Duration.milliseconds(1000)
+    package var reconnectDelay = Duration.milliseconds(20)...Duration.milliseconds(1000)
     /// The most commands that may await replies; further ones are refused as `overloaded`.
-    public var maximumPending = 100_000
-    public var replyLimits = ReplyLimits()
+    package var maximumPending = 100_000
+    package var replyLimits = ReplyLimits()
 
-    public init(address: Address) {
+    package init(address: Address) {
         self.address = address
     }
 
     /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS, or
     /// `unix://[[user]:password@]/path[?db=database]`.
-    public init(url: String) throws(RedisURLError) {
+    package init(url: String) throws(RedisURLError) {
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
             throw RedisURLError(reason: "it is not a URL")
         }
@@ -75,7 +75,7 @@ public struct RedisConfiguration: Sendable {
     }
 
     /// The address without credentials, for messages.
-    public var displayName: String {
+    package var displayName: String {
         switch address {
         case .host(let host, let port):
             "\(tls == nil ? "redis" : "rediss")://\(host.contains(":") ? "[\(host)]" : host):\(port)/\(database)"
@@ -85,8 +85,8 @@ public struct RedisConfiguration: Sendable {
 }
 
 /// What is wrong with a Redis URL. Never contains the URL itself, which may hold a password.
-public struct RedisURLError: Error, Hashable, Sendable, CustomStringConvertible {
-    public var reason: String
+package struct RedisURLError: Error, Hashable, Sendable, CustomStringConvertible {
+    package var reason: String
 
-    public var description: String { "the Redis URL cannot be used: \(reason)" }
+    package var description: String { "the Redis URL cannot be used: \(reason)" }
 }

@@ -1,5 +1,5 @@
-public import Logging
-public import NIOCore
+package import Logging
+package import NIOCore
 
 /// One connection that many callers share: their commands are pipelined, those of one tick of the event loop leave in one
 /// write, and replies are handed out in order.
@@ -8,30 +8,30 @@ public import NIOCore
 ///
 /// A command is sent at most once. While there is no connection it fails at once with `notConnected`; when the connection
 /// goes after it was sent it fails with `answerLost` or `timedOut`, and the caller must find out what became of it.
-public final class RedisPipeline {
+package final class RedisPipeline {
     private let link: RedisLink
 
     /// Called when a connection is up and logged in: the first, and each one after a loss.
-    public var onUp: (() -> Void)?
+    package var onUp: (() -> Void)?
     /// Called when the connection is lost or an attempt fails; the next attempt is already planned.
-    public var onDown: ((RedisError) -> Void)?
+    package var onDown: ((RedisError) -> Void)?
     /// Called once per read from the wire with the time its oldest answered command took.
-    public var onRoundTrip: ((TimeAmount) -> Void)?
+    package var onRoundTrip: ((TimeAmount) -> Void)?
     /// Why there is no connection, while there is none.
-    public private(set) var lastFailure: RedisError?
+    package private(set) var lastFailure: RedisError?
     /// What the server refused last although it is there (`OOM`, `NOPERM` and the like), for so long as that is news: ten seconds.
-    public var recentRefusal: RedisError? {
+    package var recentRefusal: RedisError? {
         lastRefusal.flatMap { eventLoop.now - $0.at < Self.newsTime ? $0.error : nil }
     }
     private var lastRefusal: (error: RedisError, at: NIODeadline)?
     /// How often it refused since the start.
-    public private(set) var refusals: Int64 = 0
+    package private(set) var refusals: Int64 = 0
     private static let newsTime = TimeAmount.seconds(10)
     private let eventLoop: any EventLoop
     /// How many commands were sent since the start.
-    public var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
+    package var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
     /// How many commands await their reply.
-    public var awaited: Int { current?.awaited ?? 0 }
+    package var awaited: Int { current?.awaited ?? 0 }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?
@@ -40,11 +40,11 @@ public final class RedisPipeline {
     /// swallows everything, before a caller meets it.
     private static let checkInterval = TimeAmount.seconds(5)
 
-    public convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
+    package convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
     }
 
-    public init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+    package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
         eventLoop = environment.eventLoop
         link = RedisLink(configuration: configuration, environment: environment)
         link.onRefusal = { [weak self] error in
@@ -77,15 +77,15 @@ public final class RedisPipeline {
         link.closeWhenDropped()
     }
 
-    public var isUp: Bool { link.handler?.isOpen ?? false }
+    package var isUp: Bool { link.handler?.isOpen ?? false }
 
     /// Begins to connect and keeps the connection up until `close`.
-    public func start() {
+    package func start() {
         link.start()
     }
 
     /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns.
-    public func send<Command: RedisCommand>(
+    package func send<Command: RedisCommand>(
         _ command: Command,
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -95,7 +95,7 @@ public final class RedisPipeline {
     }
 
     /// Runs a script; as `send`.
-    public func run<Command: ScriptCommand>(
+    package func run<Command: ScriptCommand>(
         _ command: Command,
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -119,7 +119,7 @@ public final class RedisPipeline {
     }
 
     /// Ends the connection for good; what is pending fails.
-    public func close() -> EventLoopFuture<Void> {
+    package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
         sentEarlier = commandsSent

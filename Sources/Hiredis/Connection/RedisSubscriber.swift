@@ -1,9 +1,9 @@
-public import NIOCore
+package import NIOCore
 
 /// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
 ///
 /// Pub/sub loses what is published while the connection is down: `onSubscribed` tells when to read again.
-public final class RedisSubscriber {
+package final class RedisSubscriber {
     private let link: RedisLink
     private let channels: [String]
     private let checkInterval: TimeAmount
@@ -13,10 +13,10 @@ public final class RedisSubscriber {
     private var check: Scheduled<Void>?
 
     /// The channel on which the server tells which keys that another connection tracks were changed.
-    public static let invalidations = "__redis__:invalidate"
+    package static let invalidations = "__redis__:invalidate"
 
     /// How often the peer is asked for a sign of life unless another interval is given.
-    public static let defaultCheckInterval = Duration.seconds(5)
+    package static let defaultCheckInterval = Duration.seconds(5)
 
     private let hearsInvalidations: Bool
     /// What the server calls the connection.
@@ -24,21 +24,21 @@ public final class RedisSubscriber {
 
     /// Called when another connection's tracking can be redirected to this one, with what the server calls it. A server
     /// that refuses this does not refuse the subscriptions with it.
-    public var onHearingInvalidations: ((_ client: Int64) -> Void)?
+    package var onHearingInvalidations: ((_ client: Int64) -> Void)?
     /// Called with the keys that were changed, of those that are tracked for this connection; `nil`: all of them.
-    public var onInvalidated: ((_ keys: [String]?) -> Void)?
+    package var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
-    public var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
+    package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
     /// Called when all channels are subscribed: the first time, and after each loss.
-    public var onSubscribed: (() -> Void)?
+    package var onSubscribed: (() -> Void)?
     /// Called when the connection is lost, an attempt fails, or the server refuses the subscription.
-    public var onDown: ((RedisError) -> Void)?
+    package var onDown: ((RedisError) -> Void)?
 
     /// - Parameters:
     ///   - channels: at least one.
     ///   - hearsInvalidations: see `onInvalidated`.
     ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
-    public init(
+    package init(
         configuration: RedisConfiguration,
         channels: [String],
         hearsInvalidations: Bool = false,
@@ -65,12 +65,12 @@ public final class RedisSubscriber {
     }
 
     /// Begins to connect and keeps the subscriptions up until `close`.
-    public func start() {
+    package func start() {
         link.start()
     }
 
     /// Ends the subscriptions for good.
-    public func close() -> EventLoopFuture<Void> {
+    package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
         return link.close()

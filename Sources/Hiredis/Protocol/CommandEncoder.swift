@@ -3,23 +3,23 @@ package import NIOCore
 
 /// Collects the arguments of one command and has hiredis format them. Reused: after the first few commands it allocates
 /// nothing of its own.
-public struct CommandEncoder {
+package struct CommandEncoder {
     private var bytes: [UInt8] = []
     /// Where each argument ends in `bytes`.
     private var ends: [Int] = []
     private var pointers: [UnsafePointer<CChar>?] = []
     private var lengths: [Int] = []
 
-    public init() {}
+    package init() {}
 
     /// Appends one argument: text as UTF-8.
-    public mutating func append(_ argument: String) {
+    package mutating func append(_ argument: String) {
         bytes.append(contentsOf: argument.utf8)
         ends.append(bytes.count)
     }
 
     /// Appends one argument that is put together from parts, without making a string of them.
-    public mutating func append(parts first: String, _ second: String, _ third: String, _ fourth: String = "") {
+    package mutating func append(parts first: String, _ second: String, _ third: String, _ fourth: String = "") {
         bytes.append(contentsOf: first.utf8)
         bytes.append(contentsOf: second.utf8)
         bytes.append(contentsOf: third.utf8)
@@ -28,13 +28,13 @@ public struct CommandEncoder {
     }
 
     /// Appends one argument: any bytes.
-    public mutating func append(_ argument: [UInt8]) {
+    package mutating func append(_ argument: [UInt8]) {
         bytes.append(contentsOf: argument)
         ends.append(bytes.count)
     }
 
     /// Appends one argument: a number in decimal.
-    public mutating func append(_ argument: Int64) {
+    package mutating func append(_ argument: Int64) {
         var magnitude = argument.magnitude
         if argument < 0 { bytes.append(UInt8(ascii: "-")) }
         let start = bytes.count
@@ -47,7 +47,7 @@ public struct CommandEncoder {
     }
 
     /// Appends one argument: a number in decimal.
-    public mutating func append(_ argument: Int) {
+    package mutating func append(_ argument: Int) {
         append(Int64(argument))
     }
 

@@ -1,7 +1,7 @@
 internal import Crypto
 
 /// A command of Redis: how its arguments are written, and what its reply means.
-public protocol RedisCommand {
+package protocol RedisCommand {
     associatedtype Reply
 
     /// Appends the command's name and its arguments.
@@ -13,14 +13,14 @@ public protocol RedisCommand {
 }
 
 /// A Lua script and the digest that Redis knows it by.
-public struct RedisScript: Sendable {
+package struct RedisScript: Sendable {
     /// For messages: the file's name.
-    public let name: String
-    public let source: [UInt8]
+    package let name: String
+    package let source: [UInt8]
     /// SHA-1 of the source in hexadecimal, as `EVALSHA` takes it.
-    public let digest: String
+    package let digest: String
 
-    public init(name: String, source: [UInt8]) {
+    package init(name: String, source: [UInt8]) {
         self.name = name
         self.source = source
         // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
@@ -32,7 +32,7 @@ public struct RedisScript: Sendable {
 
 /// A command that runs a script. The pipeline sends `EVALSHA`; when Redis does not know the script it was not run, and
 /// goes again as `EVAL`, which also loads it.
-public protocol ScriptCommand: RedisCommand {
+package protocol ScriptCommand: RedisCommand {
     var script: RedisScript { get }
 
     /// How many of the arguments are keys; they come first.
@@ -43,7 +43,7 @@ public protocol ScriptCommand: RedisCommand {
 }
 
 extension ScriptCommand {
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         encoder.append("EVALSHA")
         encoder.append(script.digest)
         encoder.append(keyCount)
@@ -59,17 +59,17 @@ extension ScriptCommand {
 }
 
 /// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.
-public struct AnyCommand: RedisCommand, Sendable {
-    public var arguments: [String]
+package struct AnyCommand: RedisCommand, Sendable {
+    package var arguments: [String]
 
-    public init(_ arguments: [String]) {
+    package init(_ arguments: [String]) {
         precondition(!arguments.isEmpty, "a command has a name")
         self.arguments = arguments
     }
 
-    public func encode(into encoder: inout CommandEncoder) {
+    package func encode(into encoder: inout CommandEncoder) {
         for argument in arguments { encoder.append(argument) }
     }
 
-    public func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
+    package func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
 }

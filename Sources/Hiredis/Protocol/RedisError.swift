@@ -1,7 +1,7 @@
 /// Why a command has no reply, or which error Redis replied with.
-public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What happened; a program switches on this.
-    public enum Code: Hashable, Sendable {
+    package enum Code: Hashable, Sendable {
         /// There is no connection: the command was never sent.
         case notConnected
         /// So many commands are already awaiting replies that this one was refused; it was never sent.
@@ -20,19 +20,19 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         case server(ServerCondition)
     }
 
-    public var code: Code
+    package var code: Code
     /// For people: what was asked, what was wrong.
-    public var message: String
+    package var message: String
 
-    public init(_ code: Code, _ message: String) {
+    package init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message
     }
 
-    public var description: String { message }
+    package var description: String { message }
 
     /// The command may have been carried out although its reply is not known.
-    public var isOutcomeUnknown: Bool {
+    package var isOutcomeUnknown: Bool {
         switch code {
         case .timedOut, .answerLost: true
         case .notConnected, .overloaded, .protocolViolation, .unexpectedReply, .connectionFailed, .server: false
@@ -40,7 +40,7 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Redis could not be reached or is not able to serve for now; the same command may succeed later.
-    public var isUnavailability: Bool {
+    package var isUnavailability: Bool {
         switch code {
         case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed, .protocolViolation: true
         case .server(let condition): condition.isUnavailability
@@ -55,10 +55,10 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 /// The first word of an error that Redis replied with.
-public struct ServerCondition: RawRepresentable, Hashable, Sendable {
-    public let rawValue: String
+package struct ServerCondition: RawRepresentable, Hashable, Sendable {
+    package let rawValue: String
 
-    public init(rawValue: String) {
+    package init(rawValue: String) {
         self.rawValue = rawValue
     }
 
@@ -81,40 +81,40 @@ public struct ServerCondition: RawRepresentable, Hashable, Sendable {
     }
 
     /// Redis is reading its data set into memory.
-    public static let loading = ServerCondition(rawValue: "LOADING")
+    package static let loading = ServerCondition(rawValue: "LOADING")
     /// The server is a replica and takes no writes.
-    public static let readOnly = ServerCondition(rawValue: "READONLY")
+    package static let readOnly = ServerCondition(rawValue: "READONLY")
     /// `maxmemory` is reached and nothing may be evicted.
-    public static let outOfMemory = ServerCondition(rawValue: "OOM")
+    package static let outOfMemory = ServerCondition(rawValue: "OOM")
     /// Redis cannot persist to disk and refuses writes.
-    public static let misconfigured = ServerCondition(rawValue: "MISCONF")
+    package static let misconfigured = ServerCondition(rawValue: "MISCONF")
     /// A script runs for longer than `lua-time-limit`.
-    public static let busy = ServerCondition(rawValue: "BUSY")
+    package static let busy = ServerCondition(rawValue: "BUSY")
     /// The replica's link to its primary is down.
-    public static let primaryDown = ServerCondition(rawValue: "MASTERDOWN")
+    package static let primaryDown = ServerCondition(rawValue: "MASTERDOWN")
     /// Fewer replicas are connected than `min-replicas-to-write`.
-    public static let tooFewReplicas = ServerCondition(rawValue: "NOREPLICAS")
+    package static let tooFewReplicas = ServerCondition(rawValue: "NOREPLICAS")
     /// The cluster does not serve this slot.
-    public static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
+    package static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
     /// The key belongs to another server of the cluster.
-    public static let moved = ServerCondition(rawValue: "MOVED")
+    package static let moved = ServerCondition(rawValue: "MOVED")
     /// The key is on its way to another server of the cluster.
-    public static let ask = ServerCondition(rawValue: "ASK")
+    package static let ask = ServerCondition(rawValue: "ASK")
     /// The script is not in the server's cache.
-    public static let noScript = ServerCondition(rawValue: "NOSCRIPT")
+    package static let noScript = ServerCondition(rawValue: "NOSCRIPT")
     /// The connection must log in first.
-    public static let noAuthentication = ServerCondition(rawValue: "NOAUTH")
+    package static let noAuthentication = ServerCondition(rawValue: "NOAUTH")
     /// User or password is wrong.
-    public static let wrongPassword = ServerCondition(rawValue: "WRONGPASS")
+    package static let wrongPassword = ServerCondition(rawValue: "WRONGPASS")
     /// The user may not run this command or touch this key.
-    public static let noPermission = ServerCondition(rawValue: "NOPERM")
+    package static let noPermission = ServerCondition(rawValue: "NOPERM")
     /// The key holds another type.
-    public static let wrongType = ServerCondition(rawValue: "WRONGTYPE")
+    package static let wrongType = ServerCondition(rawValue: "WRONGTYPE")
     /// Everything else.
-    public static let error = ServerCondition(rawValue: "ERR")
+    package static let error = ServerCondition(rawValue: "ERR")
 
     /// Redis cannot serve for now, for a reason of its own.
-    public var isUnavailability: Bool {
+    package var isUnavailability: Bool {
         switch self {
         case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown, .moved, .ask,
             .noAuthentication, .wrongPassword, .noPermission:

@@ -1,5 +1,5 @@
 /// One reply of Redis, of any RESP2 type.
-public enum RedisReply: Hashable, Sendable {
+package enum RedisReply: Hashable, Sendable {
     /// A simple string such as `OK`.
     case status(String)
     /// A bulk string: any bytes.
@@ -14,7 +14,7 @@ public enum RedisReply: Hashable, Sendable {
 
 extension RedisReply {
     /// The text of a status or bulk reply; bytes that are not UTF-8 are replaced.
-    public var text: String? {
+    package var text: String? {
         switch self {
         case .status(let text): text
         case .bulk(let bytes): String(decoding: bytes, as: UTF8.self)
@@ -23,7 +23,7 @@ extension RedisReply {
     }
 
     /// The number of an integer reply, or of a bulk that spells one.
-    public var integer: Int64? {
+    package var integer: Int64? {
         switch self {
         case .integer(let value): value
         case .bulk, .status: text.flatMap(Int64.init)
@@ -32,12 +32,12 @@ extension RedisReply {
     }
 
     /// The elements of an array reply.
-    public var array: [RedisReply]? {
+    package var array: [RedisReply]? {
         if case .array(let elements) = self { elements } else { nil }
     }
 
     /// Fails as a reply that `command` cannot have.
-    public func unexpected(for command: String) -> RedisError {
+    package func unexpected(for command: String) -> RedisError {
         if case .error(let error) = self { return error }
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }
@@ -55,19 +55,19 @@ extension RedisReply {
 }
 
 /// What the client accepts from a server before it calls it a protocol violation.
-public struct ReplyLimits: Hashable, Sendable {
+package struct ReplyLimits: Hashable, Sendable {
     /// The longest bulk string, in bytes.
-    public var bulkLength: Int
+    package var bulkLength: Int
     /// The most elements of one array.
-    public var arrayLength: Int
+    package var arrayLength: Int
     /// The deepest nesting of arrays. hiredis 0.14 reads 7 levels and gives up past them.
-    public var depth: Int
+    package var depth: Int
     /// The longest header, status, error or integer line, in bytes.
-    public var lineLength: Int
+    package var lineLength: Int
     /// The longest reply as a whole, in bytes.
-    public var replyLength: Int
+    package var replyLength: Int
 
-    public init(
+    package init(
         bulkLength: Int = 16 << 20,
         arrayLength: Int = 1 << 20,
         depth: Int = 7,

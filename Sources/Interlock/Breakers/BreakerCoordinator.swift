@@ -188,5 +188,5 @@ public struct BreakerStatus: Hashable, Sendable {
     /// The fleet's.
     public var fleet: BreakerSnapshot
     /// Why this sidecar is open for itself alone; `nil`: it is not.
-    public var ownCause: BreakerCause?
+    package var ownCause: BreakerCause?
 }

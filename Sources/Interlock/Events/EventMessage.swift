@@ -34,14 +34,14 @@ public struct EventMessage: Hashable, Sendable {
 }
 
 /// What an event is about.
-public enum EventPayload: Hashable, Sendable {
+package enum EventPayload: Hashable, Sendable {
     case breaker(BreakerEvent)
     case lock(LockEvent)
     case limit(LimitEvent)
     case fleet(FleetEvent)
 
     /// The `type` of the event's JSON.
-    public var type: String {
+    package var type: String {
         switch self {
         case .breaker: BreakerEvent.type
         case .lock(let event): event.kind.rawValue
@@ -51,7 +51,7 @@ public enum EventPayload: Hashable, Sendable {
     }
 
     /// Every `type` that there is.
-    public static var allTypes: [String] {
+    package static var allTypes: [String] {
         [BreakerEvent.type] + LockEvent.Kind.allCases.map(\.rawValue) + LimitEvent.Kind.allCases.map(\.rawValue)
             + FleetEvent.Kind.allCases.map(\.rawValue)
     }

@@ -1,20 +1,20 @@
 public import InterlockCore
 
 /// A request for a lock.
-public struct LockRequest: Sendable {
-    public var name: ResourceName
+package struct LockRequest: Sendable {
+    package var name: ResourceName
     /// The lease's length in milliseconds.
-    public var ttl: Int64
+    package var ttl: Int64
     /// How long to wait for it, in milliseconds; 0: not at all.
-    public var wait: Int64
+    package var wait: Int64
     /// The owner's token. The same owner asking again gets the same lease; `nil`: a new token is made.
-    public var owner: String?
+    package var owner: String?
     /// What others see of the owner; `nil`: this host's name.
-    public var label: String?
+    package var label: String?
     /// Whether it is to be held alone or with others.
-    public var mode: LockMode
+    package var mode: LockMode
 
-    public init(
+    package init(
         name: ResourceName, ttl: Int64, wait: Int64 = 0, owner: String? = nil, label: String? = nil,
         mode: LockMode = .exclusive
     ) {
@@ -73,7 +73,7 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
 }
 
 /// The answer to a lock request.
-public enum LockAnswer: Sendable {
+package enum LockAnswer: Sendable {
     case granted(Lease)
     /// Another has it, also at the end of the wait.
     case held
@@ -81,7 +81,7 @@ public enum LockAnswer: Sendable {
 }
 
 /// What became of a renewal.
-public enum RenewAnswer: Sendable {
+package enum RenewAnswer: Sendable {
     /// For so many milliseconds it can be relied on.
     case renewed(validMilliseconds: Int64)
     /// The lock is not held by that token.
@@ -90,7 +90,7 @@ public enum RenewAnswer: Sendable {
 }
 
 /// What became of a release, or of a break.
-public enum ReleaseAnswer: Sendable {
+package enum ReleaseAnswer: Sendable {
     case released
     /// The lock is not held by that token; of a break: there is no lease.
     case lost
@@ -118,28 +118,28 @@ public struct LockInformation: Hashable, Sendable {
 }
 
 /// One step through the names of the locks that are held.
-public struct LockPage: Hashable, Sendable {
+package struct LockPage: Hashable, Sendable {
     /// Hand it in for the next step; `0`: this was the last.
-    public var cursor: String
+    package var cursor: String
     /// May name a lock twice, as any `SCAN` may.
-    public var names: [String]
+    package var names: [String]
 }
 
 /// A request for several locks: all or none.
-public struct JointLockRequest: Sendable {
+package struct JointLockRequest: Sendable {
     /// Each once. Leases are answered in this order.
-    public var names: [ResourceName]
+    package var names: [ResourceName]
     /// What is asked for each of them; its name does not matter, its wait is for all together.
-    public var template: LockRequest
+    package var template: LockRequest
 
-    public init(names: [ResourceName], template: LockRequest) {
+    package init(names: [ResourceName], template: LockRequest) {
         self.names = names
         self.template = template
     }
 }
 
 /// The answer to a request for several locks.
-public enum JointLockAnswer: Sendable {
+package enum JointLockAnswer: Sendable {
     case granted([Lease])
     /// Another has one of them, also at the end of the wait; none is taken.
     case held
@@ -154,20 +154,20 @@ public struct FollowedLease: Sendable {
 }
 
 /// A followed lease ended.
-public struct LeaseEnd: Sendable {
-    public var follower: LeaseFollower
-    public var name: String
-    public var token: String
+package struct LeaseEnd: Sendable {
+    package var follower: LeaseFollower
+    package var name: String
+    package var token: String
     /// `nil`: its holder released it.
-    public var loss: LeaseLoss?
+    package var loss: LeaseLoss?
 }
 
 /// Names a followed lease; see `CoordinatorCalls.followLease`.
-public struct LeaseFollower: Hashable, Comparable, Sendable {
+package struct LeaseFollower: Hashable, Comparable, Sendable {
     let id: UInt64
 
     /// In the order in which they began to follow.
-    public static func < (left: Self, right: Self) -> Bool { left.id < right.id }
+    package static func < (left: Self, right: Self) -> Bool { left.id < right.id }
 }
 
 /// Why `Locks` could not do what was asked: held, lost and unreachable are never the same.

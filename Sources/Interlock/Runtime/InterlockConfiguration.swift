@@ -8,6 +8,9 @@ public struct InterlockConfiguration: Sendable {
     package var redis: RedisConfiguration
     /// Independent servers of which a majority grants each lock, at least three; empty: locks are in `redis`.
     package var quorum: [RedisConfiguration]
+    /// The prefix of all keys unless another is given.
+    public static let defaultPrefix = "interlock:"
+
     /// What every key begins with; programs and sidecars with the same Redis, database and prefix are one fleet.
     public var prefix: String
     /// The bounds of every lock.
@@ -33,7 +36,7 @@ public struct InterlockConfiguration: Sendable {
     /// - Throws: `InterlockError` with `invalid` when a URL or a service cannot be used.
     public init(
         redis url: String, quorum: [String] = [], timeout: Duration = .milliseconds(500),
-        prefix: String = KeySpace.defaultPrefix, locks: LockSettings = LockSettings(), services: [ServiceDefinition] = [],
+        prefix: String = Self.defaultPrefix, locks: LockSettings = LockSettings(), services: [ServiceDefinition] = [],
         fleetSize: Int = 1, host: String = InterlockConfiguration.hostName, version: String = "unknown"
     ) throws(InterlockError) {
         func server(_ url: String) throws(InterlockError) -> RedisConfiguration {

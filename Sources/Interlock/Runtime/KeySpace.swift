@@ -1,14 +1,14 @@
-public import InterlockCore
+package import InterlockCore
 
 /// Every key and channel name, in one place. All keys of one thing share a hash tag, so that each script runs on a
 /// Redis Cluster.
-public struct KeySpace: Hashable, Sendable {
+package struct KeySpace: Hashable, Sendable {
     /// What every key and channel begins with.
-    public let prefix: String
+    package let prefix: String
     /// See `LockSettings.keyPrefix`.
-    public let lockKeyPrefix: String?
+    package let lockKeyPrefix: String?
 
-    public static let defaultPrefix = "interlock:"
+    package static let defaultPrefix = InterlockConfiguration.defaultPrefix
 
     // What stands around a lock's name in its keys, put together once: these keys are written at every acquire.
     let lockStart: String
@@ -18,7 +18,7 @@ public struct KeySpace: Hashable, Sendable {
     let holdersStart: String
     let grantsStart: String
 
-    public init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
+    package init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
         self.prefix = prefix
         self.lockKeyPrefix = lockKeyPrefix
         lockStart = lockKeyPrefix ?? prefix + "lock:{"
@@ -30,25 +30,25 @@ public struct KeySpace: Hashable, Sendable {
     }
 
     /// The owner's token: a string with a ttl.
-    public func lock(_ name: String) -> String { lockStart + name + lockEnd }
+    package func lock(_ name: String) -> String { lockStart + name + lockEnd }
 
     /// The last fence.
-    public func fence(_ name: String) -> String { fenceStart + name + "}" }
+    package func fence(_ name: String) -> String { fenceStart + name + "}" }
 
     /// The tickets of the sidecars that wait, in order.
-    public func queue(_ name: String) -> String { queueStart + name + "}" }
+    package func queue(_ name: String) -> String { queueStart + name + "}" }
 
     /// The leases of a lock that several hold, with their ends.
-    public func holders(_ name: String) -> String { holdersStart + name + "}" }
+    package func holders(_ name: String) -> String { holdersStart + name + "}" }
 
     /// The fences of the leases of a lock that several hold.
-    public func grants(_ name: String) -> String { grantsStart + name + "}" }
+    package func grants(_ name: String) -> String { grantsStart + name + "}" }
 
     /// The lock's name, of what stands in the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 
     /// The lock's name, if `key` is a lock's key.
-    public func lockName(ofKey key: String) -> String? {
+    package func lockName(ofKey key: String) -> String? {
         let bytes = key.utf8
         if let lockKeyPrefix {
             guard bytes.starts(with: lockKeyPrefix.utf8), !bytes.starts(with: prefix.utf8) else { return nil }
@@ -61,13 +61,13 @@ public struct KeySpace: Hashable, Sendable {
     }
 
     /// The `SCAN` pattern for lock names that match `glob`.
-    public func lockPattern(matching glob: String) -> String {
+    package func lockPattern(matching glob: String) -> String {
         if let lockKeyPrefix { Self.escaped(lockKeyPrefix) + glob } else { Self.escaped(prefix) + "lock:{" + glob + "}" }
     }
 
     /// What a limit has counted; of one subject, if it counts for each. A limit's name has neither a colon nor a tilde, so that
     /// no two limits, algorithms and subjects share a key.
-    public func rate(service: String, of limit: LimitDefinition, subject: String? = nil) -> String {
+    package func rate(service: String, of limit: LimitDefinition, subject: String? = nil) -> String {
         let suffix =
             switch limit.algorithm {
             case .fixed: ""
@@ -82,38 +82,38 @@ public struct KeySpace: Hashable, Sendable {
     static let subjectSeparator = ":"
 
     /// The arrival time of `CL.THROTTLE`.
-    public func throttle(_ key: String) -> String { prefix + "throttle:{" + key + "}" }
+    package func throttle(_ key: String) -> String { prefix + "throttle:{" + key + "}" }
 
     /// A breaker's state.
-    public func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
+    package func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
     /// Every change of a breaker's state.
-    public func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
+    package func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
     /// The outcomes of the window, in slices.
     /// The same of the version before, which had one for all lengths: it goes when nobody runs that any more.
     func breakerWindowBefore(_ service: String) -> String { breaker(service) + ":window" }
 
-    public func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
+    package func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
         switch window {
         case .time(let length): breaker(service) + ":window:\(length.wholeMilliseconds)ms"
         case .calls(let count): breaker(service) + ":window:\(count)calls"
         }
     }
     /// The trial permits under way.
-    public func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
+    package func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
     /// The sidecars that find the service bad, where more than one must.
-    public func breakerVotes(_ service: String) -> String { breaker(service) + ":votes" }
+    package func breakerVotes(_ service: String) -> String { breaker(service) + ":votes" }
 
     /// The live sidecars.
-    public var fleet: String { prefix + "fleet" }
+    package var fleet: String { prefix + "fleet" }
     /// What is known of one sidecar.
-    public func fleetMember(_ id: String) -> String { prefix + "fleet:" + id }
+    package func fleetMember(_ id: String) -> String { prefix + "fleet:" + id }
 
     /// The channel of typed events.
-    public var events: String { prefix + "events" }
+    package var events: String { prefix + "events" }
     /// What the wake channels begin with.
-    public var wakePrefix: String { prefix + "wake:" }
+    package var wakePrefix: String { prefix + "wake:" }
     /// The channel that wakes one sidecar.
-    public func wake(_ id: String) -> String { wakePrefix + id }
+    package func wake(_ id: String) -> String { wakePrefix + id }
 
     private static func escaped(_ text: String) -> String {
         var escaped = ""

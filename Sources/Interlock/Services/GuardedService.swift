@@ -1,5 +1,5 @@
 internal import CoreMetrics
-public import InterlockCore
+package import InterlockCore
 
 /// One configured service: its limits, its breaker, and who is waiting for which answer.
 final class GuardedService {
@@ -115,7 +115,7 @@ extension ServiceDefinition {
 }
 
 /// The answer to a request to take from a service's limits.
-public enum TakeAnswer: Sendable {
+package enum TakeAnswer: Sendable {
     case decided(LimitAnswer)
     /// The answer to the first of so many calls that were made as one; each further one leaves `step` less.
     case decidedAlike(LimitAnswer, count: Int, step: Int64)

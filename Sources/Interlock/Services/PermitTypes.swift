@@ -1,7 +1,7 @@
 public import InterlockCore
 
 /// 128 random bits that name a permit.
-public struct PermitID: Hashable, Sendable, CustomStringConvertible {
+package struct PermitID: Hashable, Sendable, CustomStringConvertible {
     let high: UInt64
     let low: UInt64
 
@@ -10,7 +10,7 @@ public struct PermitID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Reads the 32 hexadecimal digits of `description`; `nil` when it is anything else.
-    public init?(_ text: String) {
+    package init?(_ text: String) {
         guard text.utf8.count == 32, text.utf8.allSatisfy({ Character(UnicodeScalar($0)).isHexDigit }),
             let high = UInt64(text.prefix(16), radix: 16), let low = UInt64(text.suffix(16), radix: 16)
         else { return nil }
@@ -18,12 +18,12 @@ public struct PermitID: Hashable, Sendable, CustomStringConvertible {
         self.low = low
     }
 
-    public var description: String { OwnerToken.hexadecimal(high) + OwnerToken.hexadecimal(low) }
+    package var description: String { OwnerToken.hexadecimal(high) + OwnerToken.hexadecimal(low) }
 }
 
 /// The answer to a request to call a service.
-public enum PermitAnswer: Sendable {
-    public enum Reason: String, CaseIterable, Sendable {
+package enum PermitAnswer: Sendable {
+    package enum Reason: String, CaseIterable, Sendable {
         /// The breaker is open.
         case open
         /// A limit is reached.

@@ -1,5 +1,5 @@
 public import ArgumentParser
-public import InterlockClient
+package import InterlockClient
 import InterlockSidecar
 
 extension SidecarAddress: ExpressibleByArgument {
@@ -7,7 +7,7 @@ extension SidecarAddress: ExpressibleByArgument {
     private static let tlsPrefix = "rediss://"
 
     /// `HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
-    public init?(argument: String) {
+    package init?(argument: String) {
         if argument.hasPrefix(Self.unixPrefix) {
             let path = argument.dropFirst(Self.unixPrefix.count)
             guard !path.isEmpty else { return nil }
@@ -21,7 +21,7 @@ extension SidecarAddress: ExpressibleByArgument {
         }
     }
 
-    public var defaultValueDescription: String { description }
+    package var defaultValueDescription: String { description }
 
     private static func endpoint(_ text: Substring) -> SocketEndpoint? {
         guard let endpoint = try? SocketEndpoint(parsing: String(text)), endpoint.port > 0 else { return nil }

@@ -5,9 +5,9 @@
 /// is taken in Redis, under the generation number; the copy only ever moves to a higher generation.
 ///
 /// Not copyable: it is looked at for every call.
-public struct Breaker: ~Copyable, Sendable {
+package struct Breaker: ~Copyable, Sendable {
     /// Whether a call may be made now.
-    public enum Admission: Equatable, Sendable {
+    package enum Admission: Equatable, Sendable {
         case allow
         /// Not now; `retryAfter` is in milliseconds.
         case refuse(retryAfter: Int64)
@@ -16,7 +16,7 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// What is to be done after an outcome was recorded.
-    public enum ReportAction: Equatable, Sendable {
+    package enum ReportAction: Equatable, Sendable {
         case none
         /// Send the sums then.
         case sendAt(Instant)
@@ -27,26 +27,26 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// What this sidecar acts on alone.
-    public struct OwnTrip: Hashable, Sendable {
-        public var cause: BreakerCause
-        public var until: Instant
+    package struct OwnTrip: Hashable, Sendable {
+        package var cause: BreakerCause
+        package var until: Instant
     }
 
     /// How long a refusal by a forced state without an end is said to last.
-    public static let forcedRetryMilliseconds: Int64 = 1000
+    package static let forcedRetryMilliseconds: Int64 = 1000
     /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
-    public static let trialRetryMilliseconds: Int64 = 100
+    package static let trialRetryMilliseconds: Int64 = 100
     /// How often sums are sent at most.
-    public static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
+    package static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 
-    public private(set) var snapshot: BreakerSnapshot
-    public var settings: BreakerSettings {
+    package private(set) var snapshot: BreakerSnapshot
+    package var settings: BreakerSettings {
         didSet { if settings.window != oldValue.window { window = OutcomeWindow(settings.window) } }
     }
     /// When the open time is over on this sidecar's clock.
-    public private(set) var openUntil: Instant?
+    package private(set) var openUntil: Instant?
     /// When the forced state ends on this sidecar's clock; `nil`: not by itself.
-    public private(set) var forcedUntil: Instant?
+    package private(set) var forcedUntil: Instant?
     private var ownTrip: OwnTrip?
     /// The call that tries what this sidecar has opened for itself, or may not ask Redis about: no other does before.
     private var ownTrialUntil: Instant?
@@ -59,7 +59,7 @@ public struct Breaker: ~Copyable, Sendable {
     /// Half-open, and all trial permits are taken: not to be asked for again before.
     private var noTrialsUntil: Instant?
 
-    public init(settings: BreakerSettings, snapshot: BreakerSnapshot = BreakerSnapshot()) {
+    package init(settings: BreakerSettings, snapshot: BreakerSnapshot = BreakerSnapshot()) {
         self.settings = settings
         self.snapshot = snapshot
         window = OutcomeWindow(settings.window)
@@ -68,12 +68,12 @@ public struct Breaker: ~Copyable, Sendable {
     // MARK: How it acts
 
     /// What an operator forces now: a forced state whose end has come stands no more, also when Redis cannot say so.
-    public func forced(now: Instant) -> BreakerSnapshot.Forced? {
+    package func forced(now: Instant) -> BreakerSnapshot.Forced? {
         if let forcedUntil, forcedUntil <= now { nil } else { snapshot.forced }
     }
 
     /// What this sidecar has found by itself and acts on now.
-    public func ownTrip(now: Instant) -> OwnTrip? {
+    package func ownTrip(now: Instant) -> OwnTrip? {
         guard let ownTrip, ownTrip.until > now else { return nil }
         return ownTrip
     }
@@ -86,7 +86,7 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// May a call be made? Costs nothing but this.
-    public func admission(now: Instant) -> Admission {
+    package func admission(now: Instant) -> Admission {
         if let forced = forced(now: now) { return admission(by: forced, now: now) }
         guard !settings.isMetricsOnly else { return .allow }
         if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
@@ -117,12 +117,12 @@ public struct Breaker: ~Copyable, Sendable {
     private var trialAdmission: Admission { isOpenByLimit ? .allow : .askForTrial }
 
     /// It is open, or half-open after that, for no other reason than the limit.
-    public var isOpenByLimit: Bool {
+    package var isOpenByLimit: Bool {
         snapshot.forced == nil && snapshot.state != .closed && snapshot.cause == BreakerCause.limit.rawValue
     }
 
     /// The state that callers of this sidecar meet.
-    public func actingState(now: Instant) -> BreakerSnapshot.State {
+    package func actingState(now: Instant) -> BreakerSnapshot.State {
         if let forced = forced(now: now) { return forced == .open ? .open : .closed }
         if settings.isMetricsOnly { return .closed }
         if ownTrip(now: now) != nil { return .open }
@@ -140,7 +140,7 @@ public struct Breaker: ~Copyable, Sendable {
     ///   - receivedAt: on this sidecar's clock.
     /// - Returns: whether the state changed.
     @discardableResult
-    public mutating func apply(_ new: BreakerSnapshot, redisTime: Int64, receivedAt: Instant) -> Bool {
+    package mutating func apply(_ new: BreakerSnapshot, redisTime: Int64, receivedAt: Instant) -> Bool {
         guard new.generation >= snapshot.generation else { return false }
         let isChange = new.generation > snapshot.generation
         if isChange {
@@ -170,12 +170,12 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// All trial permits are taken.
-    public mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {
+    package mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
     /// A call is being made: as the one that tries what this sidecar has opened for itself, if it has. Says whether it is.
-    public mutating func callBegins(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
+    package mutating func callBegins(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
         guard snapshot.state == .closed, snapshot.forced == nil, isTriedAlone(now: now) else { return false }
         ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
         return true
@@ -183,7 +183,7 @@ public struct Breaker: ~Copyable, Sendable {
 
     /// Redis is away and cannot count the fleet's trials: of this sidecar one at a time is made, until as many have gone well as the
     /// fleet's would. `nil`: not now; otherwise whether the call is one.
-    public mutating func beginTrialAlone(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
+    package mutating func beginTrialAlone(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
         guard ownSuccesses < settings.halfOpenPermits else { return false }
         guard ownTrialUntil.map({ $0 <= now }) ?? true else { return nil }
         ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
@@ -191,7 +191,7 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// A trial of this sidecar's own came to nothing: its call was not made.
-    public mutating func ownTrialWasNotMade() {
+    package mutating func ownTrialWasNotMade() {
         ownTrialUntil = nil
     }
 
@@ -200,7 +200,7 @@ public struct Breaker: ~Copyable, Sendable {
     /// Counts the outcome of a call that was permitted under `generation`. Outcomes of another generation say nothing of
     /// the present one.
     /// - Parameter isOwnTrial: it tried what this sidecar had opened for itself.
-    public mutating func record(
+    package mutating func record(
         _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, isOwnTrial: Bool = false, now: Instant
     ) -> ReportAction {
         guard generation == snapshot.generation else { return .none }
@@ -249,13 +249,13 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// What is to be done with the sums that are not sent yet.
-    public mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
+    package mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
 
     /// The time of `ReportAction.sendAt` has come.
-    public mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
+    package mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
 
     /// The sums to send, if there are any and no others are under way. `reportEnded` must follow.
-    public mutating func takeUnsent(now: Instant) -> OutcomeSums? {
+    package mutating func takeUnsent(now: Instant) -> OutcomeSums? {
         reports.take(now: now, inWindow: window.sums(now: now))
     }
 
@@ -263,7 +263,7 @@ public struct Breaker: ~Copyable, Sendable {
     /// - Parameters:
     ///   - lost: the sums, if they certainly never arrived.
     ///   - generation: under which they were taken.
-    public mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
+    package mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
         reports.ended()
         if let lost {
             if generation == snapshot.generation { reports.putBack(lost) }
@@ -278,7 +278,7 @@ public struct Breaker: ~Copyable, Sendable {
 
     /// Redis is away: judges what this sidecar alone has seen, for this sidecar alone.
     /// - Returns: why it tripped; `nil`: it did not.
-    public mutating func judgeAlone(now: Instant) -> BreakerCause? {
+    package mutating func judgeAlone(now: Instant) -> BreakerCause? {
         guard snapshot.state == .closed, mayTrip(now: now), !isTriedAlone(now: now),
             let cause = window.sums(now: now).cause(by: settings)
         else {
@@ -291,7 +291,7 @@ public struct Breaker: ~Copyable, Sendable {
     /// Opens for this sidecar alone, for `milliseconds`; of two reasons the one that lasts longer stands.
     /// - Returns: whether it was not open for itself before.
     @discardableResult
-    public mutating func tripAlone(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
+    package mutating func tripAlone(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
         let before = ownTrip(now: now)
         let until = now.advanced(byMilliseconds: milliseconds)
         if let before, before.until > until { return false }
@@ -302,7 +302,7 @@ public struct Breaker: ~Copyable, Sendable {
     }
 
     /// What this sidecar tripped for alone, for this reason, is over.
-    public mutating func recoverAlone(from cause: BreakerCause) {
+    package mutating func recoverAlone(from cause: BreakerCause) {
         if ownTrip?.cause == cause { ownTrip = nil }
     }
 

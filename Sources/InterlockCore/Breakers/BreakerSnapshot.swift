@@ -41,9 +41,9 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
     public var cause: String
     /// Since when, in milliseconds of the Unix epoch by Redis' clock.
-    public var sinceMilliseconds: Int64
+    package var sinceMilliseconds: Int64
     /// When an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0: it does not by itself.
-    public var untilMilliseconds: Int64
+    package var untilMilliseconds: Int64
     /// Rises with every change of state.
     public var generation: Int64
     /// How often it opened.
@@ -56,7 +56,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var by: String
     public var forced: Forced?
     /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
-    public var forcedUntilMilliseconds: Int64
+    package var forcedUntilMilliseconds: Int64
     /// In words for people: an operator's, or of the probe that failed; may be empty.
     public var reason: String
     /// How often it opened since it was last closed: what the open time grows by.
@@ -64,7 +64,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// How many failures the fleet has seen in a row, at the last report.
     public var consecutive: Int64
 
-    public init(
+    package init(
         state: State = .closed, cause: String = "", sinceMilliseconds: Int64 = 0, untilMilliseconds: Int64 = 0,
         generation: Int64 = 0, trips: Int64 = 0, failureRate: Double = 0, slowRate: Double = 0, calls: Int64 = 0,
         by: String = "", forced: Forced? = nil, forcedUntilMilliseconds: Int64 = 0, reason: String = "",
@@ -89,7 +89,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
 }
 
 /// Why a breaker is in its state. In Redis and in events a cause is text, because another version may know more of them.
-public enum BreakerCause: String, CaseIterable, Hashable, Sendable {
+package enum BreakerCause: String, CaseIterable, Hashable, Sendable {
     /// Too large a share of failed calls.
     case failures
     /// Too large a share of slow calls.

@@ -66,34 +66,34 @@ struct OutcomeWindow: Sendable {
 }
 
 /// Outcomes of one service, added up in the order in which they came.
-public struct OutcomeSums: Hashable, Sendable {
-    public var calls: Int64
-    public var failures: Int64
-    public var slow: Int64
+package struct OutcomeSums: Hashable, Sendable {
+    package var calls: Int64
+    package var failures: Int64
+    package var slow: Int64
     /// How many failures came after the last success.
-    public var trailingFailures: Int64
+    package var trailingFailures: Int64
 
-    public init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0, trailingFailures: Int64 = 0) {
+    package init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0, trailingFailures: Int64 = 0) {
         self.calls = calls
         self.failures = failures
         self.slow = slow
         self.trailingFailures = trailingFailures
     }
 
-    public var isEmpty: Bool { calls == 0 }
+    package var isEmpty: Bool { calls == 0 }
 
     /// Whether there is a success among them.
-    public var hasSuccess: Bool { calls > failures }
+    package var hasSuccess: Bool { calls > failures }
 
     /// `later` came after these.
-    public func followed(by later: OutcomeSums) -> OutcomeSums {
+    package func followed(by later: OutcomeSums) -> OutcomeSums {
         OutcomeSums(
             calls: calls &+ later.calls, failures: failures &+ later.failures, slow: slow &+ later.slow,
             trailingFailures: later.hasSuccess ? later.trailingFailures : trailingFailures &+ later.failures)
     }
 
     /// One more call.
-    public mutating func add(isFailure: Bool, isSlow: Bool) {
+    package mutating func add(isFailure: Bool, isSlow: Bool) {
         calls &+= 1
         if isSlow { slow &+= 1 }
         if isFailure {
@@ -106,7 +106,7 @@ public struct OutcomeSums: Hashable, Sendable {
 
     /// Why such sums trip a breaker with these settings; `nil`: they do not. The script applies the same rule to the
     /// fleet's sums.
-    public func cause(by settings: BreakerSettings) -> BreakerCause? {
+    package func cause(by settings: BreakerSettings) -> BreakerCause? {
         if calls >= Int64(settings.minimumCalls), calls > 0 {
             if Double(failures) / Double(calls) >= settings.failureRate { return .failures }
             if settings.slowCall != nil, Double(slow) / Double(calls) >= settings.slowRate { return .slow }

@@ -1,7 +1,7 @@
 /// How the outage monitor looks after a service: apart from user traffic, at a fixed pace.
-public struct ProbeSettings: Hashable, Sendable {
+package struct ProbeSettings: Hashable, Sendable {
     /// What is asked.
-    public enum Target: Hashable, Sendable {
+    package enum Target: Hashable, Sendable {
         /// A `GET` of this path below the service's URL, or of a whole URL.
         case http(String)
         /// A connection to `host:port` that is made and closed.
@@ -9,28 +9,28 @@ public struct ProbeSettings: Hashable, Sendable {
     }
 
     /// Who asks.
-    public enum Origin: String, CaseIterable, Hashable, Sendable {
+    package enum Origin: String, CaseIterable, Hashable, Sendable {
         /// One sidecar of the fleet, elected.
         case one
         /// Every sidecar; the majority of the fleet decides.
         case all
     }
 
-    public var target: Target
+    package var target: Target
     /// From the beginning of one probe to that of the next.
-    public var interval: Duration
+    package var interval: Duration
     /// For the whole probe, connection and body included.
-    public var timeout: Duration
-    public var expectation: ProbeExpectation
+    package var timeout: Duration
+    package var expectation: ProbeExpectation
     /// So many failed probes in a row open the breaker.
-    public var unhealthyAfter: Int
+    package var unhealthyAfter: Int
     /// So many good probes in a row bring it back.
-    public var healthyAfter: Int
+    package var healthyAfter: Int
     /// It comes back through half-open, so that real calls have the last word, and not at once.
-    public var isFollowedByTrial: Bool
-    public var origin: Origin
+    package var isFollowedByTrial: Bool
+    package var origin: Origin
 
-    public init(
+    package init(
         target: Target, interval: Duration = .seconds(5), timeout: Duration = .seconds(1),
         expectation: ProbeExpectation = ProbeExpectation(), unhealthyAfter: Int = 3, healthyAfter: Int = 2,
         isFollowedByTrial: Bool = false, origin: Origin = .one
@@ -46,13 +46,13 @@ public struct ProbeSettings: Hashable, Sendable {
     }
 
     /// For how long an outage stands that nobody speaks of any more: whoever probes has died.
-    public var outageLapse: Duration { interval * 3 + timeout }
+    package var outageLapse: Duration { interval * 3 + timeout }
 }
 
 /// What a good answer to an HTTP probe looks like: all that is said must hold.
-public struct ProbeExpectation: Hashable, Sendable {
+package struct ProbeExpectation: Hashable, Sendable {
     /// What the body must have; judged on its first `inspectedBytes`.
-    public enum Body: Hashable, Sendable {
+    package enum Body: Hashable, Sendable {
         case contains(String)
         /// A regular expression that must be found somewhere.
         case matches(String)
@@ -61,24 +61,24 @@ public struct ProbeExpectation: Hashable, Sendable {
     }
 
     /// A header that must be there, with this value.
-    public struct Header: Hashable, Sendable {
-        public var name: String
-        public var value: String
+    package struct Header: Hashable, Sendable {
+        package var name: String
+        package var value: String
 
-        public init(name: String, value: String) {
+        package init(name: String, value: String) {
             self.name = name
             self.value = value
         }
     }
 
     /// How much of a body is looked at.
-    public static let inspectedBytes = 64 * 1024
+    package static let inspectedBytes = 64 * 1024
 
-    public var statuses: StatusSet
-    public var headers: [Header]
-    public var body: [Body]
+    package var statuses: StatusSet
+    package var headers: [Header]
+    package var body: [Body]
 
-    public init(statuses: StatusSet = StatusSet(200...399), headers: [Header] = [], body: [Body] = []) {
+    package init(statuses: StatusSet = StatusSet(200...399), headers: [Header] = [], body: [Body] = []) {
         self.statuses = statuses
         self.headers = headers
         self.body = body
@@ -86,7 +86,7 @@ public struct ProbeExpectation: Hashable, Sendable {
 }
 
 /// What the outage monitor tells a service's breaker.
-public enum OutageFinding: Hashable, Sendable {
+package enum OutageFinding: Hashable, Sendable {
     /// As many probes failed in a row as make an outage; said again with each further one. The reason is for people.
     case down(reason: String)
     /// The same, of one sidecar that probes for all: its own network may be at fault. It counts when another one suspects or seconds

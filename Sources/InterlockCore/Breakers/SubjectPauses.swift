@@ -1,8 +1,8 @@
 /// The subjects that a service has asked to be left alone by, and until when: a 429 to one tenant's call says nothing of the
 /// others. For this sidecar alone. Bounded: past its capacity one is not paused, and hears of it again from the service.
-public struct SubjectPauses: Sendable {
+package struct SubjectPauses: Sendable {
     /// The most subjects.
-    public static let capacity = 4096
+    package static let capacity = 4096
 
     /// The least time between two looks for those that are over, in milliseconds.
     private static let leastSweepPause: Int64 = 100
@@ -10,9 +10,9 @@ public struct SubjectPauses: Sendable {
     private var ends: [ExactText: Instant] = [:]
     private var nextSweepAt = Instant(nanoseconds: .min)
 
-    public init() {}
+    package init() {}
 
-    public mutating func pause(_ subject: String, until end: Instant, now: Instant) {
+    package mutating func pause(_ subject: String, until end: Instant, now: Instant) {
         let key = ExactText(subject)
         if ends[key] == nil, ends.count >= Self.capacity {
             guard nextSweepAt <= now else { return }
@@ -24,7 +24,7 @@ public struct SubjectPauses: Sendable {
     }
 
     /// Until when the subject is paused; `nil`: it is not.
-    public mutating func end(of subject: String?, now: Instant) -> Instant? {
+    package mutating func end(of subject: String?, now: Instant) -> Instant? {
         guard !ends.isEmpty, let key = subject.map(ExactText.init), let end = ends[key] else { return nil }
         guard end > now else {
             ends[key] = nil

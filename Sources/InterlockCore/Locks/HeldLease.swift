@@ -1,11 +1,11 @@
 /// A lease that somebody relies on: when to extend it, when to give it up for lost. Times are of a monotonic clock.
-public struct HeldLease: Sendable {
+package struct HeldLease: Sendable {
     /// After a failed extension the next one follows this soon, or sooner for short leases.
-    public static let longestRetryMilliseconds: Int64 = 500
+    package static let longestRetryMilliseconds: Int64 = 500
     /// Extensions that are due within so many milliseconds of each other leave together.
-    public static let batchMilliseconds: Int64 = 20
+    package static let batchMilliseconds: Int64 = 20
 
-    public enum Step: Equatable, Sendable {
+    package enum Step: Equatable, Sendable {
         /// Extend the lease to so many milliseconds.
         case extend(ttl: Int64)
         /// Nothing to do before then.
@@ -15,18 +15,18 @@ public struct HeldLease: Sendable {
     }
 
     /// Its length in milliseconds.
-    public let ttl: Int64
+    package let ttl: Int64
     /// When it is over for its holder.
-    public private(set) var deadline: Instant
+    package private(set) var deadline: Instant
     /// It is extended until somebody no longer wants that.
-    public var isExtended: Bool
+    package var isExtended: Bool
     /// No extension reaches beyond this: a client that hangs does not hold for ever.
-    public let ceiling: Instant?
+    package let ceiling: Instant?
     private var nextExtension: Instant
     private var isUnderWay = false
 
     /// - Parameter ceilingMilliseconds: how long it may be held at most; `nil`: for ever.
-    public init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
+    package init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
         self.ttl = ttl
         self.deadline = deadline
         self.isExtended = isExtended
@@ -35,7 +35,7 @@ public struct HeldLease: Sendable {
     }
 
     /// What is to be done at `now`.
-    public func step(now: Instant) -> Step {
+    package func step(now: Instant) -> Step {
         if now >= deadline { return .over }
         guard isExtended, !isUnderWay, let length = extensionLength(at: max(now, nextExtension)) else {
             return .wait(until: deadline)
@@ -44,25 +44,25 @@ public struct HeldLease: Sendable {
     }
 
     /// An extension is sent.
-    public mutating func extensionBegan() {
+    package mutating func extensionBegan() {
         isUnderWay = true
     }
 
     /// It was carried out: the lease is `ttl` milliseconds long from `sentAt` on.
-    public mutating func extended(ttl: Int64, sentAt: Instant) {
+    package mutating func extended(ttl: Int64, sentAt: Instant) {
         isUnderWay = false
         deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
     /// It has no answer: it is tried again until the deadline.
-    public mutating func extensionFailed(now: Instant) {
+    package mutating func extensionFailed(now: Instant) {
         isUnderWay = false
         nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
     }
 
     /// Its holder extended it by itself, or made it shorter.
-    public mutating func moved(to deadline: Instant, now: Instant) {
+    package mutating func moved(to deadline: Instant, now: Instant) {
         self.deadline = deadline
         nextExtension = min(nextExtension, Self.third(of: Self.milliseconds(from: now, to: deadline), after: now))
     }
@@ -90,22 +90,22 @@ public struct HeldLease: Sendable {
 ///
 /// The holder counts on its own monotonic clock, from *before* the request was sent, and takes off what clocks may drift:
 /// 1 % of the lease and 2 ms. Source: the Redlock description, redis.io "Distributed Locks with Redis".
-public enum LeaseValidity {
+package enum LeaseValidity {
     /// The shortest lease that leaves anything after the drift.
-    public static let shortestTTL: Int64 = 5
+    package static let shortestTTL = LockSettings.shortestTTL.wholeMilliseconds
 
     /// What is taken off a lease of `ttl` milliseconds, in milliseconds.
-    public static func drift(ofTTL ttl: Int64) -> Int64 {
+    package static func drift(ofTTL ttl: Int64) -> Int64 {
         ttl / 100 + 2
     }
 
     /// When a lease of `ttl` milliseconds, asked for at `sentAt`, is over for its holder.
-    public static func deadline(ttl: Int64, sentAt: Instant) -> Instant {
+    package static func deadline(ttl: Int64, sentAt: Instant) -> Instant {
         sentAt.advanced(byMilliseconds: ttl - drift(ofTTL: ttl))
     }
 
     /// Whole milliseconds for which the lease can still be relied on at `now`; 0 or less: it is over.
-    public static func remaining(ttl: Int64, sentAt: Instant, now: Instant) -> Int64 {
+    package static func remaining(ttl: Int64, sentAt: Instant, now: Instant) -> Int64 {
         (deadline(ttl: ttl, sentAt: sentAt).nanoseconds - now.nanoseconds) / 1_000_000
     }
 }

@@ -6,32 +6,32 @@ internal import DequeModule
 /// While somebody waits here a ticket of this sidecar stands in Redis. When its turn comes the head claims the lock; a
 /// release through this sidecar passes it on to the next waiter here, up to `longestTurn` times while others wait. A queue
 /// exists only while somebody waits.
-public struct LockQueue: Sendable {
-    public typealias WaiterID = UInt64
+package struct LockQueue: Sendable {
+    package typealias WaiterID = UInt64
 
     /// The most waiters that one turn serves while other sidecars wait.
-    public static let longestTurn = 8
+    package static let longestTurn = 8
     /// For how long a sidecar whose turn has come keeps it without claiming it.
-    public static let claimWindowMilliseconds: Int64 = 300
+    package static let claimWindowMilliseconds: Int64 = 300
     /// The longest that lost messages can cost.
-    public static let recheckMilliseconds: Int64 = 5000
+    package static let recheckMilliseconds: Int64 = 5000
     /// The first in the queue looks at the lock so long after it last knew how it stood, and has Redis watch it from then
     /// on: in a busy queue nobody ever looks.
-    public static let lookMilliseconds: Int64 = 20
+    package static let lookMilliseconds: Int64 = 20
 
-    public struct Waiter: Equatable, Sendable {
-        public var id: WaiterID
+    package struct Waiter: Equatable, Sendable {
+        package var id: WaiterID
         /// Until when it is willing to wait.
-        public var deadline: Instant
+        package var deadline: Instant
 
-        public init(id: WaiterID, deadline: Instant) {
+        package init(id: WaiterID, deadline: Instant) {
             self.id = id
             self.deadline = deadline
         }
     }
 
     /// What the caller is to do next.
-    public enum Action: Equatable, Sendable {
+    package enum Action: Equatable, Sendable {
         case none
         /// Run the acquire script for this waiter.
         case attempt(WaiterID)
@@ -44,14 +44,14 @@ public struct LockQueue: Sendable {
     }
 
     /// Who is to have the lock when the present holder releases it through this sidecar.
-    public struct Succession: Equatable, Sendable {
-        public var id: WaiterID
+    package struct Succession: Equatable, Sendable {
+        package var id: WaiterID
         /// The turn may go on although other sidecars wait.
-        public var goesOn: Bool
+        package var goesOn: Bool
         /// More wait here behind it.
-        public var hasOthers: Bool
+        package var hasOthers: Bool
 
-        public init(id: WaiterID, goesOn: Bool, hasOthers: Bool) {
+        package init(id: WaiterID, goesOn: Bool, hasOthers: Bool) {
             self.id = id
             self.goesOn = goesOn
             self.hasOthers = hasOthers
@@ -92,27 +92,27 @@ public struct LockQueue: Sendable {
     /// No look before this time.
     private var nextLook = Instant(nanoseconds: .min)
 
-    public init() {}
+    package init() {}
 
-    public var count: Int { waiters.count }
+    package var count: Int { waiters.count }
     /// Who is next.
-    public var head: WaiterID? { waiters.first?.id }
+    package var head: WaiterID? { waiters.first?.id }
 
     /// No waiter of this queue waits longer than this; it may be later than the last of those who still do.
-    public private(set) var latestDeadline = Instant(nanoseconds: .min)
+    package private(set) var latestDeadline = Instant(nanoseconds: .min)
 
     /// A script under way may grant it the lock: the attempt of this waiter.
-    public func isAttempting(_ id: WaiterID) -> Bool {
+    package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
 
     /// A script under way may grant it the lock: a release that names this waiter.
-    public func isSuccessor(_ id: WaiterID) -> Bool { successor == id }
+    package func isSuccessor(_ id: WaiterID) -> Bool { successor == id }
 
     // MARK: Coming and going
 
     /// A new waiter takes its place at the end.
-    public mutating func enqueue(_ waiter: Waiter) -> Action {
+    package mutating func enqueue(_ waiter: Waiter) -> Action {
         waiters.append(waiter)
         latestDeadline = max(latestDeadline, waiter.deadline)
         // A queue that was empty has no timer, whatever became of its ticket.
@@ -120,7 +120,7 @@ public struct LockQueue: Sendable {
     }
 
     /// A waiter gives up, timed out or disconnected. `wasWaiting` is false when it had already left.
-    public mutating func remove(_ id: WaiterID) -> (wasWaiting: Bool, next: Action) {
+    package mutating func remove(_ id: WaiterID) -> (wasWaiting: Bool, next: Action) {
         guard let index = waiters.firstIndex(where: { $0.id == id }) else { return (false, .none) }
         waiters.remove(at: index)
         return (true, waiters.isEmpty ? settle() : .none)
@@ -129,14 +129,14 @@ public struct LockQueue: Sendable {
     // MARK: Attempts
 
     /// Whether others wait behind the head: what its attempt is to say.
-    public mutating func beginAttempt() -> Bool {
+    package mutating func beginAttempt() -> Bool {
         isTicketLeaving = waiters.count < 2
         return !isTicketLeaving
     }
 
     /// An attempt's script granted the lock to `id`: the turn begins. The next rests until the lease is over at the latest;
     /// `nextEnd`: of a lock that several hold, in how many milliseconds the first of their leases ends.
-    public mutating func granted(_ id: WaiterID, ttl: Int64, nextEnd: Int64? = nil, now: Instant) -> Action {
+    package mutating func granted(_ id: WaiterID, ttl: Int64, nextEnd: Int64? = nil, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         waiters.removeAll { $0.id == id }
         served = 1
@@ -148,7 +148,7 @@ public struct LockQueue: Sendable {
     }
 
     /// An attempt was answered whose waiter had the lock already, from a release through this sidecar.
-    public mutating func overtaken(_ id: WaiterID, now: Instant) -> Action {
+    package mutating func overtaken(_ id: WaiterID, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
         if isWoken, let head = waiters.first { return attempt(head.id) }
@@ -156,7 +156,7 @@ public struct LockQueue: Sendable {
     }
 
     /// The lock is held, for `ttl` more milliseconds (`nil`: without end); `place`: where in the queue this sidecar is.
-    public mutating func refused(_ id: WaiterID, ttl: Int64?, place: Int?, now: Instant) -> Action {
+    package mutating func refused(_ id: WaiterID, ttl: Int64?, place: Int?, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         served = 0
         hasTicket = true
@@ -166,7 +166,7 @@ public struct LockQueue: Sendable {
     }
 
     /// The attempt was no good: the waiter has been told, and leaves.
-    public mutating func failed(_ id: WaiterID) -> Action {
+    package mutating func failed(_ id: WaiterID) -> Action {
         endAttempt(id)
         waiters.removeAll { $0.id == id }
         return settle(attemptsAtOnce: true)
@@ -174,7 +174,7 @@ public struct LockQueue: Sendable {
 
     /// The connection went before the answer came: the head stays, and tries again when Redis is back or at the next
     /// recheck.
-    public mutating func unanswered(_ id: WaiterID, now: Instant) -> Action {
+    package mutating func unanswered(_ id: WaiterID, now: Instant) -> Action {
         endAttempt(id)
         // The script may have put the ticket there; the next attempt will.
         hasTicket = true
@@ -192,14 +192,14 @@ public struct LockQueue: Sendable {
     // MARK: Releases through this sidecar
 
     /// A release is about to be sent: who is to have the lock then. `nil`: nobody here, or another release has named one.
-    public mutating func beginRelease() -> Succession? {
+    package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
         return Succession(id: head.id, goesOn: (1..<Self.longestTurn).contains(served), hasOthers: waiters.count > 1)
     }
 
     /// The release passed the lock on to the successor that it named.
-    public mutating func passedOn(
+    package mutating func passedOn(
         _ succession: Succession, beginsTurn: Bool, ttl: Int64, now: Instant
     ) -> Action {
         successor = nil
@@ -211,7 +211,7 @@ public struct LockQueue: Sendable {
     }
 
     /// The release was carried out and named a successor, but another sidecar was before it.
-    public mutating func passedBy(isFirst: Bool, now: Instant) -> Action {
+    package mutating func passedBy(isFirst: Bool, now: Instant) -> Action {
         successor = nil
         served = 0
         hasTicket = true
@@ -219,13 +219,13 @@ public struct LockQueue: Sendable {
     }
 
     /// The release that named a successor came to nothing.
-    public mutating func releaseFailed() -> Action {
+    package mutating func releaseFailed() -> Action {
         successor = nil
         return settle()
     }
 
     /// The release that named a successor has no answer, and may have passed the lock on: an attempt finds that out.
-    public mutating func releaseUnanswered() -> Action {
+    package mutating func releaseUnanswered() -> Action {
         successor = nil
         return waiters.isEmpty ? settle() : wake()
     }
@@ -233,7 +233,7 @@ public struct LockQueue: Sendable {
     // MARK: News
 
     /// The lock may be free, or it is this sidecar's turn.
-    public mutating func wake() -> Action {
+    package mutating func wake() -> Action {
         switch state {
         case .resting:
             guard let head = waiters.first else { return .none }
@@ -245,19 +245,19 @@ public struct LockQueue: Sendable {
     }
 
     /// Another sidecar has the lock or is about to claim it, and this one is next.
-    public mutating func isFirst(now: Instant) -> Action {
+    package mutating func isFirst(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
         return planLook(now: now)
     }
 
     /// A place of a semaphore is kept for another sidecar, and this one is next: it tries when the claim window is over.
-    public mutating func isFirstForPlace(now: Instant) -> Action {
+    package mutating func isFirstForPlace(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
         return rest(ttl: Self.claimWindowMilliseconds, now: now)
     }
 
     /// Redis says that the lock was changed.
-    public mutating func changed(now: Instant) -> Action {
+    package mutating func changed(now: Instant) -> Action {
         if lookUnderWay != nil {
             lookUnderWay?.isOutdated = true
             return .none
@@ -269,7 +269,7 @@ public struct LockQueue: Sendable {
     }
 
     /// What a look found.
-    public enum Finding: Equatable, Sendable {
+    package enum Finding: Equatable, Sendable {
         case free
         /// Held for so many milliseconds; `nil`: without end.
         case held(ttl: Int64?)
@@ -278,7 +278,7 @@ public struct LockQueue: Sendable {
     }
 
     /// The look that was asked for is over.
-    public mutating func looked(_ finding: Finding, now: Instant) -> Action {
+    package mutating func looked(_ finding: Finding, now: Instant) -> Action {
         let isOutdated = lookUnderWay?.isOutdated ?? false
         lookUnderWay = nil
         guard case .resting = state, let head = waiters.first else { return .none }
@@ -295,7 +295,7 @@ public struct LockQueue: Sendable {
     }
 
     /// The timer that `armTimer` asked for.
-    public mutating func timerFired(now: Instant) -> Action {
+    package mutating func timerFired(now: Instant) -> Action {
         guard case .resting(let wakeUp) = state, let head = waiters.first else { return .none }
         if wakeUp == .look, lookUnderWay != nil { return .none }
         return wakeUp == .look ? look(now: now) : attempt(head.id)

@@ -3,6 +3,9 @@ public struct LockSettings: Hashable, Sendable {
     /// `nil`: locks live under the sidecar's prefix, as `interlock:lock:{NAME}`. Otherwise the key is this prefix and the
     /// bare name, so that other libraries' holders on the same key exclude Interlock's and the other way round.
     public var keyPrefix: String?
+    /// No lease can be shorter: what is taken off for drift would leave nothing.
+    public static let shortestTTL = Duration.milliseconds(5)
+
     /// The shortest lease.
     public var minimumTTL: Duration
     /// The longest lease.
@@ -19,7 +22,7 @@ public struct LockSettings: Hashable, Sendable {
     public static let defaultFenceLifetime = Duration.seconds(86400)
 
     public init(
-        keyPrefix: String? = nil, minimumTTL: Duration = .milliseconds(LeaseValidity.shortestTTL),
+        keyPrefix: String? = nil, minimumTTL: Duration = Self.shortestTTL,
         maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),
         maximumHold: Duration? = nil, waitReplicas: Int = 0, fenceLifetime: Duration = Self.defaultFenceLifetime
     ) {
@@ -45,13 +48,13 @@ public enum LockMode: Hashable, Sendable {
     /// How many places a semaphore may have.
     public static let places = 1...1_000_000
 
-    public var isSemaphore: Bool {
+    package var isSemaphore: Bool {
         if case .permits = self { true } else { false }
     }
 
     /// What the group's name begins with that stands in the lock while several hold it. Nobody else may be called so:
     /// `nil` for a lock that one holds alone.
-    public var groupLabel: String? {
+    package var groupLabel: String? {
         switch self {
         case .exclusive: nil
         case .shared: Self.sharedLabel
@@ -60,12 +63,12 @@ public enum LockMode: Hashable, Sendable {
     }
 
     /// Whether `token` could be the name of a group or a ticket: such a token has no holder.
-    public static func isReserved(token: String) -> Bool {
+    package static func isReserved(token: String) -> Bool {
         isReserved(label: token.prefix { $0 != "/" }) || OwnerToken.isTicket(token)
     }
 
     /// Whether `label` could be taken for the name of a group or for a ticket.
-    public static func isReserved(label: some StringProtocol) -> Bool {
+    package static func isReserved(label: some StringProtocol) -> Bool {
         if label == sharedLabel || OwnerToken.isTicket(label) { return true }
         guard label.hasPrefix(permitsLabel) else { return false }
         return label.dropFirst(permitsLabel.count).utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -4,11 +4,11 @@ internal import DequeModule
 /// the lock is free, so it tries again after a pause, or when it is released through this sidecar.
 ///
 /// A line exists only while somebody waits.
-public struct QuorumLine: Sendable {
-    public typealias WaiterID = UInt64
+package struct QuorumLine: Sendable {
+    package typealias WaiterID = UInt64
 
     /// What the caller is to do next.
-    public enum Action: Equatable, Sendable {
+    package enum Action: Equatable, Sendable {
         case none
         case attempt(WaiterID)
         /// Call `timerFired` after a pause that suits this waiter, or never when its wait is over before.
@@ -25,25 +25,25 @@ public struct QuorumLine: Sendable {
     private var waiters: Deque<WaiterID> = []
     private var state = State.resting
 
-    public init() {}
+    package init() {}
 
-    public var count: Int { waiters.count }
+    package var count: Int { waiters.count }
     /// Who waits, in the order in which they came.
-    public var all: some Sequence<WaiterID> { waiters }
+    package var all: some Sequence<WaiterID> { waiters }
 
     /// Whether an attempt of this waiter is under way.
-    public func isAttempting(_ id: WaiterID) -> Bool {
+    package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
 
     /// A new waiter takes its place at the end.
-    public mutating func enqueue(_ id: WaiterID) -> Action {
+    package mutating func enqueue(_ id: WaiterID) -> Action {
         waiters.append(id)
         return waiters.count == 1 ? attemptHead() : .none
     }
 
     /// A waiter gives up, timed out or disconnected. O(n) in waiters.
-    public mutating func remove(_ id: WaiterID) -> Action {
+    package mutating func remove(_ id: WaiterID) -> Action {
         guard let index = waiters.firstIndex(of: id) else { return .none }
         waiters.remove(at: index)
         guard state == .resting else { return .none }
@@ -52,7 +52,7 @@ public struct QuorumLine: Sendable {
     }
 
     /// The head's attempt took the lock. `isWanted` is false when the waiter has left meanwhile: it is to be given back.
-    public mutating func granted(_ id: WaiterID) -> (isWanted: Bool, next: Action) {
+    package mutating func granted(_ id: WaiterID) -> (isWanted: Bool, next: Action) {
         guard endAttempt(id) != nil else { return (false, .none) }
         let isWanted = waiters.first == id
         if isWanted { waiters.removeFirst() }
@@ -60,21 +60,21 @@ public struct QuorumLine: Sendable {
     }
 
     /// The head's attempt did not take the lock.
-    public mutating func refused(_ id: WaiterID) -> Action {
+    package mutating func refused(_ id: WaiterID) -> Action {
         guard let isWoken = endAttempt(id) else { return .none }
         guard let head = waiters.first else { return .drop }
         return isWoken || head != id ? attemptHead() : .pause(head)
     }
 
     /// The head's attempt was its last: the waiter has been told, and leaves.
-    public mutating func failed(_ id: WaiterID) -> Action {
+    package mutating func failed(_ id: WaiterID) -> Action {
         guard endAttempt(id) != nil else { return .none }
         if waiters.first == id { waiters.removeFirst() }
         return waiters.isEmpty ? .drop : attemptHead()
     }
 
     /// The lock may be free.
-    public mutating func wake() -> Action {
+    package mutating func wake() -> Action {
         switch state {
         case .resting:
             return attemptHead()
@@ -85,7 +85,7 @@ public struct QuorumLine: Sendable {
     }
 
     /// The pause is over.
-    public mutating func timerFired() -> Action { attemptHead() }
+    package mutating func timerFired() -> Action { attemptHead() }
 
     private mutating func attemptHead() -> Action {
         guard state == .resting, let head = waiters.first else { return .none }
@@ -103,16 +103,16 @@ public struct QuorumLine: Sendable {
 
 /// When a waiter for a quorum lock tries again: after a random pause, so that two who took a part of the servers each do not
 /// meet again.
-public enum QuorumRetry {
+package enum QuorumRetry {
     /// The pause in milliseconds.
-    public static let pauses: ClosedRange<Int64> = 50...250
+    package static let pauses: ClosedRange<Int64> = 50...250
     /// Nobody tries again so shortly before the end of the wait.
     static let shortestPause: Int64 = 5
 
     /// The next attempt of somebody who waits until `deadline`; near it the pauses get shorter. `nil`: there is no time left
     /// for another.
     /// - Parameter random: in 0…1.
-    public static func nextAttempt(after now: Instant, deadline: Instant, random: Double) -> Instant? {
+    package static func nextAttempt(after now: Instant, deadline: Instant, random: Double) -> Instant? {
         let left = deadline.millisecondsRoundedUp(since: now)
         let span = Double(pauses.upperBound - pauses.lowerBound)
         let pause = min(pauses.lowerBound + Int64((span * random).rounded()), left / 2)
@@ -120,7 +120,7 @@ public enum QuorumRetry {
     }
 
     /// How often at most somebody tries who does not wait, when several ask at once and nobody gets it.
-    public static let mostTries = 4
+    package static let mostTries = 4
 
     /// The next try of somebody who does not wait. Two who failed on each other both took about as long as `took` nanoseconds: the
     /// pause is drawn from a span several times that, and twice as wide after each try, so that one of them is done before the
@@ -128,14 +128,14 @@ public enum QuorumRetry {
     /// - Parameters:
     ///   - tries: how many there were, 1 or more.
     ///   - random: in 0…1.
-    public static func nextTry(after now: Instant, took: Int64, tries: Int, random: Double) -> Instant {
+    package static func nextTry(after now: Instant, took: Int64, tries: Int, random: Double) -> Instant {
         let span = min(Double(max(took, 1_000_000)) * 4 * Double(1 << min(tries - 1, 8)), Double(pauses.upperBound) * 1e6)
         return now.advanced(byMilliseconds: Int64((span * random / 1e6).rounded(.up)))
     }
 
     /// How long the servers have to answer a question about a lease of `ttl` milliseconds: far below the ttl, so that a
     /// server that is away leaves something of the lease.
-    public static func timeout(ttl: Int64, longest: Int64) -> Int64 {
+    package static func timeout(ttl: Int64, longest: Int64) -> Int64 {
         min(longest, max(10, ttl / 10))
     }
 }

@@ -12,12 +12,12 @@
 ///
 /// A minted number is even and a recorded fence is odd, so that a server can tell a hold that may have been handed out
 /// from one that surely was not.
-public struct QuorumRound: Sendable {
+package struct QuorumRound: Sendable {
     /// A server by its place in the configuration, from 0.
-    public typealias Server = Int
+    package typealias Server = Int
 
     /// What a server answered to the acquire.
-    public enum Vote: Equatable, Sendable {
+    package enum Vote: Equatable, Sendable {
         /// It was free; `fence` was minted for it.
         case granted(fence: Int64)
         /// The same token had it already. `fence` is the number that stands there: odd when it has been recorded.
@@ -30,7 +30,7 @@ public struct QuorumRound: Sendable {
     }
 
     /// Why there is no lease.
-    public enum Reason: Equatable, Sendable {
+    package enum Reason: Equatable, Sendable {
         /// Others have the lock on so many servers that no majority is left.
         case held
         /// Several ask at once and have a part of the servers each: nobody may have got it.
@@ -40,7 +40,7 @@ public struct QuorumRound: Sendable {
     }
 
     /// What the caller is to do next.
-    public enum Action: Equatable, Sendable {
+    package enum Action: Equatable, Sendable {
         case none
         /// Have these servers record the fence.
         case writeFence(Int64, servers: [Server])
@@ -87,17 +87,17 @@ public struct QuorumRound: Sendable {
     ///   - startedAt: the time before the first request was sent.
     ///   - awaitsEveryAnswer: for owners who may ask again: every server that answers in time takes part in the fence, and so
     ///     every one of them gives the same when it is asked again. Otherwise the first majority decides.
-    public init(servers: Int, ttl: Int64, startedAt: Instant, awaitsEveryAnswer: Bool = false) {
+    package init(servers: Int, ttl: Int64, startedAt: Instant, awaitsEveryAnswer: Bool = false) {
         self.ttl = ttl
         self.startedAt = startedAt
         self.awaitsEveryAnswer = awaitsEveryAnswer
         standings = Array(repeating: .asked, count: servers)
     }
 
-    public var isGivenUp: Bool { phase == .givenUp }
+    package var isGivenUp: Bool { phase == .givenUp }
 
     /// The answer of a server to the acquire, also when it comes after everything is decided.
-    public mutating func vote(_ vote: Vote, by server: Server, now: Instant) -> Action {
+    package mutating func vote(_ vote: Vote, by server: Server, now: Instant) -> Action {
         guard standings[server] == .asked || standings[server] == .silent else { return .none }
         let isHolding: Bool
         switch vote {
@@ -131,7 +131,7 @@ public struct QuorumRound: Sendable {
     }
 
     /// A server has recorded the fence; or it has not: the token is gone there, or it cannot be reached.
-    public mutating func recorded(_ isRecorded: Bool, by server: Server, now: Instant) -> Action {
+    package mutating func recorded(_ isRecorded: Bool, by server: Server, now: Instant) -> Action {
         guard standings[server] == .writing else { return .none }
         standings[server] = isRecorded ? .written : .notWritten
         guard case .recording(let fence) = phase else { return .none }
@@ -139,7 +139,7 @@ public struct QuorumRound: Sendable {
     }
 
     /// Those who have not answered by now no longer count: the round is decided or goes on to its next question.
-    public mutating func timedOut(now: Instant) -> Action {
+    package mutating func timedOut(now: Instant) -> Action {
         for server in standings.indices {
             switch standings[server] {
             case .asked: standings[server] = .silent
@@ -155,14 +155,14 @@ public struct QuorumRound: Sendable {
     }
 
     /// The recorded fence that a majority of `servers` agrees on.
-    public static func agreedFence(among fences: some Sequence<Int64>, servers: Int) -> Int64? {
+    package static func agreedFence(among fences: some Sequence<Int64>, servers: Int) -> Int64? {
         var counts: [Int64: Int] = [:]
         for fence in fences where isRecorded(fence) { counts[fence, default: 0] += 1 }
         return counts.first { $0.value >= QuorumTally.majority(of: servers) }?.key
     }
 
     /// Whether a server's number is a recorded fence, and not merely minted.
-    public static func isRecorded(_ fence: Int64) -> Bool { fence % 2 != 0 }
+    package static func isRecorded(_ fence: Int64) -> Bool { fence % 2 != 0 }
 
     // MARK: Deciding
 
@@ -228,15 +228,15 @@ public struct QuorumRound: Sendable {
 }
 
 /// Counts what the servers of a quorum answer to a question of yes or no.
-public struct QuorumTally: Sendable {
-    public enum Answer: Equatable, Sendable {
+package struct QuorumTally: Sendable {
+    package enum Answer: Equatable, Sendable {
         case yes
         case no
         /// It cannot be reached, or had no answer in time.
         case failed
     }
 
-    public enum Verdict: Equatable, Sendable {
+    package enum Verdict: Equatable, Sendable {
         /// What is still to come decides.
         case open
         /// A majority said yes.
@@ -248,19 +248,19 @@ public struct QuorumTally: Sendable {
     }
 
     /// More than half of `servers`.
-    public static func majority(of servers: Int) -> Int { servers / 2 + 1 }
+    package static func majority(of servers: Int) -> Int { servers / 2 + 1 }
 
     private let servers: Int
     private var yes = 0
     private var no = 0
     private var failed = 0
 
-    public init(servers: Int) {
+    package init(servers: Int) {
         self.servers = servers
     }
 
     /// The answer of one more server.
-    public mutating func count(_ answer: Answer) {
+    package mutating func count(_ answer: Answer) {
         switch answer {
         case .yes: yes += 1
         case .no: no += 1
@@ -268,7 +268,7 @@ public struct QuorumTally: Sendable {
         }
     }
 
-    public var verdict: Verdict {
+    package var verdict: Verdict {
         let majority = Self.majority(of: servers)
         let open = servers - yes - no - failed
         if yes >= majority { return .yes }

@@ -1,6 +1,6 @@
 /// A path to one value of a JSON document: what RFC 9535 calls a singular query, such as `$.checks[0]['disk space'].status`.
-public struct JSONPath: Hashable, Sendable {
-    public enum Step: Hashable, Sendable {
+package struct JSONPath: Hashable, Sendable {
+    package enum Step: Hashable, Sendable {
         /// The member of an object.
         case member(String)
         /// The element of an array; a negative one counts from the end.
@@ -8,15 +8,15 @@ public struct JSONPath: Hashable, Sendable {
     }
 
     /// What is wrong with a path, and where.
-    public struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
-        public let description: String
+    package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+        package let description: String
     }
 
     /// From the document inwards; none: the document itself.
-    public let steps: [Step]
+    package let steps: [Step]
 
     /// - Throws: `Violation` for what is not a path, or one to several values: wildcards, slices, filters and `..`.
-    public init(_ text: String) throws(Violation) {
+    package init(_ text: String) throws(Violation) {
         var reader = Reader(text: text)
         steps = try reader.path()
     }

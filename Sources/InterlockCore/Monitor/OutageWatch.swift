@@ -2,19 +2,19 @@
 ///
 /// It does not know whether the breaker is open: it says that the service is up once after it began, also when another sidecar or
 /// an earlier process tripped the breaker. Saying so of a closed breaker does nothing.
-public struct OutageWatch: Sendable {
+package struct OutageWatch: Sendable {
     private let unhealthyAfter: Int
     private let healthyAfter: Int
     /// In a row, up to now.
-    public private(set) var failures = 0
+    package private(set) var failures = 0
     /// In a row, up to now.
-    public private(set) var successes = 0
+    package private(set) var successes = 0
     private var isUpKnown = false
 
     /// - Parameters:
     ///   - unhealthyAfter: so many bad probes in a row are an outage; less than 1 counts as 1.
     ///   - healthyAfter: so many good probes in a row end it; less than 1 counts as 1.
-    public init(unhealthyAfter: Int, healthyAfter: Int) {
+    package init(unhealthyAfter: Int, healthyAfter: Int) {
         self.unhealthyAfter = max(1, unhealthyAfter)
         self.healthyAfter = max(1, healthyAfter)
     }
@@ -23,7 +23,7 @@ public struct OutageWatch: Sendable {
     /// - Parameter isOpenByOutage: the breaker is open or half-open because of an outage, as far as is known here.
     /// - Returns: what to tell the breaker now; `nil`: nothing. An outage is told again with each further bad probe, also when the
     ///   first ones were another sidecar's: it must not lapse while they are counted anew.
-    public mutating func saw(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
+    package mutating func saw(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
         switch finding {
         case .unjudged:
             return nil
@@ -41,13 +41,13 @@ public struct OutageWatch: Sendable {
     }
 
     /// The breaker was told. A finding that could not be told is told again when it still holds at the next probe.
-    public mutating func told(_ finding: OutageFinding) {
+    package mutating func told(_ finding: OutageFinding) {
         isUpKnown = finding == .up
     }
 }
 
 /// What one probe found.
-public enum ProbeFinding: Hashable, Sendable {
+package enum ProbeFinding: Hashable, Sendable {
     case good
     /// The service is not as it should be.
     case bad(ProbeReason)
@@ -55,7 +55,7 @@ public enum ProbeFinding: Hashable, Sendable {
     case unjudged(ProbeReason)
 
     /// Why it was not good; `nil`: it was.
-    public var reason: ProbeReason? {
+    package var reason: ProbeReason? {
         switch self {
         case .good: nil
         case .bad(let reason), .unjudged(let reason): reason
@@ -64,14 +64,14 @@ public enum ProbeFinding: Hashable, Sendable {
 }
 
 /// Why a probe was not good, for people: short, and of visible characters, whatever the service sent.
-public struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
+package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
     /// The longest reason, in bytes of UTF-8.
-    public static let longest = 200
+    package static let longest = 200
 
-    public let description: String
+    package let description: String
 
     /// Cuts `text`, and puts a space for everything that is not visible.
-    public init(_ text: String) {
+    package init(_ text: String) {
         let ellipsis = "…"
         var visible = ""
         var bytes = 0
@@ -87,7 +87,7 @@ public struct ProbeReason: Hashable, Sendable, CustomStringConvertible, Expressi
         description = visible
     }
 
-    public init(stringLiteral text: String) {
+    package init(stringLiteral text: String) {
         self.init(text)
     }
 

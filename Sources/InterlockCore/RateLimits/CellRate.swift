@@ -1,22 +1,22 @@
 /// The shape of the generic cell rate algorithm (ITU-T I.371, as redis-cell keeps it): at most `capacity` units at once, and
 /// one more every window ÷ limit, which is kept exact: whole microseconds and limit-ths of one.
-public struct CellRate: Hashable, Sendable {
+package struct CellRate: Hashable, Sendable {
     /// How long it may take until `capacity` units are there again, in microseconds: a hundred years. With today's time added
     /// it stays below 2⁵³, up to which Redis' scripts count exactly.
-    public static let longestFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
+    package static let longestFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
 
-    public let limit: Int64
-    public let windowMicroseconds: Int64
-    public let capacity: Int64
+    package let limit: Int64
+    package let windowMicroseconds: Int64
+    package let capacity: Int64
 
-    public init(limit: Int64, windowMicroseconds: Int64, capacity: Int64) {
+    package init(limit: Int64, windowMicroseconds: Int64, capacity: Int64) {
         self.limit = limit
         self.windowMicroseconds = windowMicroseconds
         self.capacity = capacity
     }
 
     /// Whether its arithmetic is exact in a script.
-    public var isExact: Bool {
+    package var isExact: Bool {
         let (high, low) = capacity.multipliedFullWidth(by: windowMicroseconds)
         let (mostHigh, mostLow) = Self.longestFillMicroseconds.multipliedFullWidth(by: limit)
         return (high, low) <= (mostHigh, mostLow)
@@ -102,21 +102,21 @@ struct CellBucket: Sendable {
 }
 
 /// A request to take from a rate that the caller names with each call, as `CL.THROTTLE` of redis-cell does.
-public struct ThrottleRequest: Hashable, Sendable {
-    public static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
-    public static let counts: ClosedRange<Int64> = 1...LimitDefinition.largestSmoothLimit
+package struct ThrottleRequest: Hashable, Sendable {
+    package static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
+    package static let counts: ClosedRange<Int64> = 1...LimitDefinition.largestSmoothLimit
     /// In seconds: up to a year.
-    public static let periods: ClosedRange<Int64> = 1...(366 * 86_400)
-    public static let quantities: ClosedRange<Int64> = 0...LimitRequest.costs.upperBound
+    package static let periods: ClosedRange<Int64> = 1...(366 * 86_400)
+    package static let quantities: ClosedRange<Int64> = 0...LimitRequest.costs.upperBound
 
-    public let key: ResourceName
-    public let rate: CellRate
+    package let key: ResourceName
+    package let rate: CellRate
     /// How much is taken; 0 only looks.
-    public let quantity: Int64
+    package let quantity: Int64
 
     /// At most `maximumBurst` + 1 at once, and `count` in each `period` seconds; each within its bounds.
     /// - Returns: `nil`: it would take more than a hundred years until the burst is there again.
-    public init?(key: ResourceName, maximumBurst: Int64, count: Int64, period: Int64, quantity: Int64 = 1) {
+    package init?(key: ResourceName, maximumBurst: Int64, count: Int64, period: Int64, quantity: Int64 = 1) {
         precondition(Self.bursts.contains(maximumBurst) && Self.counts.contains(count), "out of bounds")
         precondition(Self.periods.contains(period) && Self.quantities.contains(quantity), "out of bounds")
         rate = CellRate(limit: count, windowMicroseconds: period * 1_000_000, capacity: maximumBurst + 1)
@@ -127,18 +127,18 @@ public struct ThrottleRequest: Hashable, Sendable {
 }
 
 /// What redis-cell answers.
-public struct ThrottleAnswer: Hashable, Sendable {
-    public var isLimited: Bool
+package struct ThrottleAnswer: Hashable, Sendable {
+    package var isLimited: Bool
     /// The most at once.
-    public var limit: Int64
+    package var limit: Int64
     /// What is left of it.
-    public var remaining: Int64
+    package var remaining: Int64
     /// When the same call could be granted, in seconds rounded up; -1 when it was, and when it never can be.
-    public var retryAfterSeconds: Int64
+    package var retryAfterSeconds: Int64
     /// When all of it is there again, in seconds rounded up.
-    public var resetAfterSeconds: Int64
+    package var resetAfterSeconds: Int64
 
-    public init(isLimited: Bool, limit: Int64, remaining: Int64, retryAfterSeconds: Int64, resetAfterSeconds: Int64) {
+    package init(isLimited: Bool, limit: Int64, remaining: Int64, retryAfterSeconds: Int64, resetAfterSeconds: Int64) {
         self.isLimited = isLimited
         self.limit = limit
         self.remaining = remaining

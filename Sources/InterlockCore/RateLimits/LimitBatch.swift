@@ -2,21 +2,21 @@
 ///
 /// Its counters are the service-wide limits, then for each subject in turn the per-subject limits. Equal neighbours are
 /// one run, so that the script's work grows with their variety and not with their number.
-public struct LimitBatch: Sendable {
+package struct LimitBatch: Sendable {
     /// Requests in a row that ask for the same.
-    public struct Run: Equatable, Sendable {
-        public var count: Int
-        public var cost: Int64
+    package struct Run: Equatable, Sendable {
+        package var count: Int
+        package var cost: Int64
         /// They wait when they are refused: then nobody behind them may take from the counters that they lacked.
-        public var waits: Bool
+        package var waits: Bool
         /// 0: no subject; else the number of its subject, from 1.
-        public var group: Int
+        package var group: Int
     }
 
     /// One counter as the script sees it.
-    public struct Counter: Equatable, Sendable {
-        public var definition: Int
-        public var subject: String?
+    package struct Counter: Equatable, Sendable {
+        package var definition: Int
+        package var subject: String?
     }
 
     /// With so many counters or runs it is full: Redis answers nobody else while it judges, and a larger one would take it
@@ -24,13 +24,13 @@ public struct LimitBatch: Sendable {
     private static let mostCounters = 2000
     private static let mostRuns = 8000
 
-    public let definitions: [LimitDefinition]
+    package let definitions: [LimitDefinition]
     let serviceWide: [Int]
     let perSubject: [Int]
     /// In the order of the script's keys.
-    public private(set) var counters: [Counter]
-    public private(set) var runs: [Run] = []
-    public private(set) var requests: [LimitRequest] = []
+    package private(set) var counters: [Counter]
+    package private(set) var runs: [Run] = []
+    package private(set) var requests: [LimitRequest] = []
     private var groups: [ExactText: Int] = [:]
 
     init(definitions: [LimitDefinition], serviceWide: [Int], perSubject: [Int]) {
@@ -40,16 +40,16 @@ public struct LimitBatch: Sendable {
         counters = serviceWide.map { Counter(definition: $0, subject: nil) }
     }
 
-    public var isEmpty: Bool { requests.isEmpty }
+    package var isEmpty: Bool { requests.isEmpty }
     var isFull: Bool { counters.count >= Self.mostCounters || runs.count >= Self.mostRuns }
-    public var serviceWideCount: Int { serviceWide.count }
-    public var perSubjectCount: Int { perSubject.count }
+    package var serviceWideCount: Int { serviceWide.count }
+    package var perSubjectCount: Int { perSubject.count }
 
     /// The definitions in the order in which the script has their counters, those that no request of the batch met included.
-    public var definitionsInOrder: [LimitDefinition] { (serviceWide + perSubject).map { definitions[$0] } }
+    package var definitionsInOrder: [LimitDefinition] { (serviceWide + perSubject).map { definitions[$0] } }
 
     /// Whether the service's own limits have room for one more, when so much was granted of this batch.
-    public func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
+    package func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
         (0..<serviceWideCount).allSatisfy { index in
             definitions[counters[index].definition].isShadow
                 || verdict.counters[index].count + granted < verdict.counters[index].capacity
@@ -57,7 +57,7 @@ public struct LimitBatch: Sendable {
     }
 
     /// The places in `counters` of those that bind the request at `place`.
-    public func counterIndices(ofRequestAt place: Int) -> [Int] {
+    package func counterIndices(ofRequestAt place: Int) -> [Int] {
         let group = requests[place].subject.flatMap { groups[ExactText($0)] } ?? 0
         let (wide, narrow) = counterIndices(ofGroup: group)
         return Array(wide) + Array(narrow)

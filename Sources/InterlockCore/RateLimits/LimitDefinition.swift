@@ -46,18 +46,18 @@ public struct LimitDefinition: Hashable, Sendable {
     }
 
     /// Characters that a name must not have: they end it in its key.
-    public static let forbiddenInNames: [Unicode.Scalar] = [":", "~"]
+    package static let forbiddenInNames: [Unicode.Scalar] = [":", "~"]
 
     /// The window's length in milliseconds.
-    public var windowMilliseconds: Int64 { window.wholeMilliseconds }
+    package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
     /// What can be granted at one instant when nothing was granted for long; a higher cost can never be granted.
-    public var capacity: Int64 {
+    package var capacity: Int64 {
         if case .gcra(let burst) = algorithm { burst + 1 } else { limit }
     }
 
     /// The rate of a `gcra` limit.
-    public var cellRate: CellRate {
+    package var cellRate: CellRate {
         CellRate(limit: limit, windowMicroseconds: windowMilliseconds * 1000, capacity: capacity)
     }
 

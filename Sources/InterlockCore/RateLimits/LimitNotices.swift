@@ -1,7 +1,7 @@
 /// What is to be told of a service's limits: each kind once for each limit and window, however many calls and subjects
 /// there are.
-public struct LimitNotices: Sendable {
-    public enum Kind: CaseIterable, Sendable {
+package struct LimitNotices: Sendable {
+    package enum Kind: CaseIterable, Sendable {
         /// Four fifths of the capacity were reached.
         case near
         /// A call was refused.
@@ -11,13 +11,13 @@ public struct LimitNotices: Sendable {
     }
 
     /// One of them.
-    public struct Notice: Equatable, Sendable {
-        public var kind: Kind
-        public var definition: Int
-        public var subject: String?
+    package struct Notice: Equatable, Sendable {
+        package var kind: Kind
+        package var definition: Int
+        package var subject: String?
         /// What was taken when it happened.
-        public var used: Int64
-        public var capacity: Int64
+        package var used: Int64
+        package var capacity: Int64
     }
 
     /// The least time between two of a kind, in milliseconds.

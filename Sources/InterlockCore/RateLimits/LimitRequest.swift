@@ -1,20 +1,20 @@
 /// A call that asks for its share of a service's limits.
-public struct LimitRequest: Equatable, Sendable {
+package struct LimitRequest: Equatable, Sendable {
     /// What one call may cost: the costs of all calls that can wait or travel together fit into 64 bits.
-    public static let costs: ClosedRange<Int64> = 1...1_000_000_000_000
+    package static let costs: ClosedRange<Int64> = 1...1_000_000_000_000
 
     /// The caller's own mark; comes back with the answer.
-    public var id: Int
+    package var id: Int
     /// For how many equal calls it stands; more than one only without a deadline.
-    public var count: Int
+    package var count: Int
     /// How much each call takes, 1 or more.
-    public var cost: Int64
+    package var cost: Int64
     /// Whom it counts for in the per-subject limits; `nil`: they do not bind it.
-    public var subject: String?
+    package var subject: String?
     /// Until when it is willing to wait for its turn; `nil`: not at all.
-    public var deadline: Instant?
+    package var deadline: Instant?
 
-    public init(id: Int, count: Int = 1, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {
+    package init(id: Int, count: Int = 1, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {
         self.id = id
         self.count = count
         self.cost = cost
@@ -24,19 +24,19 @@ public struct LimitRequest: Equatable, Sendable {
 }
 
 /// How a batch was judged, by the script or by this sidecar's own counters.
-public struct LimitVerdict: Equatable, Sendable {
-    public struct Counter: Equatable, Sendable {
+package struct LimitVerdict: Equatable, Sendable {
+    package struct Counter: Equatable, Sendable {
         /// What was taken before the batch.
-        public var count: Int64
+        package var count: Int64
         /// What can be taken in all: the definition's capacity, or this sidecar's share of it.
-        public var capacity: Int64
+        package var capacity: Int64
         /// Milliseconds until all of it can be taken again, seen after the batch; for a fixed window that the batch began,
         /// its length.
-        public var resetAfter: Int64
+        package var resetAfter: Int64
         /// How many granted calls a shadow limit had no room for.
-        public var excess: Int64
+        package var excess: Int64
 
-        public init(count: Int64, capacity: Int64, resetAfter: Int64, excess: Int64 = 0) {
+        package init(count: Int64, capacity: Int64, resetAfter: Int64, excess: Int64 = 0) {
             self.count = count
             self.capacity = capacity
             self.resetAfter = resetAfter
@@ -44,15 +44,15 @@ public struct LimitVerdict: Equatable, Sendable {
         }
     }
 
-    public struct Run: Equatable, Sendable {
+    package struct Run: Equatable, Sendable {
         /// How many of the run's requests were granted: its first ones.
-        public var granted: Int
+        package var granted: Int
         /// Which counter refused the rest; meaningless when nothing was refused.
-        public var binding: Int
+        package var binding: Int
         /// In how many microseconds one of the rest could be granted.
-        public var retryAfterMicroseconds: Int64
+        package var retryAfterMicroseconds: Int64
 
-        public init(granted: Int, binding: Int, retryAfterMicroseconds: Int64) {
+        package init(granted: Int, binding: Int, retryAfterMicroseconds: Int64) {
             self.granted = granted
             self.binding = binding
             self.retryAfterMicroseconds = retryAfterMicroseconds
@@ -60,18 +60,18 @@ public struct LimitVerdict: Equatable, Sendable {
     }
 
     /// Redis' time when it judged, in microseconds of the Unix epoch; 0 when Redis did not.
-    public var timeMicroseconds: Int64
-    public var counters: [Counter]
-    public var runs: [Run]
+    package var timeMicroseconds: Int64
+    package var counters: [Counter]
+    package var runs: [Run]
 
-    public init(timeMicroseconds: Int64, counters: [Counter], runs: [Run]) {
+    package init(timeMicroseconds: Int64, counters: [Counter], runs: [Run]) {
         self.timeMicroseconds = timeMicroseconds
         self.counters = counters
         self.runs = runs
     }
 
     /// Everything is granted and nothing was counted.
-    public static func allGranted(_ batch: LimitBatch) -> LimitVerdict {
+    package static func allGranted(_ batch: LimitBatch) -> LimitVerdict {
         LimitVerdict(
             timeMicroseconds: 0,
             counters: batch.counters.map { counter in
@@ -83,23 +83,23 @@ public struct LimitVerdict: Equatable, Sendable {
 }
 
 /// What a limit decided about one call, and about the window that binds.
-public struct LimitAnswer: Hashable, Sendable {
+package struct LimitAnswer: Hashable, Sendable {
     /// `nil`: taken. Otherwise how many milliseconds to wait before the same call could be granted;
     /// `neverSatisfiable` when its cost is above the limit.
-    public var retryAfter: Int64?
+    package var retryAfter: Int64?
     /// The binding limit's bound.
-    public var limit: Int64
+    package var limit: Int64
     /// What is left in the binding window.
-    public var remaining: Int64
+    package var remaining: Int64
     /// Milliseconds until the binding window is whole again.
-    public var resetAfter: Int64
+    package var resetAfter: Int64
     /// Which of the service's limits binds.
-    public var limitIndex: Int
+    package var limitIndex: Int
 
     /// The `retryAfter` of a call that no wait can help.
-    public static let neverSatisfiable: Int64 = -1
+    package static let neverSatisfiable: Int64 = -1
 
-    public init(retryAfter: Int64?, limit: Int64, remaining: Int64, resetAfter: Int64, limitIndex: Int) {
+    package init(retryAfter: Int64?, limit: Int64, remaining: Int64, resetAfter: Int64, limitIndex: Int) {
         self.retryAfter = retryAfter
         self.limit = limit
         self.remaining = remaining
@@ -107,5 +107,5 @@ public struct LimitAnswer: Hashable, Sendable {
         self.limitIndex = limitIndex
     }
 
-    public var isTaken: Bool { retryAfter == nil }
+    package var isTaken: Bool { retryAfter == nil }
 }

@@ -1,5 +1,5 @@
 /// Judges batches while Redis is away, by this sidecar's share of each limit, under the same rules as the script.
-public struct LocalCounters: Sendable {
+package struct LocalCounters: Sendable {
     /// A limit is known by its name: what it has granted counts on when it is configured anew.
     private struct CounterID: Hashable {
         var limit: String
@@ -7,7 +7,7 @@ public struct LocalCounters: Sendable {
     }
 
     /// The most counters of subjects that are kept; further subjects are refused for the time being.
-    public static let capacity = 4096
+    package static let capacity = 4096
     /// Those are told to look again after so many milliseconds.
     private static let retryMilliseconds: Int64 = 1000
     /// The least time between two looks for counters that count nothing any more, in milliseconds.
@@ -19,14 +19,14 @@ public struct LocalCounters: Sendable {
     /// Until when something that was taken may still count.
     private var countsUntil = Instant(nanoseconds: .min)
 
-    public init() {}
+    package init() {}
 
     /// Whether nothing that was granted counts any more. Until then they are kept although Redis is back: it may go again, and
     /// nobody gets a share twice in a window.
-    public func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
+    package func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
 
     /// - Parameter sidecars: among how many the limits are divided, as far as is known now.
-    public mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
+    package mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
         let definitions = batch.counters.map { batch.definitions[$0.definition] }
         let ids = zip(definitions, batch.counters).map { CounterID(limit: $0.name, subject: $1.subject.map(ExactText.init)) }
         // What is judged is kept only when it grants something.

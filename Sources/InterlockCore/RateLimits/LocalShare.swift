@@ -3,11 +3,11 @@
 /// The share is the limit divided by the sidecars that may be counting too. When that is less than one call a window, one
 /// call is granted in as many windows as it takes, so that the fleet as a whole stays within the limit over time. Of a `gcra`
 /// limit each sidecar has its part of the burst, one call at least, and refills it that many times slower.
-public struct LocalShare: Sendable {
+package struct LocalShare: Sendable {
     /// What may be granted at once, 1 or more.
-    public let capacity: Int64
+    package let capacity: Int64
     /// The period in milliseconds: the window, or several when the share is less than one.
-    public let period: Int64
+    package let period: Int64
     private let definition: LimitDefinition
     private let sidecars: Int
     private var state: State
@@ -18,7 +18,7 @@ public struct LocalShare: Sendable {
         case cells(CellBucket)
     }
 
-    public init(of definition: LimitDefinition, sidecars: Int) {
+    package init(of definition: LimitDefinition, sidecars: Int) {
         self.definition = definition
         self.sidecars = sidecars
         let sidecars = Int64(max(1, sidecars))
@@ -54,7 +54,7 @@ public struct LocalShare: Sendable {
     }
 
     /// What is taken at present.
-    public mutating func taken(now: Instant) -> Int64 {
+    package mutating func taken(now: Instant) -> Int64 {
         roll(now: now)
         return switch state {
         case .fixed(_, let count): count
@@ -64,7 +64,7 @@ public struct LocalShare: Sendable {
     }
 
     /// Milliseconds until all of it can be taken again; of a fixed window that has not begun, its length.
-    public mutating func resetAfter(now: Instant) -> Int64 {
+    package mutating func resetAfter(now: Instant) -> Int64 {
         roll(now: now)
         switch state {
         case .fixed(let startedAt, _):
@@ -79,7 +79,7 @@ public struct LocalShare: Sendable {
 
     /// In how many microseconds `cost` could be taken, if nothing else is taken; what costs more than the share is told to
     /// look again a period later.
-    public mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
+    package mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
         guard cost <= capacity else { return period * 1000 }
         return switch state {
         case .fixed: (resetAfter(now: now) + 1) * 1000
@@ -89,7 +89,7 @@ public struct LocalShare: Sendable {
     }
 
     /// Counts what was granted.
-    public mutating func take(_ cost: Int64, now: Instant) {
+    package mutating func take(_ cost: Int64, now: Instant) {
         roll(now: now)
         switch state {
         case .fixed(let startedAt, let count):

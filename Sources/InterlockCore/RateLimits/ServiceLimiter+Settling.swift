@@ -28,7 +28,7 @@ extension ServiceLimiter {
     /// The verdict on the batch under way: appends an answer for each call that has one; the others wait on.
     /// - Parameters:
     ///   - sentAt: before the batch was sent.
-    public mutating func settle(
+    package mutating func settle(
         _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, into settlements: inout [Settlement]
     ) {
         guard let (batch, sequences) = inFlight else { return }
@@ -249,20 +249,20 @@ extension ServiceLimiter {
 
 extension ServiceLimiter {
     /// What became of the calls of a request, or of some of them.
-    public struct Settlement: Equatable, Sendable {
-        public var id: Int
+    package struct Settlement: Equatable, Sendable {
+        package var id: Int
         /// The answer to the first of these calls.
-        public var answer: LimitAnswer
+        package var answer: LimitAnswer
         /// Its place in the batch; `nil`: it did not travel.
-        public var place: Int?
+        package var place: Int?
         /// Which of the request's calls these are.
-        public var calls: Range<Int>
+        package var calls: Range<Int>
         /// No other settlement of the request follows.
-        public var isLast: Bool
+        package var isLast: Bool
         /// How much less each further call leaves than the one before it.
-        public var step: Int64
+        package var step: Int64
 
-        public init(
+        package init(
             id: Int, answer: LimitAnswer, place: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
         ) {
             self.id = id

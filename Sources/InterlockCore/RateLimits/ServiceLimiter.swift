@@ -7,9 +7,9 @@ internal import DequeModule
 /// script judge it, and hands the verdict to `settle`.
 ///
 /// Where `sidecars` is asked for, it is how many of the fleet may be at the same limits; see `TurnSharing`.
-public struct ServiceLimiter: Sendable {
+package struct ServiceLimiter: Sendable {
     /// What the caller is to do with a call that just came.
-    public enum Admission: Equatable, Sendable {
+    package enum Admission: Equatable, Sendable {
         /// Known without Redis.
         case answered(LimitAnswer)
         /// It travels with the next batch.
@@ -33,8 +33,8 @@ public struct ServiceLimiter: Sendable {
         var sequence: UInt64
     }
 
-    public private(set) var definitions: [LimitDefinition]
-    public let maximumWaiting: Int
+    package private(set) var definitions: [LimitDefinition]
+    package let maximumWaiting: Int
     let serviceWide: [Int]
     let perSubject: [Int]
     /// The limits that may refuse somebody.
@@ -50,7 +50,7 @@ public struct ServiceLimiter: Sendable {
     var notices: LimitNotices
     private var nextSequence: UInt64 = 0
 
-    public init(definitions: [LimitDefinition], maximumWaiting: Int) {
+    package init(definitions: [LimitDefinition], maximumWaiting: Int) {
         self.definitions = definitions
         self.maximumWaiting = maximumWaiting
         serviceWide = definitions.indices.filter { !definitions[$0].isPerSubject }
@@ -61,16 +61,16 @@ public struct ServiceLimiter: Sendable {
         notices = LimitNotices(definitions: definitions)
     }
 
-    public var waitingCount: Int { waiting.count }
-    public var hasBatchInFlight: Bool { inFlight != nil }
+    package var waitingCount: Int { waiting.count }
+    package var hasBatchInFlight: Bool { inFlight != nil }
     /// Calls that came travel with the next batch.
-    public var hasArrivals: Bool { !arrived.isEmpty }
+    package var hasArrivals: Bool { !arrived.isEmpty }
     /// So many requests are still to be asked about that answering them keeps everybody else waiting for half a millisecond.
-    public var isBackedUp: Bool { arrived.requests.count >= Self.backlog }
+    package var isBackedUp: Bool { arrived.requests.count >= Self.backlog }
     private static let backlog = 96
 
     /// A call arrives. O(limits of the service).
-    public mutating func admit(_ request: LimitRequest, now: Instant) -> Admission {
+    package mutating func admit(_ request: LimitRequest, now: Instant) -> Admission {
         let hasSubject = request.subject != nil && !perSubject.isEmpty
         guard !serviceWide.isEmpty || hasSubject else { return .unlimited }
         if let answer = unsatisfiable(request, hasSubject: hasSubject) { return .answered(answer) }
@@ -87,7 +87,7 @@ public struct ServiceLimiter: Sendable {
     }
 
     /// The calls to be judged next, oldest first; `nil` while a batch is under way or when there is nothing to ask.
-    public mutating func nextBatch(now: Instant, sidecars: Int = 1) -> LimitBatch? {
+    package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> LimitBatch? {
         guard inFlight == nil else { return nil }
         var batch = arrived
         var sequences = arrivedSequences
@@ -105,19 +105,19 @@ public struct ServiceLimiter: Sendable {
     }
 
     /// The batch under way has no verdict: its calls, for the caller to answer.
-    public mutating func abandonBatch() -> [LimitRequest] {
+    package mutating func abandonBatch() -> [LimitRequest] {
         defer { inFlight = nil }
         return inFlight?.batch.requests ?? []
     }
 
     /// When `nextBatch` and `expire` want to be called next because of those who wait; `nil`: nobody waits.
     /// O(waiting).
-    public func nextWakeUp(now: Instant) -> Instant? {
+    package func nextWakeUp(now: Instant) -> Instant? {
         waiting.map { min($0.deadline, refusals[$0.binding]?.releaseAt ?? now) }.min()
     }
 
     /// Answers those whose wait is over. O(waiting).
-    public mutating func expire(now: Instant, into settlements: inout [Settlement]) {
+    package mutating func expire(now: Instant, into settlements: inout [Settlement]) {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let all = waiting
         waiting = []
@@ -135,7 +135,7 @@ public struct ServiceLimiter: Sendable {
     }
 
     /// A caller left. `false`: it is not waiting here; its answer is on the way.
-    public mutating func remove(_ id: Int) -> Bool {
+    package mutating func remove(_ id: Int) -> Bool {
         guard let index = waiting.firstIndex(where: { $0.request.id == id }) else { return false }
         let waiter = waiting.remove(at: index)
         leave(waiter)
@@ -144,29 +144,29 @@ public struct ServiceLimiter: Sendable {
     }
 
     /// Everyone who waits leaves: their marks, for the caller to answer.
-    public mutating func removeWaiting() -> [Int] {
+    package mutating func removeWaiting() -> [Int] {
         defer { waiting.removeAll() }
         for waiter in waiting { leave(waiter) }
         return waiting.map(\.request.id)
     }
 
     /// Something was given back to a limit: what was refused may now be granted.
-    public mutating func gaveBack(definition: Int, subject: String?) {
+    package mutating func gaveBack(definition: Int, subject: String?) {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
     /// Redis has been away: what was refused may now be granted.
-    public mutating func forgetRefusals() {
+    package mutating func forgetRefusals() {
         refusals.forgetAll()
     }
 
     /// What there is to tell of the limits since this was last asked.
-    public mutating func removeNotices() -> [LimitNotices.Notice] {
+    package mutating func removeNotices() -> [LimitNotices.Notice] {
         notices.pending.isEmpty ? [] : notices.removePending()
     }
 
     /// The service's limits changed: what is remembered no longer holds, and those who wait are judged anew, in order.
-    public func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
+    package func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
         var next = ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
         next.inFlight = inFlight
         next.nextSequence = nextSequence
@@ -242,7 +242,7 @@ extension ServiceLimiter {
 
     /// Calls to which no limit applies any more since the limits changed: for the caller to answer. O(1) with a service-wide
     /// limit, else O(arrived).
-    public mutating func removeUnlimited() -> [LimitRequest] {
+    package mutating func removeUnlimited() -> [LimitRequest] {
         func isUnlimited(_ request: LimitRequest) -> Bool { perSubject.isEmpty || request.subject == nil }
         guard serviceWide.isEmpty, arrived.requests.contains(where: isUnlimited) else { return [] }
         let all = zip(arrived.requests, arrivedSequences).map { (request: $0, sequence: $1) }

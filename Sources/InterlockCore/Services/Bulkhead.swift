@@ -3,9 +3,9 @@
 ///
 /// Places are given in the order of arrival, and nobody goes before those who wait. The caller runs `settle` whenever a place
 /// may have come free or a deadline has passed, and carries out what it says.
-public struct Bulkhead: Sendable {
+package struct Bulkhead: Sendable {
     /// What a call gets that asks for a place.
-    public enum Entry: Equatable, Sendable {
+    package enum Entry: Equatable, Sendable {
         /// The place is its own until `release`.
         case taken
         /// It stands in line; `settle` tells what becomes of it.
@@ -15,45 +15,45 @@ public struct Bulkhead: Sendable {
     }
 
     /// What became of those who waited.
-    public struct Settlement: Equatable, Sendable {
+    package struct Settlement: Equatable, Sendable {
         /// The places are theirs now, in this order.
-        public var admitted: [UInt64] = []
+        package var admitted: [UInt64] = []
         /// Their wait is over.
-        public var expired: [UInt64] = []
+        package var expired: [UInt64] = []
 
-        public init(admitted: [UInt64] = [], expired: [UInt64] = []) {
+        package init(admitted: [UInt64] = [], expired: [UInt64] = []) {
             self.admitted = admitted
             self.expired = expired
         }
     }
 
     /// How long a refused caller is told to wait before anything is known of how long calls take.
-    public static let shortestRetryMilliseconds: Int64 = 50
-    public static let longestRetryMilliseconds: Int64 = 5000
+    package static let shortestRetryMilliseconds: Int64 = 50
+    package static let longestRetryMilliseconds: Int64 = 5000
 
     /// `nil`: as many as ask.
-    public private(set) var places: Int?
+    package private(set) var places: Int?
     /// Also counted while there is no bound, so that one can be set while calls are under way.
-    public private(set) var taken = 0
+    package private(set) var taken = 0
     private var line: WaitingLine
     /// For how long a place is held, in milliseconds: a mean in which each call counts for an eighth.
     private var meanHold = 0.0
 
-    public init(places: Int?, maximumWaiting: Int) {
+    package init(places: Int?, maximumWaiting: Int) {
         self.places = places
         line = WaitingLine(capacity: maximumWaiting)
     }
 
-    public var waitingCount: Int { line.count }
+    package var waitingCount: Int { line.count }
 
     /// Whether a call that comes now would find no place.
-    public var isFull: Bool {
+    package var isFull: Bool {
         guard let places else { return false }
         return taken >= places || !line.isEmpty
     }
 
     /// In how many milliseconds a refused call may expect a place: from how long places are held and how many want one.
-    public var retryMilliseconds: Int64 {
+    package var retryMilliseconds: Int64 {
         let turns = meanHold * Double(line.count + 1) / Double(max(1, places ?? 1))
         return min(max(Int64(turns.rounded(.up)), Self.shortestRetryMilliseconds), Self.longestRetryMilliseconds)
     }
@@ -64,7 +64,7 @@ public struct Bulkhead: Sendable {
     ///   - subject: whose it is; `nil`: nobody's, which has no bound of its own.
     ///   - isBack: it has waited before, and waits whatever else its subject has.
     ///   - deadline: until when it is willing to wait; `nil`: not at all.
-    public mutating func enter(
+    package mutating func enter(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant?, now: Instant
     ) -> Entry {
         guard isFull else {
@@ -81,31 +81,31 @@ public struct Bulkhead: Sendable {
 
     /// A place is free again. `settle` gives it away.
     /// - Parameter held: for how long a call was under way in it; `nil`: none was, as far as is known.
-    public mutating func release(heldForMilliseconds held: Int64?) {
+    package mutating func release(heldForMilliseconds held: Int64?) {
         taken -= 1
         guard let held else { return }
         meanHold = meanHold == 0 ? Double(held) : meanHold + (Double(held) - meanHold) / 8
     }
 
     /// A call that waits leaves. `false`: it does not wait here.
-    public mutating func leave(_ number: UInt64) -> Bool {
+    package mutating func leave(_ number: UInt64) -> Bool {
         line.remove(number)
     }
 
     /// Everyone who waits leaves.
-    public mutating func leaveAll() -> [UInt64] {
+    package mutating func leaveAll() -> [UInt64] {
         line.removeAll { _ in true }.map(\.number)
     }
 
     /// The configuration changed. Those who wait stay in line; `settle` gives them what there is more.
-    public mutating func resize(places: Int?, maximumWaiting: Int) {
+    package mutating func resize(places: Int?, maximumWaiting: Int) {
         self.places = places
         line.capacity = maximumWaiting
     }
 
     /// Gives free places to those who wait, and ends the waits that are over. O(n) in waiters when one has expired, else in
     /// those who get a place.
-    public mutating func settle(now: Instant) -> Settlement {
+    package mutating func settle(now: Instant) -> Settlement {
         var settlement = Settlement()
         guard !line.isEmpty else { return settlement }
         settlement.expired = line.removeAll { $0.deadline <= now }.map(\.number)
@@ -118,5 +118,5 @@ public struct Bulkhead: Sendable {
     }
 
     /// When `settle` is to be run next because a wait is over; `nil`: nobody waits. O(n).
-    public var nextDeadline: Instant? { line.nextDeadline }
+    package var nextDeadline: Instant? { line.nextDeadline }
 }

@@ -3,9 +3,9 @@
 ///
 /// The caller runs `decide` when the breaker changes, when a call that was sent has its answer, and at `nextWakeUp`, and
 /// carries out what it says.
-public struct PausedCalls: Sendable {
+package struct PausedCalls: Sendable {
     /// What a breaker does to calls that wait.
-    public enum Gate: Equatable, Sendable {
+    package enum Gate: Equatable, Sendable {
         /// Calls are made.
         case clear
         /// One call at a time may try, with a trial permit.
@@ -16,7 +16,7 @@ public struct PausedCalls: Sendable {
         case refusing(retryAfter: Int64)
 
         /// When a call that cannot wait may try again.
-        public func retryMilliseconds(now: Instant) -> Int64 {
+        package func retryMilliseconds(now: Instant) -> Int64 {
             switch self {
             case .clear, .trial: 100
             case .paused(let until): max(1, until.millisecondsRoundedUp(since: now))
@@ -25,24 +25,24 @@ public struct PausedCalls: Sendable {
         }
     }
 
-    public struct Decision: Equatable, Sendable {
+    package struct Decision: Equatable, Sendable {
         /// These are sent now, in this order.
-        public var sent: [UInt64] = []
+        package var sent: [UInt64] = []
         /// These are refused.
-        public var refused: [Refusal] = []
+        package var refused: [Refusal] = []
 
-        public init(sent: [UInt64] = [], refused: [Refusal] = []) {
+        package init(sent: [UInt64] = [], refused: [Refusal] = []) {
             self.sent = sent
             self.refused = refused
         }
     }
 
-    public struct Refusal: Equatable, Sendable {
-        public var number: UInt64
+    package struct Refusal: Equatable, Sendable {
+        package var number: UInt64
         /// In milliseconds.
-        public var retryAfter: Int64
+        package var retryAfter: Int64
 
-        public init(number: UInt64, retryAfter: Int64) {
+        package init(number: UInt64, retryAfter: Int64) {
             self.number = number
             self.retryAfter = retryAfter
         }
@@ -54,16 +54,16 @@ public struct PausedCalls: Sendable {
     /// Of one that tried and was let through: the breaker is about to close, and the others follow then; at the latest now.
     private var resumption: Instant?
 
-    public init(maximumWaiting: Int) {
+    package init(maximumWaiting: Int) {
         line = WaitingLine(capacity: maximumWaiting)
     }
 
-    public var isEmpty: Bool { line.isEmpty }
-    public var count: Int { line.count }
+    package var isEmpty: Bool { line.isEmpty }
+    package var count: Int { line.count }
     /// Whether anybody waits or tries: a newcomer who can wait stands behind them.
-    public var isActive: Bool { !line.isEmpty || trying != nil }
+    package var isActive: Bool { !line.isEmpty || trying != nil }
 
-    public mutating func resize(maximumWaiting: Int) {
+    package mutating func resize(maximumWaiting: Int) {
         line.capacity = maximumWaiting
     }
 
@@ -72,7 +72,7 @@ public struct PausedCalls: Sendable {
     ///   - number: rises with the calls' arrival; one that comes back stands where it stood before.
     ///   - earliest: before then it would be refused again.
     ///   - isBack: it has waited before, and waits whatever else its subject has.
-    public mutating func insert(
+    package mutating func insert(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant, earliest: Instant
     ) -> Bool {
         guard earliest <= deadline,
@@ -85,12 +85,12 @@ public struct PausedCalls: Sendable {
     }
 
     /// A call that waits leaves. `false`: it does not wait here.
-    public mutating func leave(_ number: UInt64) -> Bool {
+    package mutating func leave(_ number: UInt64) -> Bool {
         line.remove(number)
     }
 
     /// Everyone who waits leaves.
-    public mutating func leaveAll() -> [UInt64] {
+    package mutating func leaveAll() -> [UInt64] {
         line.removeAll { _ in true }.map(\.number)
     }
 
@@ -99,7 +99,7 @@ public struct PausedCalls: Sendable {
     ///   - wasGranted: the breaker closes by it.
     ///   - patience: if it has not closed then, the next one tries.
     /// - Returns: whether it was the one that tried.
-    public mutating func returned(_ number: UInt64, wasGranted: Bool, patience: Instant) -> Bool {
+    package mutating func returned(_ number: UInt64, wasGranted: Bool, patience: Instant) -> Bool {
         guard trying == number else { return false }
         trying = nil
         resumption = wasGranted ? patience : nil
@@ -107,7 +107,7 @@ public struct PausedCalls: Sendable {
     }
 
     /// Who is sent, and whose wait is no use. O(n) in those who wait.
-    public mutating func decide(_ gate: Gate, now: Instant) -> Decision {
+    package mutating func decide(_ gate: Gate, now: Instant) -> Decision {
         var decision = Decision()
         guard !line.isEmpty else { return decision }
         refuse(line.removeAll { $0.deadline <= now }, retryAfter: gate.retryMilliseconds(now: now), into: &decision)
@@ -131,7 +131,7 @@ public struct PausedCalls: Sendable {
     }
 
     /// When `decide` is to be run next if nothing else happens; `nil`: nobody waits. O(n).
-    public func nextWakeUp(_ gate: Gate, now: Instant) -> Instant? {
+    package func nextWakeUp(_ gate: Gate, now: Instant) -> Instant? {
         guard let deadline = line.nextDeadline else { return nil }
         let next: Instant? =
             switch gate {

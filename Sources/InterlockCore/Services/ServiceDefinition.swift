@@ -65,7 +65,7 @@ extension ServiceDefinition {
     /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
     ///
     /// What has its default does not count, so that a newer version, which has more settings, agrees with an older one.
-    public var digest: String {
+    package var digest: String {
         let defaults = Set(Self.settings(of: ServiceDefinition(name: name), at: ""))
         let settings = Self.settings(of: self, at: "").filter { !defaults.contains($0) }
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325

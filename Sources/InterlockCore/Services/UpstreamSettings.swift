@@ -1,20 +1,20 @@
 /// Where a service lives, and how the guarded proxy calls it.
-public struct UpstreamSettings: Hashable, Sendable {
+package struct UpstreamSettings: Hashable, Sendable {
     /// What the proxy's path is appended to: `http://` or `https://`, a host, and perhaps a path. No call leaves it.
-    public var url: String
+    package var url: String
     /// For how long a connection may take to stand.
-    public var connectTimeout: Duration
+    package var connectTimeout: Duration
     /// From when the request was sent to the first byte of the answer.
-    public var firstByteTimeout: Duration
+    package var firstByteTimeout: Duration
     /// For the whole call, its waits and retries and both bodies included.
-    public var totalTimeout: Duration
-    public var retries: RetrySettings
+    package var totalTimeout: Duration
+    package var retries: RetrySettings
     /// What is answered instead when the service cannot be called; `nil`: the refusal.
-    public var fallback: FallbackSettings?
+    package var fallback: FallbackSettings?
     /// A file of certificates (PEM) that the service's may be signed by; `nil`: the system's.
-    public var certificateAuthority: String?
+    package var certificateAuthority: String?
 
-    public init(
+    package init(
         url: String, connectTimeout: Duration = .seconds(2), firstByteTimeout: Duration = .seconds(15),
         totalTimeout: Duration = .seconds(60), retries: RetrySettings = RetrySettings(),
         fallback: FallbackSettings? = nil, certificateAuthority: String? = nil
@@ -30,15 +30,15 @@ public struct UpstreamSettings: Hashable, Sendable {
 }
 
 /// How often the proxy tries again. Only idempotent calls without a body are, and only within the budget.
-public struct RetrySettings: Hashable, Sendable {
+package struct RetrySettings: Hashable, Sendable {
     /// The most tries after the first; 0: none.
-    public var attempts: Int
+    package var attempts: Int
     /// Retries may be at most this share of the calls, 0…1, so that they cannot multiply an outage.
-    public var budget: Double
+    package var budget: Double
     /// So many retries a second are always allowed.
-    public var minimumPerSecond: Int
+    package var minimumPerSecond: Int
 
-    public init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {
+    package init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {
         self.attempts = attempts
         self.budget = budget
         self.minimumPerSecond = minimumPerSecond
@@ -46,7 +46,7 @@ public struct RetrySettings: Hashable, Sendable {
 }
 
 /// What is answered when the service cannot be called: open, limited, busy, or the call itself failed.
-public enum FallbackSettings: Hashable, Sendable {
+package enum FallbackSettings: Hashable, Sendable {
     /// Always the same answer.
     case fixed(status: Int, body: String, mediaType: String)
     /// The last good answer to the same `GET`, not older than this.
@@ -57,27 +57,27 @@ public enum FallbackSettings: Hashable, Sendable {
 ///
 /// Two token buckets, as in Finagle's `RetryBudget`: each call puts its share of a retry into one, and time fills the other
 /// at the least rate that is always allowed. Both are bounded, so that a quiet hour cannot be spent in a storm.
-public struct RetryBudget: Sendable {
+package struct RetryBudget: Sendable {
     /// The most retries that calls can save up.
-    public static let largestSavings = 100.0
+    package static let largestSavings = 100.0
 
     private let settings: RetrySettings
     private var savings = 0.0
     private var allowance: Double
     private var allowanceAt: Instant?
 
-    public init(settings: RetrySettings) {
+    package init(settings: RetrySettings) {
         self.settings = settings
         allowance = Double(settings.minimumPerSecond)
     }
 
     /// A call was made that is not a retry itself.
-    public mutating func noteCall() {
+    package mutating func noteCall() {
         savings = min(Self.largestSavings, savings + settings.budget)
     }
 
     /// Takes one retry, if there is one.
-    public mutating func takeRetry(now: Instant) -> Bool {
+    package mutating func takeRetry(now: Instant) -> Bool {
         refill(now: now)
         if allowance >= 1 {
             allowance -= 1

@@ -2,26 +2,26 @@
 ///
 /// Decisions never read a clock: they are handed an `Instant`. It is an integer and not a `ContinuousClock.Instant`,
 /// whose 128-bit arithmetic is felt on the hot path; both read the same clock.
-public struct Instant: Hashable, Comparable, Codable, Sendable {
+package struct Instant: Hashable, Comparable, Codable, Sendable {
     /// Nanoseconds since the clock's start.
-    public var nanoseconds: Int64
+    package var nanoseconds: Int64
 
     @inlinable
-    public init(nanoseconds: Int64) {
+    package init(nanoseconds: Int64) {
         self.nanoseconds = nanoseconds
     }
 
     /// Later than every instant that a clock will ever show.
-    public static let distantFuture = Instant(nanoseconds: .max)
+    package static let distantFuture = Instant(nanoseconds: .max)
 
     @inlinable
-    public static func < (left: Instant, right: Instant) -> Bool {
+    package static func < (left: Instant, right: Instant) -> Bool {
         left.nanoseconds < right.nanoseconds
     }
 
     /// The instant `milliseconds` later; saturates at `distantFuture`.
     @inlinable
-    public func advanced(byMilliseconds milliseconds: Int64) -> Instant {
+    package func advanced(byMilliseconds milliseconds: Int64) -> Instant {
         let (delta, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
         guard !overflow else { return milliseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
         let (sum, sumOverflow) = nanoseconds.addingReportingOverflow(delta)
@@ -31,7 +31,7 @@ public struct Instant: Hashable, Comparable, Codable, Sendable {
 
     /// The instant `microseconds` later; saturates at `distantFuture`.
     @inlinable
-    public func advanced(byMicroseconds microseconds: Int64) -> Instant {
+    package func advanced(byMicroseconds microseconds: Int64) -> Instant {
         let (delta, overflow) = microseconds.multipliedReportingOverflow(by: 1000)
         guard !overflow else { return microseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
         let (sum, sumOverflow) = nanoseconds.addingReportingOverflow(delta)
@@ -41,7 +41,7 @@ public struct Instant: Hashable, Comparable, Codable, Sendable {
 
     /// Whole milliseconds from `earlier` to this instant, rounded up: whoever waits that long is never too early.
     @inlinable
-    public func millisecondsRoundedUp(since earlier: Instant) -> Int64 {
+    package func millisecondsRoundedUp(since earlier: Instant) -> Int64 {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
         guard !overflow else { return self < earlier ? .min / 1_000_000 : .max / 1_000_000 }
         return difference <= 0 ? difference / 1_000_000 : (difference - 1) / 1_000_000 + 1
@@ -50,7 +50,7 @@ public struct Instant: Hashable, Comparable, Codable, Sendable {
 
 extension Duration {
     /// Whole milliseconds, rounded towards zero; saturates.
-    public var wholeMilliseconds: Int64 {
+    package var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
         guard !overflow else { return seconds > 0 ? .max : .min }

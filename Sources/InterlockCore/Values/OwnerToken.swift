@@ -1,16 +1,16 @@
 /// The credential of a lease: `<label>/<32 hex>`, the value of the lock's key.
 ///
 /// Whoever knows the token can release the lease; so only the label is ever shown.
-public enum OwnerToken {
+package enum OwnerToken {
     /// What a holder is called whose token is not of Interlock's form.
-    public static let foreignLabel = "foreign"
+    package static let foreignLabel = "foreign"
 
     private static let randomLength = 32
     /// What follows a sidecar's ID in its tickets: a label alone, which may be a host's name, could be taken for an ID.
     private static let ticketMark = "/ticket"
 
     /// The ticket `<sidecar ID>/ticket/<32 hex>`, which stands in the lock's key while its turn is offered.
-    public static func makeTicket(sidecar: String, random: (UInt64, UInt64)) -> String {
+    package static func makeTicket(sidecar: String, random: (UInt64, UInt64)) -> String {
         make(label: sidecar + ticketMark, random: random)
     }
 
@@ -25,7 +25,7 @@ public enum OwnerToken {
     }
 
     /// The token that `label` and 128 random bits make.
-    public static func make(label: String, random: (UInt64, UInt64)) -> String {
+    package static func make(label: String, random: (UInt64, UInt64)) -> String {
         var label = label
         return label.withUTF8 { label in
             String(unsafeUninitializedCapacity: label.count + 1 + randomLength) { buffer in
@@ -40,7 +40,7 @@ public enum OwnerToken {
 
     /// The label of a token of Interlock's form, else `foreignLabel`. Nothing of a foreign token is ever shown: it may be
     /// a secret as a whole.
-    public static func label(of token: String) -> String {
+    package static func label(of token: String) -> String {
         let bytes = token.utf8
         guard bytes.count > randomLength + 1 else { return foreignLabel }
         let slash = bytes.index(bytes.endIndex, offsetBy: -(randomLength + 1))
@@ -49,7 +49,7 @@ public enum OwnerToken {
     }
 
     /// 16 hexadecimal digits.
-    public static func hexadecimal(_ value: UInt64) -> String {
+    package static func hexadecimal(_ value: UInt64) -> String {
         String(unsafeUninitializedCapacity: randomLength / 2) { buffer in
             write(value, to: buffer, at: 0)
             return randomLength / 2

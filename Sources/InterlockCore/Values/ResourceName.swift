@@ -2,16 +2,16 @@
 ///
 /// Braces would move a key to another slot of a Redis Cluster; spaces and control characters would make the keys
 /// unreadable at `redis-cli`.
-public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
+package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     /// The longest name, in bytes of UTF-8.
-    public static let longest = 256
+    package static let longest = 256
 
     /// The name as given.
-    public let text: String
+    package let text: String
 
     /// Accepts a name that keeps the rule.
     /// - Throws: `Violation`, which says what is wrong with the name.
-    public init(_ text: String) throws(Violation) {
+    package init(_ text: String) throws(Violation) {
         let bytes = text.utf8.count
         guard bytes > 0 else { throw .empty }
         guard bytes <= Self.longest else { throw .tooLong(bytes: bytes) }
@@ -24,11 +24,11 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
         self.text = text
     }
 
-    public var description: String { text }
+    package var description: String { text }
 
-    public static func == (left: Self, right: Self) -> Bool { ExactText(left.text) == ExactText(right.text) }
+    package static func == (left: Self, right: Self) -> Bool { ExactText(left.text) == ExactText(right.text) }
 
-    public func hash(into hasher: inout Hasher) { ExactText(text).hash(into: &hasher) }
+    package func hash(into hasher: inout Hasher) { ExactText(text).hash(into: &hasher) }
 
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
@@ -43,12 +43,12 @@ public struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// What is wrong with a name.
-    public enum Violation: Error, Equatable, Sendable, CustomStringConvertible {
+    package enum Violation: Error, Equatable, Sendable, CustomStringConvertible {
         case empty
         case tooLong(bytes: Int)
         case forbidden(Unicode.Scalar)
 
-        public var description: String {
+        package var description: String {
             let rule = "a name is 1-\(ResourceName.longest) bytes of UTF-8 without control characters, spaces or braces"
             return switch self {
             case .empty: "the name is empty; \(rule)"
@@ -71,18 +71,18 @@ extension Unicode.Scalar {
 
 /// Text that is the same only when its bytes are: to Redis names that look alike are two, while Swift holds texts for equal
 /// that are canonically equivalent.
-public struct ExactText: Hashable, Sendable {
-    public var text: String
+package struct ExactText: Hashable, Sendable {
+    package var text: String
 
-    public init(_ text: String) {
+    package init(_ text: String) {
         self.text = text
     }
 
-    public static func == (left: Self, right: Self) -> Bool {
+    package static func == (left: Self, right: Self) -> Bool {
         left.text.utf8.elementsEqual(right.text.utf8)
     }
 
-    public func hash(into hasher: inout Hasher) {
+    package func hash(into hasher: inout Hasher) {
         var text = text
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
     }
@@ -91,15 +91,15 @@ public struct ExactText: Hashable, Sendable {
 /// What somebody sent, as a message shows it: its beginning, without control characters.
 ///
 /// Cut by Unicode scalars and not by characters, of which a single one may be made of thousands.
-public struct Excerpt: CustomStringConvertible, Hashable, Sendable {
+package struct Excerpt: CustomStringConvertible, Hashable, Sendable {
     /// How many scalars are shown when nothing else is said.
-    public static let length = 64
+    package static let length = 64
 
     /// Ends in `…` when something is left out. At most four bytes for each scalar, and three more.
-    public let description: String
+    package let description: String
 
     /// - Parameter length: in Unicode scalars.
-    public init(_ text: some StringProtocol, length: Int = Self.length) {
+    package init(_ text: some StringProtocol, length: Int = Self.length) {
         var shown = ""
         for scalar in text.unicodeScalars.prefix(length) {
             shown.unicodeScalars.append(scalar.properties.generalCategory == .control ? "\u{FFFD}" : scalar)

@@ -2,9 +2,9 @@ internal import DequeModule
 
 /// Which pieces of work may begin: each after those that it depends on, so many at a time, and otherwise in the order in which
 /// they were added. It knows only work that has not ended; so there can be no cycle, and what it keeps is bounded.
-public struct WorkOrder: Sendable {
+package struct WorkOrder: Sendable {
     /// What a piece of work is doing.
-    public enum Stage: Equatable, Sendable {
+    package enum Stage: Equatable, Sendable {
         /// Others that it comes after have not ended.
         case waiting
         /// It could begin, if a place is free.
@@ -14,24 +14,24 @@ public struct WorkOrder: Sendable {
     }
 
     /// What a change leads to.
-    public struct Effects: Equatable, Sendable {
+    package struct Effects: Equatable, Sendable {
         /// Everything that these waited for has succeeded.
-        public var ready: [UInt64] = []
+        package var ready: [UInt64] = []
         /// These are cancelled before they began, each after the one that it depends on.
-        public var cancelled: [Cancellation] = []
+        package var cancelled: [Cancellation] = []
 
-        public init(ready: [UInt64] = [], cancelled: [Cancellation] = []) {
+        package init(ready: [UInt64] = [], cancelled: [Cancellation] = []) {
             self.ready = ready
             self.cancelled = cancelled
         }
     }
 
-    public struct Cancellation: Equatable, Sendable {
-        public var id: UInt64
+    package struct Cancellation: Equatable, Sendable {
+        package var id: UInt64
         /// What it came after, that failed or was cancelled; `nil`: it was itself cancelled.
-        public var cause: UInt64?
+        package var cause: UInt64?
 
-        public init(id: UInt64, cause: UInt64?) {
+        package init(id: UInt64, cause: UInt64?) {
             self.id = id
             self.cause = cause
         }
@@ -45,33 +45,33 @@ public struct WorkOrder: Sendable {
         var dependents: [UInt64] = []
     }
 
-    public let maximumStarted: Int
+    package let maximumStarted: Int
     /// The most that may be known at a time.
-    public let capacity: Int
+    package let capacity: Int
     /// Nothing is handed out before.
-    public var isRunning = false
-    public private(set) var startedCount = 0
+    package var isRunning = false
+    package private(set) var startedCount = 0
     private var entries: [UInt64: Entry] = [:]
     /// Those that are ready; some may have been cancelled since.
     private var line: Deque<UInt64> = []
     private var lastID: UInt64 = 0
 
     /// - Precondition: both are 1 or more.
-    public init(maximumStarted: Int, capacity: Int) {
+    package init(maximumStarted: Int, capacity: Int) {
         precondition(maximumStarted > 0 && capacity > 0, "work needs a place to run and a place to wait")
         self.maximumStarted = maximumStarted
         self.capacity = capacity
     }
 
-    public var count: Int { entries.count }
-    public var isFull: Bool { entries.count >= capacity }
+    package var count: Int { entries.count }
+    package var isFull: Bool { entries.count >= capacity }
 
     /// `nil`: it has ended, or never was.
-    public func stage(of id: UInt64) -> Stage? { entries[id]?.stage }
+    package func stage(of id: UInt64) -> Stage? { entries[id]?.stage }
 
     /// Adds work that comes after `dependencies`; those among them that have ended must have succeeded.
     /// - Returns: its ID; `nil`: there is too much.
-    public mutating func add(after dependencies: [UInt64]) -> UInt64? {
+    package mutating func add(after dependencies: [UInt64]) -> UInt64? {
         guard !isFull else { return nil }
         lastID += 1
         let id = lastID
@@ -83,7 +83,7 @@ public struct WorkOrder: Sendable {
     }
 
     /// The next to begin; `nil`: none may now.
-    public mutating func takeNext() -> UInt64? {
+    package mutating func takeNext() -> UInt64? {
         guard isRunning else { return nil }
         while startedCount < maximumStarted, let id = line.popFirst() {
             guard entries[id]?.stage == .ready else { continue }
@@ -95,7 +95,7 @@ public struct WorkOrder: Sendable {
     }
 
     /// Started work has ended. When it did not succeed, everything that comes after it is cancelled. O(n) in those.
-    public mutating func ended(_ id: UInt64, succeeded: Bool) -> Effects {
+    package mutating func ended(_ id: UInt64, succeeded: Bool) -> Effects {
         guard entries[id]?.stage == .started, let entry = entries.removeValue(forKey: id) else { return Effects() }
         startedCount -= 1
         var effects = Effects()
@@ -114,7 +114,7 @@ public struct WorkOrder: Sendable {
     }
 
     /// Cancels work that has not begun, and all that comes after it. Work that has begun is the caller's to cancel.
-    public mutating func cancel(_ id: UInt64) -> Effects {
+    package mutating func cancel(_ id: UInt64) -> Effects {
         var effects = Effects()
         guard stage(of: id) != .started, let entry = forget(id) else { return effects }
         effects.cancelled.append(Cancellation(id: id, cause: nil))
@@ -124,7 +124,7 @@ public struct WorkOrder: Sendable {
     }
 
     /// All that is known, in the order in which it was added. O(n log n).
-    public var all: [UInt64] { entries.keys.sorted() }
+    package var all: [UInt64] { entries.keys.sorted() }
 
     private mutating func cancelDependents(of id: UInt64, _ entry: Entry, into effects: inout Effects) {
         var causes = Deque([(id, entry.dependents)])

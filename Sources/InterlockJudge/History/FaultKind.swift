@@ -1,5 +1,5 @@
 /// The faults of a run.
-public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
+package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill
     /// A sidecar is stopped (SIGSTOP) for longer than a lease.
@@ -40,13 +40,13 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case reload
 
     /// The faults that `interlock bench` can cause in real processes.
-    public static let rigged: [FaultKind] = [
+    package static let rigged: [FaultKind] = [
         .kill, .pause, .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .clock, .vanish,
     ]
 
     /// Two clients may believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
     /// stops the stale writer.
-    public var mayCostExclusivity: Bool {
+    package var mayCostExclusivity: Bool {
         switch self {
         case .redisWipe, .clock, .failover, .foreignLock: true
         case .kill, .pause, .redisRestart, .redisPause, .partition, .latency, .reset, .vanish, .full, .refusing, .scripts,
@@ -56,7 +56,7 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     }
 
     /// Redis may lose counts or count by another time. A limit may then be granted once more.
-    public var mayForgetCounts: Bool {
+    package var mayForgetCounts: Bool {
         switch self {
         case .redisWipe, .clock, .failover, .foreignCounter: true
         case .kill, .pause, .redisRestart, .redisPause, .partition, .latency, .reset, .vanish, .full, .refusing, .scripts,
@@ -66,7 +66,7 @@ public enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     }
 
     /// Sidecars may be unable to reach Redis during the fault, and follow `when_redis_is_down`.
-    public var cutsOffRedis: Bool {
+    package var cutsOffRedis: Bool {
         switch self {
         case .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .failover, .full, .refusing: true
         case .kill, .pause, .clock, .vanish, .scripts, .quorumServer, .foreignLock, .foreignCounter, .foreignFleet, .reload:

@@ -1,14 +1,14 @@
-public import InterlockCore
+package import InterlockCore
 
 /// One event of a run. A history is a sequence of events, ordered by `at`.
 ///
 /// A client has at most one operation under way: its next `ended` belongs to its last `invoked`.
-public struct HistoryEvent: Hashable, Sendable, Codable {
+package struct HistoryEvent: Hashable, Sendable, Codable {
     /// On the machine's monotonic clock, or on a simulated world's clock.
-    public var at: Instant
-    public var what: What
+    package var at: Instant
+    package var what: What
 
-    public enum What: Hashable, Sendable, Codable {
+    package enum What: Hashable, Sendable, Codable {
         /// A client asks a sidecar (its number in the fleet) for something. Recorded *before* the request leaves.
         case invoked(client: Int, sidecar: Int, Operation)
         /// Recorded *after* the answer was read.
@@ -30,14 +30,14 @@ public struct HistoryEvent: Hashable, Sendable, Codable {
         case faultEnded(fault: Int)
     }
 
-    public init(at: Instant, _ what: What) {
+    package init(at: Instant, _ what: What) {
         self.at = at
         self.what = what
     }
 }
 
 /// What happens to the link between a lease and its client's connection.
-public enum LinkChange: String, Hashable, Sendable, Codable {
+package enum LinkChange: String, Hashable, Sendable, Codable {
     case began
     /// The client closed the connection and no longer believes in the lease.
     case left
@@ -46,7 +46,7 @@ public enum LinkChange: String, Hashable, Sendable, Codable {
 }
 
 /// What a client asks of a sidecar. Locks and services are numbered within the run.
-public enum Operation: Hashable, Sendable, Codable {
+package enum Operation: Hashable, Sendable, Codable {
     /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. When one call takes several locks, each is an operation of
     /// its own with its own client number.
     case acquire(lock: Int, mode: LeaseMode, ttl: Int64, wait: Int64, isJoint: Bool = false)
@@ -64,7 +64,7 @@ public enum Operation: Hashable, Sendable, Codable {
     case proxied(service: Int)
 
     /// The kind that it is counted as.
-    public var kind: OperationKind {
+    package var kind: OperationKind {
         switch self {
         case .acquire: .acquire
         case .renew: .renew
@@ -85,7 +85,7 @@ public enum Operation: Hashable, Sendable, Codable {
     }
 
     /// The longest time that it may wait for its turn, in ms.
-    public var wait: Int64 {
+    package var wait: Int64 {
         switch self {
         case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait
         case .renew, .release, .report, .proxied: 0
@@ -94,19 +94,19 @@ public enum Operation: Hashable, Sendable, Codable {
 }
 
 /// The kinds of operations as reports name them.
-public enum OperationKind: String, Hashable, Sendable, Codable, CaseIterable {
+package enum OperationKind: String, Hashable, Sendable, Codable, CaseIterable {
     case acquire, renew, release, take, permit, report
     case proxied = "proxy"
 }
 
 /// The number of a lease in a run. Each grant has its own.
-public typealias LeaseID = Int64
+package typealias LeaseID = Int64
 
 /// The number of a permit in a run. Each permit has its own.
-public typealias PermitNumber = Int64
+package typealias PermitNumber = Int64
 
 /// How a lease coexists with other leases of its lock.
-public enum LeaseMode: Hashable, Sendable, Codable {
+package enum LeaseMode: Hashable, Sendable, Codable {
     case exclusive
     /// A reader.
     case shared
@@ -115,7 +115,7 @@ public enum LeaseMode: Hashable, Sendable, Codable {
 }
 
 /// How an operation ended for its client.
-public enum OperationEnding: Hashable, Sendable, Codable {
+package enum OperationEnding: Hashable, Sendable, Codable {
     /// The sidecar did what was asked.
     case done(Success)
     /// The sidecar refused: the lock is held, the lease is lost, the limit is used up, the breaker is open.
@@ -126,9 +126,9 @@ public enum OperationEnding: Hashable, Sendable, Codable {
     case unknown(reason: String)
 
     /// The reason when the client itself went away. It says nothing about the sidecar.
-    public static let vanished = "vanished"
+    package static let vanished = "vanished"
     /// Like `vanished`, for a client that will not ask again: the sidecar gives back what it is granted for it.
-    public static let abandoned = "abandoned"
+    package static let abandoned = "abandoned"
 
     /// Whether it may have been carried out, or may yet be. That includes errors, because an error may come from a timeout.
     package var isDoubtful: Bool {
@@ -140,7 +140,7 @@ public enum OperationEnding: Hashable, Sendable, Codable {
 }
 
 /// The answer to an operation that was carried out.
-public enum Success: Hashable, Sendable, Codable {
+package enum Success: Hashable, Sendable, Codable {
     /// `validFor` in ms, counted from the *request*: a client cannot know when the sidecar granted the lease.
     case granted(lease: LeaseID, fence: Int64, validFor: Int64)
     /// `validFor` in ms, counted likewise.
@@ -156,7 +156,7 @@ public enum Success: Hashable, Sendable, Codable {
 }
 
 /// Why the sidecar refused.
-public enum Refusal: Hashable, Sendable, Codable {
+package enum Refusal: Hashable, Sendable, Codable {
     /// Another client holds the lock.
     case held
     /// The token no longer holds the lease.
@@ -171,7 +171,7 @@ public enum Refusal: Hashable, Sendable, Codable {
     case other(String)
 
     /// The refusal as reports name it.
-    public var name: String {
+    package var name: String {
         switch self {
         case .held: "held"
         case .lost: "lost"

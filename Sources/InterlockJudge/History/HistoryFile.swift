@@ -1,12 +1,12 @@
 internal import Glibc
 
 /// A history file that could not be written or read.
-public struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
-    public let path: String
+package struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let path: String
     /// Counted from 1; `nil` if the error is about the whole file.
-    public let line: Int?
+    package let line: Int?
     /// What was wrong, and what was expected.
-    public let reason: String
+    package let reason: String
 
     init(path: String, line: Int? = nil, _ reason: String) {
         self.path = path
@@ -14,7 +14,7 @@ public struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertib
         self.reason = reason
     }
 
-    public var description: String {
+    package var description: String {
         "the history \"\(path)\"\(line.map { ", line \($0)" } ?? ""): \(reason)"
     }
 }
@@ -35,7 +35,7 @@ struct HistoryFileHeader: Codable {
 }
 
 /// Where a history comes from. Only the file's first line says so.
-public enum HistorySource: String, Sendable, Codable {
+package enum HistorySource: String, Sendable, Codable {
     /// Real processes and a real Redis.
     case run
     /// A simulated world.

@@ -1,24 +1,24 @@
 internal import FoundationEssentials
-public import InterlockCore
+package import InterlockCore
 
 /// Reads a history that `HistoryWriter` wrote, event by event. Memory is bounded by the longest line.
-public struct HistoryReader {
+package struct HistoryReader {
     private static let chunk = 64 * 1024
     /// A longer line was not written by `HistoryWriter`.
     private static let longestLine = 1024 * 1024
 
-    public let path: String
+    package let path: String
     /// What the history is judged by.
-    public let rules: HistoryRules
+    package let rules: HistoryRules
     /// When the history ended; `nil` until `next` reaches the end.
-    public private(set) var end: Instant?
+    package private(set) var end: Instant?
 
     private let decoder = JSONDecoder()
     private var lines: Lines
     private var events = 0
 
     /// - Throws: `HistoryFileError`.
-    public init(path: String) throws(HistoryFileError) {
+    package init(path: String) throws(HistoryFileError) {
         self.path = path
         lines = try Lines(path: path)
         guard let first = try lines.next() else {
@@ -42,7 +42,7 @@ public struct HistoryReader {
 
     /// Returns the next event; `nil` at the end.
     /// - Throws: `HistoryFileError` if the file is damaged or cut off.
-    public mutating func next() throws(HistoryFileError) -> HistoryEvent? {
+    package mutating func next() throws(HistoryFileError) -> HistoryEvent? {
         guard end == nil else { return nil }
         guard let bytes = try lines.next() else {
             throw HistoryFileError(

@@ -1,19 +1,19 @@
 /// What a history is judged by.
-public struct HistoryRules: Hashable, Sendable, Codable {
+package struct HistoryRules: Hashable, Sendable, Codable {
     /// The services by their numbers.
-    public var services: [ServiceRules]
+    package var services: [ServiceRules]
     /// How many sidecars there are.
-    public var sidecars: Int
+    package var sidecars: Int
     /// An operation is answered within its wait plus this, in ms, or its connection is closed.
-    public var patience: Int64
+    package var patience: Int64
     /// Every sidecar serves again this long after a fault, in ms.
-    public var recovery: Int64
+    package var recovery: Int64
     /// The longest time, in ms, that a wanted lock stays free while nothing is broken; `nil`: `recovery`.
-    public var handOver: Int64?
+    package var handOver: Int64?
     /// By which share of the time Redis' clock may run fast or slow against the history's. 0 on one machine.
-    public var clockDrift: Double
+    package var clockDrift: Double
 
-    public init(
+    package init(
         services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, handOver: Int64? = nil, clockDrift: Double = 0
     ) {
         self.services = services
@@ -26,17 +26,17 @@ public struct HistoryRules: Hashable, Sendable, Codable {
 }
 
 /// What is known of a service.
-public struct ServiceRules: Hashable, Sendable, Codable {
-    public var name: String
-    public var limits: [LimitRule]
+package struct ServiceRules: Hashable, Sendable, Codable {
+    package var name: String
+    package var limits: [LimitRule]
     /// What a sidecar does without Redis; see `LimitRule.boundsWithoutRedis`.
-    public var whenRedisIsDown: OutagePolicyName
+    package var whenRedisIsDown: OutagePolicyName
     /// Trial permits of the fleet; `nil` if no report can trip its breaker.
-    public var halfOpenPermits: Int?
+    package var halfOpenPermits: Int?
     /// How long an unreported permit counts, in ms.
-    public var permitLifetime: Int64
+    package var permitLifetime: Int64
 
-    public init(
+    package init(
         name: String, limits: [LimitRule], whenRedisIsDown: OutagePolicyName = .deny, halfOpenPermits: Int? = nil,
         permitLifetime: Int64 = 60_000
     ) {
@@ -49,26 +49,26 @@ public struct ServiceRules: Hashable, Sendable, Codable {
 }
 
 /// `when_redis_is_down` as the configuration spells it.
-public enum OutagePolicyName: String, Hashable, Sendable, Codable {
+package enum OutagePolicyName: String, Hashable, Sendable, Codable {
     case local, allow, deny
 }
 
 /// One limit as it is judged.
-public struct LimitRule: Hashable, Sendable, Codable {
-    public enum Algorithm: String, Hashable, Sendable, Codable {
+package struct LimitRule: Hashable, Sendable, Codable {
+    package enum Algorithm: String, Hashable, Sendable, Codable {
         case fixed, sliding, gcra
     }
 
-    public var algorithm: Algorithm
+    package var algorithm: Algorithm
     /// Calls in a window.
-    public var limit: Int64
+    package var limit: Int64
     /// In milliseconds.
-    public var window: Int64
+    package var window: Int64
     /// For `gcra` only.
-    public var burst: Int64
-    public var isPerSubject: Bool
+    package var burst: Int64
+    package var isPerSubject: Bool
 
-    public init(algorithm: Algorithm, limit: Int64, window: Int64, burst: Int64 = 0, isPerSubject: Bool = false) {
+    package init(algorithm: Algorithm, limit: Int64, window: Int64, burst: Int64 = 0, isPerSubject: Bool = false) {
         self.algorithm = algorithm
         self.limit = limit
         self.window = window

@@ -1,14 +1,14 @@
 internal import FoundationEssentials
-public import InterlockCore
+package import InterlockCore
 
 /// Writes a history to a file while it happens: one JSON object a line. The first line has the rules, the last marks the end,
 /// and each line in between is an event; see `HistoryLine`.
 ///
 /// It buffers 64 KiB and blocks while it writes them. A history that is not closed reads as cut off.
-public struct HistoryWriter: Sendable {
+package struct HistoryWriter: Sendable {
     private static let bufferSize = 64 * 1024
 
-    public let path: String
+    package let path: String
     private let file: OpenFile
     private var buffer: [UInt8] = []
     private var events = 0
@@ -16,7 +16,7 @@ public struct HistoryWriter: Sendable {
 
     /// Creates the file, or replaces an existing one.
     /// - Throws: `HistoryFileError`.
-    public init(path: String, rules: HistoryRules, source: HistorySource = .run) throws(HistoryFileError) {
+    package init(path: String, rules: HistoryRules, source: HistorySource = .run) throws(HistoryFileError) {
         self.path = path
         do {
             file = try OpenFile(writingTo: path)
@@ -38,7 +38,7 @@ public struct HistoryWriter: Sendable {
 
     /// Writes the next event.
     /// - Throws: `HistoryFileError`, for instance if the disk is full.
-    public mutating func write(_ event: HistoryEvent) throws(HistoryFileError) {
+    package mutating func write(_ event: HistoryEvent) throws(HistoryFileError) {
         events += 1
         last = event.at
         HistoryLine(event).write(into: &buffer)
@@ -47,7 +47,7 @@ public struct HistoryWriter: Sendable {
 
     /// Marks the end and writes what is buffered.
     /// - Parameter end: when the history ended; by default with its last event.
-    public mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
+    package mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
         var line = HistoryLine(at: end ?? last, what: HistoryFileHeader.end)
         line.events = events
         line.write(into: &buffer)

@@ -1,11 +1,11 @@
-public import InterlockJudge
+package import InterlockJudge
 
 /// What exactly is broken, and where.
 ///
 /// A new kind has its name in `FaultKind`, where it says what it may cost, its acts here, how often and how hard it comes in
 /// `FaultDraw`, and how it is made and repaired in `FaultRig`. A failover of a replicated or clustered Redis is one more of
 /// those: its target is Redis, and an `OwnFleet` that may be asked for it starts the servers that it needs.
-public enum FaultAct: Hashable, Sendable, Codable {
+package enum FaultAct: Hashable, Sendable, Codable {
     /// SIGKILL; started again at the same address.
     case kill(sidecar: Int)
     /// SIGSTOP, then SIGCONT.
@@ -32,19 +32,19 @@ public enum FaultAct: Hashable, Sendable, Codable {
     case vanish(clients: Int)
 
     /// How Redis ends.
-    public enum RedisEnding: String, Hashable, Sendable, Codable, CaseIterable {
+    package enum RedisEnding: String, Hashable, Sendable, Codable, CaseIterable {
         case terminated, killed
     }
 
     /// How Redis is emptied.
-    public enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
+    package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
         /// Killed, and started without what it may have written to disk.
         case killed
         /// `FLUSHALL`: no connection is lost.
         case flushed
     }
 
-    public var kind: FaultKind {
+    package var kind: FaultKind {
         switch self {
         case .kill: .kill
         case .pause: .pause
@@ -60,7 +60,7 @@ public enum FaultAct: Hashable, Sendable, Codable {
     }
 
     /// What is broken. Never two acts at once on the same target.
-    public var target: FaultTarget {
+    package var target: FaultTarget {
         switch self {
         case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
             .trickle(let sidecar, _, _), .reset(let sidecar, _, _):
@@ -71,14 +71,14 @@ public enum FaultAct: Hashable, Sendable, Codable {
     }
 
     /// The sidecar that it concerns alone.
-    public var sidecar: Int? {
+    package var sidecar: Int? {
         guard case .sidecar(let number) = target else { return nil }
         return number
     }
 }
 
 /// Who can be broken.
-public enum FaultTarget: Hashable, Sendable, Codable {
+package enum FaultTarget: Hashable, Sendable, Codable {
     case redis
     /// A sidecar, or its way to Redis.
     case sidecar(Int)
@@ -87,7 +87,7 @@ public enum FaultTarget: Hashable, Sendable, Codable {
 
 extension FaultAct: CustomStringConvertible {
     /// `kill of sidecar 2`.
-    public var description: String {
+    package var description: String {
         switch self {
         case .kill(let sidecar): "kill of sidecar \(sidecar)"
         case .pause(let sidecar): "pause of sidecar \(sidecar)"

@@ -1,20 +1,20 @@
 internal import InterlockCore
-public import InterlockJudge
+package import InterlockJudge
 
 /// Which faults a run has, when and how hard: decided by a seed alone.
 ///
 /// Faults of one target follow each other; faults of different targets sometimes overlap. The end of the run is calm.
-public struct FaultPlan: Hashable, Sendable, Codable {
-    public var seed: UInt64
+package struct FaultPlan: Hashable, Sendable, Codable {
+    package var seed: UInt64
     /// In the order in which they begin.
-    public var faults: [PlannedFault]
+    package var faults: [PlannedFault]
     /// From here on nothing is broken any more, from the beginning of the run.
-    public var calmFrom: Duration
+    package var calmFrom: Duration
 
     /// Plans nothing: no fault ever begins.
-    public static let none = FaultPlan(seed: 0, faults: [], calmFrom: .zero)
+    package static let none = FaultPlan(seed: 0, faults: [], calmFrom: .zero)
 
-    public init(seed: UInt64, faults: [PlannedFault], calmFrom: Duration) {
+    package init(seed: UInt64, faults: [PlannedFault], calmFrom: Duration) {
         self.seed = seed
         self.faults = faults
         self.calmFrom = calmFrom
@@ -28,7 +28,7 @@ public struct FaultPlan: Hashable, Sendable, Codable {
     ///   - gap: between a fault and the next, on average.
     ///   - lease: how long a lease of the run lasts: a paused sidecar sleeps longer than that.
     ///   - recovery: how long the end of the run is calm.
-    public init(
+    package init(
         seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, duration: Duration, gap: Duration = .seconds(6),
         lease: Duration = .seconds(10), recovery: Duration = .seconds(10)
     ) {
@@ -71,39 +71,39 @@ public struct FaultPlan: Hashable, Sendable, Codable {
 
 extension FaultPlan: CustomStringConvertible {
     /// A line for each fault.
-    public var description: String {
+    package var description: String {
         let lines = faults.map(\.description) + ["calm from \(calmFrom.wholeMilliseconds) ms"]
         return "faults of seed \(seed)\n  " + lines.joined(separator: "\n  ")
     }
 }
 
 /// A fault that a plan foresees.
-public struct PlannedFault: Hashable, Sendable, Codable {
+package struct PlannedFault: Hashable, Sendable, Codable {
     /// Its number within the run, from 0.
-    public var number: Int
-    public var act: FaultAct
+    package var number: Int
+    package var act: FaultAct
     /// When, from the beginning of the run.
-    public var begins: Duration
+    package var begins: Duration
     /// How long until it is repaired; that may take a while itself. Zero: it is over once it has happened.
-    public var lasts: Duration
+    package var lasts: Duration
 
-    public init(number: Int, act: FaultAct, begins: Duration, lasts: Duration) {
+    package init(number: Int, act: FaultAct, begins: Duration, lasts: Duration) {
         self.number = number
         self.act = act
         self.begins = begins
         self.lasts = lasts
     }
 
-    public var kind: FaultKind { act.kind }
-    public var sidecar: Int? { act.sidecar }
+    package var kind: FaultKind { act.kind }
+    package var sidecar: Int? { act.sidecar }
 
     /// When it is to be repaired, from the beginning of the run.
-    public var ends: Duration { begins + lasts }
+    package var ends: Duration { begins + lasts }
 }
 
 extension PlannedFault: CustomStringConvertible {
     /// `#3 at 12480 ms for 1203 ms: kill of sidecar 2`.
-    public var description: String {
+    package var description: String {
         "#\(number) at \(begins.wholeMilliseconds) ms for \(lasts.wholeMilliseconds) ms: \(act)"
     }
 }

@@ -1,7 +1,7 @@
 internal import Hiredis
-public import Interlock
+package import Interlock
 internal import InterlockCore
-public import InterlockJudge
+package import InterlockJudge
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
@@ -11,14 +11,14 @@ internal import NIOConcurrencyHelpers
 /// stopped one answers again, Redis serves again, its clock shows what it is to show. A client that was cut off may still be
 /// reconnecting then. Everything is repaired when `run` returns, also on cancellation. What cannot be repaired in time is a
 /// violation with the log of who failed, and the last fault of the run.
-public struct FaultRig: Sendable {
+package struct FaultRig: Sendable {
     /// What was broken, and what did not become whole again.
-    public struct Outcome: Sendable {
+    package struct Outcome: Sendable {
         /// In the order in which they began.
-        public var faults: [FaultReport] = []
-        public var violations: [Violation] = []
+        package var faults: [FaultReport] = []
+        package var violations: [Violation] = []
         /// The kinds that were planned and that this machine has not got what it takes for, and what that is.
-        public var missing: [FaultKind: String] = [:]
+        package var missing: [FaultKind: String] = [:]
     }
 
     private struct State {
@@ -40,7 +40,7 @@ public struct FaultRig: Sendable {
     ///   - vanish: makes this many clients vanish without a word; `nil`: there are none that could.
     ///   - log: takes a line for everything that is done, with its time from the beginning of the run.
     ///   - note: records in the run's history, before it returns.
-    public init(
+    package init(
         fleet: OwnFleet, plan: FaultPlan, time: TimeSource = .system, vanish: (@Sendable (Int) async -> Void)? = nil,
         log: @escaping @Sendable (String) -> Void = { _ in }, note: @escaping @Sendable (HistoryEvent.What) async -> Void
     ) {
@@ -54,7 +54,7 @@ public struct FaultRig: Sendable {
 
     /// Makes and mends all faults of the plan; returns when the last is over, or soon after it was cancelled.
     /// - Parameter start: when the run began.
-    public func run(since start: ContinuousClock.Instant = .now) async -> Outcome {
+    package func run(since start: ContinuousClock.Instant = .now) async -> Outcome {
         let faults = plan.faults.filter { isPossible($0) }
         await withTaskGroup(of: Void.self) { group in
             // Faults of one target follow each other, however long the mending takes.

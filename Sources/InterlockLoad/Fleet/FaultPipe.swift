@@ -172,7 +172,7 @@ final class FaultStream {
 }
 
 /// How a connection between a sidecar and Redis is broken.
-public enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
+package enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
     /// Both ends see a reset (RST). Answers on their way are lost.
     case reset
     /// The sidecar reads the end; what it still sends reaches Redis, whose answers are lost.
@@ -180,12 +180,12 @@ public enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, 
     /// Redis reads the end, as when the sidecar has nothing more to say.
     case endTowardRedis = "half-close-toward-redis"
 
-    public var description: String { rawValue }
+    package var description: String { rawValue }
 }
 
 /// How bytes pass in one direction between a sidecar and Redis. None is lost, doubled or changed as long as the connection
 /// stays.
-public enum FaultFlow: Hashable, Sendable {
+package enum FaultFlow: Hashable, Sendable {
     /// As they come.
     case free
     /// `fixed` late, and up to `jitter` more; in order.

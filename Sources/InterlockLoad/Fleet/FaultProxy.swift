@@ -8,32 +8,32 @@ internal import NIOPosix
 /// Each connection keeps at most some 1 MB on its way in either direction; then its source is no longer read. While Redis is
 /// away a connection is closed as soon as it is opened. What a sidecar had sent before it closed still reaches Redis later, as
 /// on a network that heals.
-public final class FaultProxy: Sendable {
+package final class FaultProxy: Sendable {
     /// How bytes pass.
-    public struct Mode: Hashable, Sendable {
+    package struct Mode: Hashable, Sendable {
         /// From the sidecar to Redis.
-        public var requests: FaultFlow
+        package var requests: FaultFlow
         /// From Redis to the sidecar.
-        public var answers: FaultFlow
+        package var answers: FaultFlow
         /// Whether new connections are reset at once. Otherwise they are accepted, and hang while a direction is held.
-        public var refusesConnections: Bool
+        package var refusesConnections: Bool
 
-        public init(requests: FaultFlow, answers: FaultFlow, refusesConnections: Bool = false) {
+        package init(requests: FaultFlow, answers: FaultFlow, refusesConnections: Bool = false) {
             self.requests = requests
             self.answers = answers
             self.refusesConnections = refusesConnections
         }
 
         /// As if it were not there.
-        public static let free = Mode(requests: .free, answers: .free)
+        package static let free = Mode(requests: .free, answers: .free)
 
         /// Nothing passes.
-        public static func partition(refusesConnections: Bool = false) -> Mode {
+        package static func partition(refusesConnections: Bool = false) -> Mode {
             Mode(requests: .held, answers: .held, refusesConnections: refusesConnections)
         }
     }
 
-    public let port: Int
+    package let port: Int
     private let eventLoop: any EventLoop
     private let listener: any Channel
     private let relays: NIOLoopBound<FaultRelays>
@@ -50,7 +50,7 @@ public final class FaultProxy: Sendable {
     ///   - redisPort: of 127.0.0.1. Redis need not listen there yet.
     ///   - seed: decides the jitter.
     /// - Throws: what NIO throws when it cannot listen.
-    public static func start(redisPort: Int, seed: UInt64 = 0) async throws -> FaultProxy {
+    package static func start(redisPort: Int, seed: UInt64 = 0) async throws -> FaultProxy {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let relays = try await eventLoop.submit {
             NIOLoopBound(
@@ -65,17 +65,17 @@ public final class FaultProxy: Sendable {
     }
 
     /// From now on bytes pass like this, on all connections; in effect when it returns.
-    public func set(_ mode: Mode) async {
+    package func set(_ mode: Mode) async {
         await onLoop { $0.set(mode) }
     }
 
     /// Breaks every connection there is.
-    public func breakConnections(_ manner: ConnectionBreak) async {
+    package func breakConnections(_ manner: ConnectionBreak) async {
         await onLoop { $0.breakAll(manner) }
     }
 
     /// Closes the port and every connection.
-    public func close() async {
+    package func close() async {
         // It fails only when it is closed already.
         try? await listener.close()
         await onLoop { $0.closeAll() }

@@ -1,19 +1,19 @@
 internal import FoundationEssentials
-public import Hiredis
+package import Hiredis
 internal import InterlockClient
-public import InterlockJudge
+package import InterlockJudge
 internal import InterlockProcesses
 
 /// A real Redis and real sidecars, as child processes on 127.0.0.1: they die with the harness.
 ///
 /// Use `withFleet`, which always ends them.
-public final class OwnFleet: Sendable {
+package final class OwnFleet: Sendable {
     /// In the order of their numbers. They stay where they are when they are started again.
-    public let endpoints: [SidecarEndpoint]
+    package let endpoints: [SidecarEndpoint]
     /// How to reach Redis past all proxies, to measure and to look.
-    public let redis: RedisConfiguration
+    package let redis: RedisConfiguration
     /// The kinds of faults that this machine has not got what it takes for, and what that is.
-    public let missing: [FaultKind: String]
+    package let missing: [FaultKind: String]
 
     let server: RedisServer
     let sidecars: [OwnSidecar]
@@ -41,7 +41,7 @@ public final class OwnFleet: Sendable {
     /// Starts a fleet, runs `body` when all of it serves, and ends every process whatever happens, also on cancellation.
     /// - Parameter onFailure: is told the end of every process' log when `body` throws.
     /// - Throws: `FleetError` or `RedisServerError` with the log of what did not come up; what `body` throws.
-    public static func withFleet<Result>(
+    package static func withFleet<Result>(
         _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (OwnFleet) async throws -> Result
     ) async throws -> Result {
         let parts = Parts()
@@ -62,17 +62,17 @@ public final class OwnFleet: Sendable {
     }
 
     /// The process that Redis is now; `nil`: it does not run.
-    public var redisProcessID: Int32? {
+    package var redisProcessID: Int32? {
         get async { await server.processID }
     }
 
     /// The process that a sidecar is now; `nil`: it does not run.
-    public func processID(ofSidecar number: Int) async -> Int32? {
+    package func processID(ofSidecar number: Int) async -> Int32? {
         await sidecars[number].processID
     }
 
     /// The end of what each process has said.
-    public var logs: String {
+    package var logs: String {
         get async {
             var logs = "redis-server:\n\(await server.log.suffix(1 << 14))"
             for sidecar in sidecars { logs += "\nsidecar \(sidecar.number):\n\(await sidecar.log)" }
@@ -163,20 +163,20 @@ extension OwnFleet {
 }
 
 /// What a fleet of the harness's own is made of.
-public struct FleetSettings: Sendable {
+package struct FleetSettings: Sendable {
     /// The program `interlock`; the harness itself is one: `/proc/self/exe`.
-    public var program: String
-    public var sidecars: Int
+    package var program: String
+    package var sidecars: Int
     /// The sidecars' configuration in YAML. Where they listen, which Redis they use and where their data lies is said on
     /// the command line.
-    public var configuration: String
+    package var configuration: String
     /// What may be broken. It decides how the fleet is built: only a fleet whose connections may be broken has proxies in the
     /// way, only one whose Redis may be restarted has an append-only file, only one whose clock may jump runs under libfaketime.
-    public var faults: Set<FaultKind>
+    package var faults: Set<FaultKind>
     /// Further configuration of Redis as its command line takes it.
-    public var redisArguments: [String]
+    package var redisArguments: [String]
 
-    public init(
+    package init(
         program: String, sidecars: Int, configuration: String = "", faults: Set<FaultKind> = [], redisArguments: [String] = []
     ) {
         self.program = program
@@ -195,16 +195,16 @@ public struct FleetSettings: Sendable {
 }
 
 /// A fleet of the harness could not be started, or not be repaired.
-public struct FleetError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct FleetError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What was to be done and what was wrong.
-    public var reason: String
+    package var reason: String
     /// The end of what the process in question had said.
-    public var log: String
+    package var log: String
 
-    public init(_ reason: String, log: String = "") {
+    package init(_ reason: String, log: String = "") {
         self.reason = reason
         self.log = log
     }
 
-    public var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
+    package var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
 }

@@ -3,11 +3,11 @@ internal import InterlockJudge
 internal import Glibc
 internal import InterlockClient
 internal import Interlock
-public import NIOCore
+package import NIOCore
 
 /// A run of load against sidecars. Lives on one event loop, with its connections, its measures and the checkers of its
 /// history: nothing of an operation changes the thread.
-public actor LoadRun {
+package actor LoadRun {
     private nonisolated let eventLoop: any EventLoop
     private let engine: LoadEngine
     private var connection: CheckedContinuation<Void, any Error>?
@@ -20,7 +20,7 @@ public actor LoadRun {
     private var drained: CheckedContinuation<Void, Never>?
     private var isStopped = false
 
-    public nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
     /// How many connections are made at one time.
     private static let connectionsAtOnce = 64
@@ -35,7 +35,7 @@ public actor LoadRun {
     ///   - eventLoop: best one of its own.
     ///   - recorder: on the same event loop.
     /// - Throws: `LoadError` when the plan cannot be carried out.
-    public init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws {
+    package init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws {
         self.eventLoop = eventLoop
         engine = try LoadEngine(plan: plan, eventLoop: eventLoop, recorder: recorder)
     }
@@ -46,7 +46,7 @@ public actor LoadRun {
     ///   - progress: called once a second, on the event loop.
     ///   - begun: called on the event loop when all connections stand, as the first operation becomes due.
     /// - Throws: `LoadError` when the sidecars cannot be reached, or not that many connections can be made.
-    public func run(
+    package func run(
         progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, begun: @Sendable () -> Void = {}
     ) async throws -> LoadOutcome {
         precondition(engine.phase == .connecting && connecting == 0, "a run runs once")
@@ -68,7 +68,7 @@ public actor LoadRun {
     }
 
     /// Ends it early: nothing more begins.
-    public func stop() {
+    package func stop() {
         isStopped = true
         connected(.failure(CancellationError()))
         drain()
@@ -76,7 +76,7 @@ public actor LoadRun {
 
     /// Makes clients vanish that wait for a lock or hold one, or call: their connections are closed as if they had died.
     /// - Returns: how many there were.
-    public func vanish(count: Int) -> Int {
+    package func vanish(count: Int) -> Int {
         var vanished = 0
         // From anywhere in the list, so that it is not always the same ones.
         let clients = engine.clients
@@ -90,7 +90,7 @@ public actor LoadRun {
 
     /// From now on the process that is measured as `name` is this one: `redis`, when it was started again. Sidecars are
     /// followed by themselves.
-    public func follow(_ name: String, process: Int32) {
+    package func follow(_ name: String, process: Int32) {
         engine.follow(name, process: process)
     }
 

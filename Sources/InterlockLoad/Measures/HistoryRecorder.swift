@@ -1,20 +1,20 @@
-public import Interlock
-public import InterlockCore
-public import InterlockJudge
-public import NIOCore
+package import Interlock
+package import InterlockCore
+package import InterlockJudge
+package import NIOCore
 
 /// Stamps what happens with the time, has it checked, and hands it on, in order. Lives on a run's event loop, as everything
 /// that records; only faults come from outside.
-public final class HistoryRecorder: Sendable {
+package final class HistoryRecorder: Sendable {
     /// Takes the events one after another. Called on the event loop; must not block.
-    public typealias Sink = @Sendable (HistoryEvent) -> Void
+    package typealias Sink = @Sendable (HistoryEvent) -> Void
 
     private struct State: Sendable {
         var check: HistoryCheck?
         var faults: [Int: FaultKind] = [:]
     }
 
-    public let eventLoop: any EventLoop
+    package let eventLoop: any EventLoop
     private let time: TimeSource
     private let sinks: [Sink]
     private let state: NIOLoopBoundBox<State>
@@ -24,7 +24,7 @@ public final class HistoryRecorder: Sendable {
     ///   - rules: what the history is judged by while it goes by; `nil`: it is not.
     ///   - time: the monotonic clock that all processes of this machine share.
     ///   - sinks: further receivers of the history, such as a file.
-    public init(eventLoop: any EventLoop, rules: HistoryRules? = nil, time: TimeSource = .system, sinks: [Sink] = []) {
+    package init(eventLoop: any EventLoop, rules: HistoryRules? = nil, time: TimeSource = .system, sinks: [Sink] = []) {
         self.eventLoop = eventLoop
         self.time = time
         self.sinks = sinks
@@ -34,7 +34,7 @@ public final class HistoryRecorder: Sendable {
     /// Records what happens now. Called on the event loop.
     /// - Returns: when that is.
     @discardableResult
-    public func record(_ what: HistoryEvent.What) -> Instant {
+    package func record(_ what: HistoryEvent.What) -> Instant {
         let now = time.now()
         switch what {
         case .faultBegan(let fault, let kind, _): state.value.faults[fault] = kind
@@ -49,7 +49,7 @@ public final class HistoryRecorder: Sendable {
 
     /// The same for those who are not on the event loop: it is recorded when this returns.
     @discardableResult
-    public func recordFromOutside(_ what: HistoryEvent.What) async -> Instant {
+    package func recordFromOutside(_ what: HistoryEvent.What) async -> Instant {
         await withCheckedContinuation { continuation in
             eventLoop.execute { continuation.resume(returning: self.record(what)) }
         }
@@ -57,7 +57,7 @@ public final class HistoryRecorder: Sendable {
 
     /// The history is over: judges what has no end. Nothing is recorded afterwards.
     /// - Returns: what was found; `nil`: there were no rules to judge by.
-    public func finish() async -> HistoryCheck? {
+    package func finish() async -> HistoryCheck? {
         await withCheckedContinuation { continuation in
             eventLoop.execute {
                 self.state.value.check?.finish(at: self.time.now())

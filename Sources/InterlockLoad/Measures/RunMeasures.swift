@@ -1,5 +1,5 @@
-public import InterlockCore
-public import InterlockJudge
+package import InterlockCore
+package import InterlockJudge
 
 /// All that is measured in a run. Confined to its event loop.
 final class RunMeasures {
@@ -83,23 +83,23 @@ extension OperationKind {
 }
 
 /// What a run measured: all that a `RunReport` has but for faults and what the checkers say.
-public struct LoadOutcome: Sendable {
+package struct LoadOutcome: Sendable {
     /// Unix time in ms.
-    public var startedAt: Int64
+    package var startedAt: Int64
     /// The same on the clock of histories: what the seconds of a report are counted from.
-    public var start: Instant
+    package var start: Instant
     /// In seconds, until the last operation had ended.
-    public var duration: Double
-    public var operations: [OperationReport]
-    public var timeline: [TimelinePoint]
-    public var redisCommands: Double?
-    public var redisCommandsPerOperation: Double?
-    public var processes: [ProcessReport]
-    public var ownership: [OwnershipSpan]
-    public var windows: [WindowCount]
+    package var duration: Double
+    package var operations: [OperationReport]
+    package var timeline: [TimelinePoint]
+    package var redisCommands: Double?
+    package var redisCommandsPerOperation: Double?
+    package var processes: [ProcessReport]
+    package var ownership: [OwnershipSpan]
+    package var windows: [WindowCount]
 
     /// The run's report.
-    public func report(
+    package func report(
         title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
     ) -> RunReport {
         RunReport(
@@ -110,24 +110,24 @@ public struct LoadOutcome: Sendable {
 }
 
 /// How a run stands, once a second.
-public struct LoadProgress: Sendable {
+package struct LoadProgress: Sendable {
     /// Since it began.
-    public var seconds: Double
+    package var seconds: Double
     /// All operations so far.
-    public var offered: Int
-    public var done: Int
-    public var refused: Int
-    public var failed: Int
-    public var unknown: Int
+    package var offered: Int
+    package var done: Int
+    package var refused: Int
+    package var failed: Int
+    package var unknown: Int
     /// Due, and not begun yet.
-    public var waiting: Int
+    package var waiting: Int
     /// Of all that were answered so far, in microseconds.
-    public var p99: Double?
+    package var p99: Double?
     /// The last whole second.
-    public var last: TimelinePoint?
-    public var violations: Int
+    package var last: TimelinePoint?
+    package var violations: Int
     /// What is broken just now.
-    public var faults: [FaultKind]
+    package var faults: [FaultKind]
 }
 
 /// Who held the first few locks when: as much of it as a picture can show.

@@ -2,9 +2,9 @@ package import InterlockCore
 internal import Glibc
 
 /// When an upstream is bad: spans of time that a seed decides, so that breakers trip and recover during a run.
-public struct BadPhases: Hashable, Sendable {
+package struct BadPhases: Hashable, Sendable {
     /// What share of calls fails while it is bad.
-    public var failures: Double
+    package var failures: Double
     /// When it turns bad and good again, by turns: nanoseconds from the beginning.
     private var turns: [Int64] = []
 
@@ -31,7 +31,7 @@ public struct BadPhases: Hashable, Sendable {
     }
 
     /// O(log n) in phases.
-    public func isBad(atNanoseconds time: Int64) -> Bool {
+    package func isBad(atNanoseconds time: Int64) -> Bool {
         var low = 0
         var high = turns.count
         while low < high {
@@ -60,7 +60,7 @@ extension Duration {
 }
 
 /// When the operations of an open loop are due: a Poisson process, whose gaps are exponentially distributed.
-public struct ArrivalSchedule: Sendable {
+package struct ArrivalSchedule: Sendable {
     private var random: SeededRandom
     private let meanGap: Double
     /// In a fraction of a nanosecond's precision, so that fast rates do not drift.
@@ -74,7 +74,7 @@ public struct ArrivalSchedule: Sendable {
     }
 
     /// Nanoseconds from the beginning to the next one.
-    public mutating func next() -> Int64 {
+    package mutating func next() -> Int64 {
         last += -log1p(-random.unit()) * meanGap
         // A rate near 0 has gaps that no run outlasts.
         return last < 9e18 ? Int64(last) : .max

@@ -2,21 +2,21 @@ internal import InterlockCore
 internal import InterlockJudge
 
 /// How often clients do what programs do that are in trouble: probabilities of each lock cycle or call.
-public struct ClientConduct: Hashable, Sendable {
+package struct ClientConduct: Hashable, Sendable {
     /// Renews in the middle of a hold although the lease would have lasted.
-    public var renews: Double
+    package var renews: Double
     /// Never releases: the lease lapses.
-    public var forgets: Double
+    package var forgets: Double
     /// Goes on after its lease has ended, and writes with a fence that is stale by then.
-    public var overstays: Double
+    package var overstays: Double
     /// Closes its connection instead of releasing.
-    public var vanishesHolding: Double
+    package var vanishesHolding: Double
     /// Closes its connection while it waits.
-    public var vanishesWaiting: Double
+    package var vanishesWaiting: Double
     /// Never reports a permit.
-    public var leavesUnreported: Double
+    package var leavesUnreported: Double
 
-    public init(
+    package init(
         renews: Double = 0, forgets: Double = 0, overstays: Double = 0, vanishesHolding: Double = 0, vanishesWaiting: Double = 0,
         leavesUnreported: Double = 0
     ) {
@@ -29,24 +29,24 @@ public struct ClientConduct: Hashable, Sendable {
     }
 
     /// Programs that do what they should: for measuring.
-    public static let faultless = ClientConduct()
+    package static let faultless = ClientConduct()
     /// Each of it often enough to be seen in a minute, seldom enough that leases which lapse do not stand in everybody's way.
-    public static let troubled = ClientConduct(
+    package static let troubled = ClientConduct(
         renews: 0.02, forgets: 0.002, overstays: 0.002, vanishesHolding: 0.001, vanishesWaiting: 0.002, leavesUnreported: 0.005)
 }
 
 /// Which of the locks are held how. A lock is always of one kind: by its number, so that hot and cold names are among all.
-public struct LockModeMix: Hashable, Sendable {
+package struct LockModeMix: Hashable, Sendable {
     /// How many of each ten locks are held by readers and writers.
-    public var readersAndWriters: Int
+    package var readersAndWriters: Int
     /// How many of each ten locks are semaphores.
-    public var semaphores: Int
+    package var semaphores: Int
     /// What share of those who want a lock of readers and writers are readers.
-    public var readers: Double
+    package var readers: Double
     /// How many may hold a semaphore at once.
-    public var places: Int
+    package var places: Int
 
-    public init(readersAndWriters: Int = 0, semaphores: Int = 0, readers: Double = 0.8, places: Int = 3) {
+    package init(readersAndWriters: Int = 0, semaphores: Int = 0, readers: Double = 0.8, places: Int = 3) {
         self.readersAndWriters = readersAndWriters
         self.semaphores = semaphores
         self.readers = readers
@@ -54,7 +54,7 @@ public struct LockModeMix: Hashable, Sendable {
     }
 
     /// Seven of ten exclusive, two of readers and writers, one a semaphore.
-    public static let mixed = LockModeMix(readersAndWriters: 2, semaphores: 1)
+    package static let mixed = LockModeMix(readersAndWriters: 2, semaphores: 1)
 
     func mode(ofLock lock: Int, random: inout SeededRandom) -> LeaseMode {
         // From the end: the first, hottest lock is an exclusive one.
@@ -66,9 +66,9 @@ public struct LockModeMix: Hashable, Sendable {
 }
 
 /// Times in a range as people write them: `0..5ms`, or `2ms` for always the same.
-public enum HoldText {
+package enum HoldText {
     /// - Parameter duration: reads one duration, such as `5ms`. A bare `0` needs no unit.
-    public static func parse(
+    package static func parse(
         _ text: String, duration: (Substring) throws -> Duration
     ) throws(LoadArgumentError) -> ClosedRange<Duration> {
         let expectation = LoadArgumentError(

@@ -1,59 +1,59 @@
-public import InterlockJudge
+package import InterlockJudge
 
 /// What a run asks of which sidecars, how fast and for how long.
-public struct LoadPlan: Sendable {
-    public var workload: Workload
-    public var sidecars: [SidecarEndpoint]
-    public var services: LoadServices
-    public var pacing = Pacing.openLoop(rate: 1000)
+package struct LoadPlan: Sendable {
+    package var workload: Workload
+    package var sidecars: [SidecarEndpoint]
+    package var services: LoadServices
+    package var pacing = Pacing.openLoop(rate: 1000)
     /// Connections, spread round robin over the sidecars.
-    public var clients = 64
-    public var duration = Duration.seconds(30)
+    package var clients = 64
+    package var duration = Duration.seconds(30)
     /// Of a mixed run.
-    public var shares = WorkloadShares()
+    package var shares = WorkloadShares()
 
     /// How many locks there are, and how many subjects.
-    public var names = 1000
+    package var names = 1000
     /// What the names of locks and subjects begin with.
-    public var namePrefix = "bench-"
-    public var skew = NameSkew.uniform
-    public var modes = LockModeMix()
+    package var namePrefix = "bench-"
+    package var skew = NameSkew.uniform
+    package var modes = LockModeMix()
     /// For how long a lock is held, or a permitted call lasts: any time in this range is as likely as any other.
-    public var hold = Duration.zero...Duration.milliseconds(5)
-    public var ttl = Duration.seconds(10)
+    package var hold = Duration.zero...Duration.milliseconds(5)
+    package var ttl = Duration.seconds(10)
     /// For how long an acquire waits.
-    public var wait = Duration.seconds(5)
+    package var wait = Duration.seconds(5)
     /// For how long a take or a permit waits for its turn, when it does.
-    public var turnWait = Duration.milliseconds(200)
+    package var turnWait = Duration.milliseconds(200)
     /// What share of takes and permits waits for its turn.
-    public var turnWaits = 0.0
+    package var turnWaits = 0.0
     /// What a take costs.
-    public var costs: ClosedRange<Int64> = 1...1
-    public var conduct = ClientConduct.faultless
+    package var costs: ClosedRange<Int64> = 1...1
+    package var conduct = ClientConduct.faultless
     /// When calls of the services fail; an entry for each service that ever does.
-    public var badPhases: [Int: BadPhases] = [:]
+    package var badPhases: [Int: BadPhases] = [:]
 
-    public var seed: UInt64 = 1
+    package var seed: UInt64 = 1
     /// How long an answer may take beyond the wait that was asked for. Then its connection is given up, and what became of
     /// the operation is unknown.
-    public var patience = Duration.seconds(10)
+    package var patience = Duration.seconds(10)
     /// Whether `until` of a breaker's event can be told on this machine's clock: not when Redis' clock is made to jump.
-    public var trustsWallClock = true
+    package var trustsWallClock = true
     /// The channel on which sidecars tell of events, as their `redis.prefix` has it.
-    public var eventChannel = "interlock:events"
+    package var eventChannel = "interlock:events"
     /// The process whose processor time and memory are measured beside the sidecars'.
-    public var redisProcessID: Int32?
+    package var redisProcessID: Int32?
 
-    public init(workload: Workload, sidecars: [SidecarEndpoint], services: LoadServices = LoadServices()) {
+    package init(workload: Workload, sidecars: [SidecarEndpoint], services: LoadServices = LoadServices()) {
         self.workload = workload
         self.sidecars = sidecars
         self.services = services
     }
 
     /// More connections than one process can make to a sidecar's address.
-    public static let mostClients = 60_000
+    package static let mostClients = 60_000
     /// How many operations may be due and not begun: what is due beyond is counted as unsent.
-    public static let longestBacklog = 200_000
+    package static let longestBacklog = 200_000
 
     /// - Throws: what cannot be done, and what to do about it.
     func validate() throws(LoadError) {
@@ -108,7 +108,7 @@ public struct LoadPlan: Sendable {
 }
 
 /// What a run asks sidecars for.
-public enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
+package enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
     /// Lock cycles: acquire, hold, release.
     case lock
     /// `LIMIT.TAKE`.
@@ -122,13 +122,13 @@ public enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
 }
 
 /// What a mixed run is made of: weights, of whatever sum.
-public struct WorkloadShares: Hashable, Sendable {
-    public var lock: Double
-    public var limit: Double
-    public var permit: Double
-    public var proxy: Double
+package struct WorkloadShares: Hashable, Sendable {
+    package var lock: Double
+    package var limit: Double
+    package var permit: Double
+    package var proxy: Double
 
-    public init(lock: Double = 40, limit: Double = 40, permit: Double = 15, proxy: Double = 5) {
+    package init(lock: Double = 40, limit: Double = 40, permit: Double = 15, proxy: Double = 5) {
         self.lock = lock
         self.limit = limit
         self.permit = permit
@@ -137,7 +137,7 @@ public struct WorkloadShares: Hashable, Sendable {
 }
 
 /// When operations begin.
-public enum Pacing: Hashable, Sendable {
+package enum Pacing: Hashable, Sendable {
     /// A rate per second on average, as of independent callers (a Poisson process), whether sidecars keep up or not.
     /// Latencies are counted from when an operation was due, so that a stall is paid by all who came during it and not
     /// only by those who happened to be under way ("coordinated omission", Tene, "How NOT to Measure Latency", 2015).
@@ -148,18 +148,18 @@ public enum Pacing: Hashable, Sendable {
 }
 
 /// The services of a run, and what each is asked for; all by their numbers.
-public struct LoadServices: Hashable, Sendable {
-    public var rules: [ServiceRules]
+package struct LoadServices: Hashable, Sendable {
+    package var rules: [ServiceRules]
     /// Of which `LIMIT.TAKE` takes.
-    public var takes: [Int]
+    package var takes: [Int]
     /// For which permits are asked.
-    public var permits: [Int]
+    package var permits: [Int]
     /// Which are called through the proxy.
-    public var proxied: [Int]
+    package var proxied: [Int]
     /// Whose calls name a subject.
-    public var subjects: Set<Int>
+    package var subjects: Set<Int>
 
-    public init(
+    package init(
         rules: [ServiceRules] = [], takes: [Int] = [], permits: [Int] = [], proxied: [Int] = [], subjects: Set<Int>? = nil
     ) {
         self.rules = rules
@@ -170,7 +170,7 @@ public struct LoadServices: Hashable, Sendable {
     }
 
     /// Services of sidecars that were not started here: their rules are not known and not checked.
-    public static func named(_ names: [String], for workload: Workload) -> LoadServices {
+    package static func named(_ names: [String], for workload: Workload) -> LoadServices {
         let all = Array(names.indices)
         return LoadServices(
             rules: names.map { ServiceRules(name: $0, limits: []) },
@@ -181,11 +181,11 @@ public struct LoadServices: Hashable, Sendable {
 }
 
 /// Why a run could not begin, or could not be ended as it should.
-public struct LoadError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct LoadError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What was asked, what was wrong, what to do.
-    public var description: String
+    package var description: String
 
-    public init(_ description: String) {
+    package init(_ description: String) {
         self.description = description
     }
 }

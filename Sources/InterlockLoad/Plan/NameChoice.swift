@@ -5,11 +5,11 @@ internal import Glibc
 ///
 /// Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
 /// discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
-public struct NameChoice: Sendable {
+package struct NameChoice: Sendable {
     /// The most names that can be chosen from.
-    public static let mostNames = 10_000_000
+    package static let mostNames = 10_000_000
     /// Beyond this exponent nothing but the first name is chosen.
-    public static let steepest = 20.0
+    package static let steepest = 20.0
 
     private enum Law: Sendable {
         case uniform
@@ -17,11 +17,11 @@ public struct NameChoice: Sendable {
     }
 
     /// From how many.
-    public let count: Int
+    package let count: Int
     private let law: Law
 
     /// - Parameter count: 1 to `mostNames`.
-    public init(among count: Int, skew: NameSkew) {
+    package init(among count: Int, skew: NameSkew) {
         precondition((1...Self.mostNames).contains(count), "a run has 1 to \(Self.mostNames) names")
         self.count = count
         law =
@@ -96,7 +96,7 @@ private struct Zipf: Sendable {
 }
 
 /// How often each of the names is chosen.
-public enum NameSkew: Hashable, Sendable, CustomStringConvertible {
+package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
     /// Each as often as any other.
     case uniform
     /// The k-th as often as 1 ÷ k to this power: a few hot names, and a long tail.
@@ -105,7 +105,7 @@ public enum NameSkew: Hashable, Sendable, CustomStringConvertible {
     private static let zipfPrefix = "zipf:"
 
     /// Reads `uniform` or `zipf:EXPONENT`.
-    public init(argument: String) throws(LoadArgumentError) {
+    package init(argument: String) throws(LoadArgumentError) {
         if argument == "uniform" {
             self = .uniform
             return
@@ -121,7 +121,7 @@ public enum NameSkew: Hashable, Sendable, CustomStringConvertible {
         self = .zipf(exponent: exponent)
     }
 
-    public var description: String {
+    package var description: String {
         switch self {
         case .uniform: "uniform"
         case .zipf(let exponent): "\(Self.zipfPrefix)\(exponent)"

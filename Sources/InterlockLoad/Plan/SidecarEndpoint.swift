@@ -1,26 +1,26 @@
 internal import Hiredis
-public import InterlockClient
+package import InterlockClient
 
 /// A sidecar that a run drives.
-public struct SidecarEndpoint: Sendable {
+package struct SidecarEndpoint: Sendable {
     /// Its number in the fleet, from 0.
-    public var number: Int
+    package var number: Int
     /// Its RESP door. The API key is also shown at the HTTP door.
-    public var door: SidecarClientConfiguration
+    package var door: SidecarClientConfiguration
     /// Its HTTP door; `nil`: nothing is sent through its proxy.
-    public var http: HTTPAddress?
+    package var http: HTTPAddress?
 
-    public struct HTTPAddress: Hashable, Sendable {
-        public var host: String
-        public var port: Int
+    package struct HTTPAddress: Hashable, Sendable {
+        package var host: String
+        package var port: Int
 
-        public init(host: String, port: Int) {
+        package init(host: String, port: Int) {
             self.host = host
             self.port = port
         }
     }
 
-    public init(number: Int, door: SidecarClientConfiguration, http: HTTPAddress? = nil) {
+    package init(number: Int, door: SidecarClientConfiguration, http: HTTPAddress? = nil) {
         self.number = number
         self.door = door
         self.http = http
@@ -31,7 +31,7 @@ public struct SidecarEndpoint: Sendable {
         "a sidecar's RESP door: HOST:PORT, unix:PATH, or redis://[[user]:key@]host:port (rediss:// for TLS)"
 
     /// Reads `HOST:PORT`, `unix:PATH`, or a URL as Redis clients have it, whose password is the API key.
-    public init(argument: String, number: Int) throws(LoadArgumentError) {
+    package init(argument: String, number: Int) throws(LoadArgumentError) {
         self.init(number: number, door: try Self.door(argument))
     }
 
@@ -84,16 +84,16 @@ public struct SidecarEndpoint: Sendable {
 }
 
 /// An argument of a load run that cannot be read.
-public struct LoadArgumentError: Error, Hashable, Sendable, CustomStringConvertible {
+package struct LoadArgumentError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What would have been understood: `uniform, or zipf:EXPONENT such as zipf:1.1`.
-    public var expected: String
+    package var expected: String
     /// What was there instead. Never an address with a password.
-    public var found: String?
+    package var found: String?
 
-    public init(expected: String, found: String?) {
+    package init(expected: String, found: String?) {
         self.expected = expected
         self.found = found
     }
 
-    public var description: String { "expected \(expected)" + (found.map { ", got \"\($0)\"" } ?? "") }
+    package var description: String { "expected \(expected)" + (found.map { ", got \"\($0)\"" } ?? "") }
 }

@@ -1,12 +1,12 @@
 /// Figures of a run as people read them. A figure that is no number is a dash; none is too large to show.
-public enum Figure {
+package enum Figure {
     /// `1,234,567`.
-    public static func count(_ count: some BinaryInteger) -> String {
+    package static func count(_ count: some BinaryInteger) -> String {
         grouped(String(count.magnitude), isNegative: count < 0)
     }
 
     /// A latency in microseconds: `85µs`, `1.24ms`, `12.3s`; three digits count.
-    public static func latency(microseconds: Double) -> String {
+    package static func latency(microseconds: Double) -> String {
         switch abs(microseconds) {
         case ..<999.5: digits(microseconds) + "µs"
         case ..<999_500: digits(microseconds / 1000) + "ms"
@@ -16,15 +16,15 @@ public enum Figure {
     }
 
     /// A span in seconds: `30.0ms`, `12.3s`, `1,800s`.
-    public static func span(seconds: Double) -> String { latency(microseconds: seconds * 1_000_000) }
+    package static func span(seconds: Double) -> String { latency(microseconds: seconds * 1_000_000) }
 
     /// A moment of a run in seconds since its start: `0.00s`, `12.35s`.
-    public static func moment(seconds: Double) -> String {
+    package static func moment(seconds: Double) -> String {
         seconds.isFinite ? decimals(seconds, 2) + "s" : nothing
     }
 
     /// An amount of memory: `812 KB`, `36.2 MB`; a KB is 1024 bytes.
-    public static func memory(bytes: Int) -> String {
+    package static func memory(bytes: Int) -> String {
         switch Double(bytes.magnitude) {
         case ..<1024: "\(bytes) B"
         case ..<(1024 * 1024): digits(Double(bytes) / 1024) + " KB"
@@ -34,7 +34,7 @@ public enum Figure {
     }
 
     /// With this many decimals: `0.42`.
-    public static func decimals(_ value: Double, _ count: Int) -> String {
+    package static func decimals(_ value: Double, _ count: Int) -> String {
         // Above this a Double has no decimals to speak of, and an Int may have no room.
         guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : nothing }
         let scale = (0..<count).reduce(1) { scale, _ in scale * 10 }

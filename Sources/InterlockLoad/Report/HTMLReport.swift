@@ -1,15 +1,15 @@
 internal import FoundationEssentials
 
 /// A run as one HTML page that needs nothing else: tables, plots, and what was found.
-public struct HTMLReport: Sendable {
+package struct HTMLReport: Sendable {
     let report: RunReport
 
-    public init(_ report: RunReport) {
+    package init(_ report: RunReport) {
         self.report = report
     }
 
     /// The page. Long series are thinned out to what can be seen, and never lose what stands out.
-    public var text: String { HTMLPage(title: "\(report.title): \(report.check.verdict)", body: body).text }
+    package var text: String { HTMLPage(title: "\(report.title): \(report.check.verdict)", body: body).text }
 
     private var body: Markup {
         """
@@ -143,17 +143,17 @@ struct HTMLPage {
 }
 
 /// A file that a report is written to.
-public struct ReportFile: Sendable {
-    public let path: String
+package struct ReportFile: Sendable {
+    package let path: String
 
-    public init(path: String) {
+    package init(path: String) {
         self.path = path
     }
 
     /// Writes all of it or nothing: a reader of the file sees the old text or the new one. What is no file, as `/dev/stdout`
     /// or a named pipe, is written to as it is.
     /// - Throws: `ReportFileError`.
-    public func write(_ text: String) throws {
+    package func write(_ text: String) throws {
         let kind = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
         guard !path.isEmpty, kind != .typeDirectory else { throw ReportFileError(path: path, reason: "that is no file") }
         // Replacing a device or a pipe by a file would break it for all others.
@@ -167,11 +167,11 @@ public struct ReportFile: Sendable {
 }
 
 /// A report that could not be written.
-public struct ReportFileError: Error, CustomStringConvertible, Sendable {
-    public let path: String
-    public let reason: String
+package struct ReportFileError: Error, CustomStringConvertible, Sendable {
+    package let path: String
+    package let reason: String
 
-    public var description: String {
+    package var description: String {
         "the report cannot be written to \"\(path)\": \(reason); name a file in a folder that exists and can be written to"
     }
 }

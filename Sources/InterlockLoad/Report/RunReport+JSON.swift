@@ -5,7 +5,7 @@ extension RunReport {
     /// The report as one JSON object on one line, its keys sorted. A number that JSON does not have is a string: `"inf"`,
     /// `"-inf"`, `"nan"`.
     /// - Throws: what `JSONEncoder` throws.
-    public var json: String {
+    package var json: String {
         get throws {
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

@@ -1,8 +1,8 @@
-public import InterlockJudge
+package import InterlockJudge
 
 extension RunReport {
     /// How many commands Redis received: `12,345, 2.01 for each operation`; or that it is not known.
-    public var redisUse: String {
+    package var redisUse: String {
         guard let redisCommands else { return "not known" }
         let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) for each operation" } ?? ""
         return Figure.decimals(redisCommands, 0) + share
@@ -11,7 +11,7 @@ extension RunReport {
 
 extension FaultReport {
     /// What was broken: `sidecar 2`, `redis`.
-    public var target: String {
+    package var target: String {
         if let sidecar { return "sidecar \(sidecar)" }
         return switch kind {
         case .vanish: "clients"
@@ -25,16 +25,16 @@ extension FaultReport {
 
 extension OperationReport {
     /// How an operation ended that was not done, and of which there are reasons.
-    public enum Ending: String, Hashable, Sendable {
+    package enum Ending: String, Hashable, Sendable {
         case refused, failed
     }
 
-    public var refusedCount: Int { Self.sum(refused) }
+    package var refusedCount: Int { Self.sum(refused) }
 
-    public var failedCount: Int { Self.sum(failed) }
+    package var failedCount: Int { Self.sum(failed) }
 
     /// Why operations were refused and failed, the most frequent reason of each first; 20 of each at most.
-    public var reasons: [(ending: Ending, reason: String, count: Int)] {
+    package var reasons: [(ending: Ending, reason: String, count: Int)] {
         [(Ending.refused, refused), (.failed, failed)].flatMap { ending, counts in
             counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.mostReasons)
                 .map { (ending: ending, reason: $0.key, count: $0.value) }
@@ -48,13 +48,13 @@ extension OperationReport {
 
 extension CheckReport {
     /// The last line of every report: `0 violations in 1,234,567 operations`.
-    public var verdict: String {
+    package var verdict: String {
         "\(Figure.count(total)) violation\(total == 1 ? "" : "s") in \(Figure.count(operations)) operations"
     }
 
     /// No promise was seen broken.
-    public var isClean: Bool { total == 0 }
+    package var isClean: Bool { total == 0 }
 
     /// All violations that were found, those that are not told included.
-    public var total: Int { max(violationCount, violations.count) }
+    package var total: Int { max(violationCount, violations.count) }
 }

@@ -1,17 +1,17 @@
 internal import InterlockJudge
 internal import InterlockCore
 internal import Interlock
-public import NIOCore
+package import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
 /// The upstream of a harness's own fleet: an HTTP server on this machine's loopback that answers every request at once,
 /// with 200, or with 503 while it has a bad phase.
-public final class BenchUpstream: Sendable {
+package final class BenchUpstream: Sendable {
     private let listener: any Channel
 
     /// Where sidecars call it.
-    public let url: String
+    package let url: String
 
     private init(listener: any Channel, port: Int) {
         self.listener = listener
@@ -23,7 +23,7 @@ public final class BenchUpstream: Sendable {
     ///   - phases: when it is bad, from now on; `nil`: never.
     ///   - seed: decides which of the requests in a bad phase fail.
     /// - Throws: when it cannot listen.
-    public static func start(
+    package static func start(
         on group: any EventLoopGroup, phases: BadPhases? = nil, seed: UInt64 = 1
     ) async throws -> BenchUpstream {
         let start = TimeSource.system.now()
@@ -43,7 +43,7 @@ public final class BenchUpstream: Sendable {
     }
 
     /// Takes no more connections.
-    public func close() async throws {
+    package func close() async throws {
         try await listener.close()
     }
 }

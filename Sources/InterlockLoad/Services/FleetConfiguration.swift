@@ -1,20 +1,20 @@
-public import InterlockJudge
+package import InterlockJudge
 
 /// The configuration file of a harness's own sidecars.
-public struct FleetConfiguration: Sendable {
-    public var services: [FleetService]
+package struct FleetConfiguration: Sendable {
+    package var services: [FleetService]
     /// How many sidecars there will be.
-    public var sidecars: Int
+    package var sidecars: Int
     /// The most connections of clients at one sidecar.
-    public var maximumConnections = 15_000
+    package var maximumConnections = 15_000
 
-    public init(services: [FleetService], sidecars: Int) {
+    package init(services: [FleetService], sidecars: Int) {
         self.services = services
         self.sidecars = sidecars
     }
 
     /// As `interlock serve --config` reads it. Where Redis is and where the doors are, flags say.
-    public var yaml: String {
+    package var yaml: String {
         var lines = [
             "listen: { max_connections: \(maximumConnections) }", "log: { level: warning }", "fleet_size: \(sidecars)",
         ]
@@ -62,24 +62,24 @@ public struct FleetConfiguration: Sendable {
 }
 
 /// A service as the harness's own sidecars are told of it.
-public struct FleetService: Hashable, Sendable {
-    public var rules: ServiceRules
+package struct FleetService: Hashable, Sendable {
+    package var rules: ServiceRules
     /// When its breaker trips, if `rules` say that it has one.
-    public var breaker: Breaker
+    package var breaker: Breaker
     /// Where its upstream is; `nil`: it cannot be called through the proxy.
-    public var url: String?
+    package var url: String?
 
     /// Times in ms.
-    public struct Breaker: Hashable, Sendable {
-        public var failurePercent = 50
-        public var window: Int64 = 2000
-        public var minimumCalls = 20
-        public var openFor: ClosedRange<Int64> = 400...1500
+    package struct Breaker: Hashable, Sendable {
+        package var failurePercent = 50
+        package var window: Int64 = 2000
+        package var minimumCalls = 20
+        package var openFor: ClosedRange<Int64> = 400...1500
 
-        public init() {}
+        package init() {}
     }
 
-    public init(rules: ServiceRules, breaker: Breaker = Breaker(), url: String? = nil) {
+    package init(rules: ServiceRules, breaker: Breaker = Breaker(), url: String? = nil) {
         self.rules = rules
         self.breaker = breaker
         self.url = url

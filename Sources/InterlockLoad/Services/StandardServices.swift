@@ -2,10 +2,10 @@ package import InterlockCore
 internal import InterlockJudge
 
 /// The services of a harness's own fleet: limits of each algorithm, breakers, and one that is called through the proxy.
-public struct StandardServices: Sendable {
-    public let services: [FleetService]
+package struct StandardServices: Sendable {
+    package let services: [FleetService]
     /// What a run asks of them.
-    public let load: LoadServices
+    package let load: LoadServices
 
     /// Services that permits are asked for, and the one behind the proxy: those that have bad phases.
     private let failing: [Int]
@@ -14,7 +14,7 @@ public struct StandardServices: Sendable {
     ///   - upstream: the URL of a `BenchUpstream`; `nil`: nothing is called through the proxy.
     ///   - extra: how many more services, all alike. If there are any, takes and permits go to them alone: for finding out
     ///     what many services cost.
-    public init(upstream: String? = nil, extra: Int = 0) {
+    package init(upstream: String? = nil, extra: Int = 0) {
         var services = Self.limited + Self.guarded
         let limited = Array(Self.limited.indices)
         let guarded = Array(Self.limited.count..<services.count)

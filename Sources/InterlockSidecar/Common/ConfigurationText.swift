@@ -58,7 +58,7 @@ enum ConfigurationText {
 }
 
 /// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
-public struct ConfigurationExpectation: Error {
+package struct ConfigurationExpectation: Error {
     let wanted: String
 
     init(_ wanted: String) {

@@ -1,7 +1,7 @@
 import InterlockCore
 
 /// Durations as people write them: `500ms`, `2s`, `1.5s`, `1m`, `1h`, `1d`. Whole milliseconds, never negative.
-public enum DurationText {
+package enum DurationText {
     /// Longest first: the order in which a duration's shortest spelling is looked for.
     private static let units: [(symbol: String, milliseconds: Int64)] = [
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1),
@@ -9,7 +9,7 @@ public enum DurationText {
     private static let wanted = "a duration such as 500ms, 2s, 1m, 1h or 1d"
 
     /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
-    public static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
+    package static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
         let number = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
         let symbol = text[number.endIndex...]
         guard let unit = units.first(where: { $0.symbol == symbol }) else { throw ConfigurationExpectation(wanted) }
@@ -40,7 +40,7 @@ public enum DurationText {
     }
 
     /// The spelling with the longest unit that needs no fraction: `1m` for 60 seconds, `90s` for ninety.
-    public static func shortest(_ duration: Duration) -> String {
+    package static func shortest(_ duration: Duration) -> String {
         let milliseconds = duration.wholeMilliseconds
         let unit = units.first { milliseconds != 0 && milliseconds % $0.milliseconds == 0 }
         guard let unit else { return "\(milliseconds)ms" }

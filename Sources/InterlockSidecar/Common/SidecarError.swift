@@ -1,10 +1,10 @@
 internal import Hiredis
 
 /// Why a sidecar cannot run, for people.
-public struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
-    public var description: String
+package struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
+    package var description: String
 
-    public init(_ description: String) {
+    package init(_ description: String) {
         self.description = description
     }
 
@@ -15,7 +15,7 @@ public struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 /// Which Interlock this is.
-public enum SidecarVersion {
+package enum SidecarVersion {
     /// Semantic version of the sidecar, its messages and its scripts.
-    public static let current = "0.2.0"
+    package static let current = "0.2.0"
 }

@@ -1,22 +1,22 @@
 /// A configuration was refused: every mistake that was found in it.
-public struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
+package struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
     /// At least one; those of the file in the order of its lines.
-    public var problems: [ConfigurationProblem]
+    package var problems: [ConfigurationProblem]
 
-    public init(problems: [ConfigurationProblem]) {
+    package init(problems: [ConfigurationProblem]) {
         self.problems = problems
     }
 
     /// One problem a line.
-    public var description: String {
+    package var description: String {
         problems.map(\.description).joined(separator: "\n")
     }
 }
 
 /// One mistake in a configuration: where it is, and what was expected there.
-public struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible {
+package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible {
     /// Where a setting came from.
-    public enum Place: Hashable, Sendable {
+    package enum Place: Hashable, Sendable {
         /// A file, and the line counted from 1; `nil` when the mistake is the file itself.
         case file(String, line: Int?)
         /// An environment variable.
@@ -25,14 +25,14 @@ public struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible 
         case flag(String)
     }
 
-    public var place: Place
+    package var place: Place
     /// The key, such as `services.catalog.limits[0].limit`; `nil` when the place says it all.
-    public var path: String?
+    package var path: String?
     /// What was expected, and what was there instead. Never holds a secret.
-    public var message: String
+    package var message: String
 
     /// `interlock.yaml:7: services.catalog.limits[0].limit: expected a whole number of 1 or more, got "ten"`
-    public var description: String {
+    package var description: String {
         let place =
             switch place {
             case .file(let name, let line?): "\(name):\(line)"

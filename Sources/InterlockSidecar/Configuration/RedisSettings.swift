@@ -1,37 +1,37 @@
 /// `redis`: the server that the fleet shares, and how its keys begin.
-public struct RedisSettings: Sendable, Equatable {
+package struct RedisSettings: Sendable, Equatable {
     /// `redis.url`: `redis://`, `rediss://` or `unix://`. `nil`, the default: the sidecar starts a private server of its own.
-    public var url: String?
+    package var url: String?
     /// `redis.urls`: independent servers of which a majority grants each lock, 3–15, beside `redis.url`. None by default: locks
     /// are in `redis.url` as everything else is.
-    public var urls: [String] = []
+    package var urls: [String] = []
     /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
-    public var prefix = "interlock:"
+    package var prefix = "interlock:"
     /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
-    public var timeout: Duration = .milliseconds(500)
+    package var timeout: Duration = .milliseconds(500)
 
-    public init() {}
+    package init() {}
 
     /// Whether the sidecar starts a private server because none was named.
-    public var isEmbedded: Bool { url == nil }
+    package var isEmbedded: Bool { url == nil }
     /// `redis.embedded`: that is meant so. Only a file says it: whoever starts a sidecar without one tries it out.
-    public var isEmbeddedOnPurpose = false
+    package var isEmbeddedOnPurpose = false
     /// `redis.password_file`: the password of every server is what stands there, but for a line's end.
-    public var passwordFile: String?
+    package var passwordFile: String?
 }
 
 /// A password in the URL is never shown.
 extension RedisSettings: CustomStringConvertible, CustomReflectable {
-    public var description: String {
+    package var description: String {
         "RedisSettings(url: \(maskedURL ?? "embedded"), urls: \(maskedURLs), prefix: \(prefix), timeout: \(timeout))"
     }
 
-    public var customMirror: Mirror {
+    package var customMirror: Mirror {
         Mirror(self, children: ["url": maskedURL as Any, "urls": maskedURLs, "prefix": prefix, "timeout": timeout])
     }
 
     /// The URL without user name, password and query: for logs. `nil` when embedded.
-    public var maskedURL: String? { url.map(ConfigurationValue.masked) }
+    package var maskedURL: String? { url.map(ConfigurationValue.masked) }
 
     private var maskedURLs: [String] { urls.map(ConfigurationValue.masked) }
 }

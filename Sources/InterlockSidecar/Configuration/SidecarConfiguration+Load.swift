@@ -8,7 +8,7 @@ extension SidecarConfiguration {
     ///   - environment: The process's variables: the overrides, and those that `auth.keys[].key_env` names.
     ///   - flags: What the command line said.
     /// - Throws: `ConfigurationError` with every mistake found, not only the first.
-    public static func load(
+    package static func load(
         file: String?,
         environment: [String: String],
         flags: Overrides = Overrides()
@@ -23,7 +23,7 @@ extension SidecarConfiguration {
     /// - Parameters:
     ///   - yaml: The text of the file. Empty: all defaults.
     ///   - fileName: What error messages call the file.
-    public static func load(
+    package static func load(
         yaml: String,
         fileName: String,
         environment: [String: String] = [:],
@@ -66,21 +66,21 @@ extension SidecarConfiguration {
 
 extension SidecarConfiguration {
     /// Settings from outside the file; `nil` leaves the file's.
-    public struct Overrides: Sendable, Equatable {
+    package struct Overrides: Sendable, Equatable {
         /// `--redis`, `INTERLOCK_REDIS_URL`: as `redis.url`.
-        public var redisURL: String?
+        package var redisURL: String?
         /// `--resp`, `INTERLOCK_RESP`: as `listen.resp`.
-        public var resp: String?
+        package var resp: String?
         /// `--http`, `INTERLOCK_HTTP`: as `listen.http`.
-        public var http: String?
+        package var http: String?
         /// `--unix`, `INTERLOCK_UNIX`: as `listen.unix`.
-        public var unix: String?
+        package var unix: String?
         /// `--data-dir`, `INTERLOCK_DATA_DIR`: the folder of the embedded Redis.
-        public var dataDirectory: String?
+        package var dataDirectory: String?
         /// `INTERLOCK_LOG_LEVEL`: as `log.level`. The command line `interlock` has no flag for it.
-        public var logLevel: String?
+        package var logLevel: String?
 
-        public init(
+        package init(
             redisURL: String? = nil,
             resp: String? = nil,
             http: String? = nil,

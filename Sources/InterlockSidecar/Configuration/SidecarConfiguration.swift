@@ -1,46 +1,46 @@
-public import InterlockCore
+package import InterlockCore
 
 /// What one sidecar is told at start: where Redis is, which doors it opens, who may enter, and the services it guards.
 ///
 /// Every property has the default that an empty file leaves in force. `load(file:environment:flags:)` reads one.
-public struct SidecarConfiguration: Sendable, Equatable {
+package struct SidecarConfiguration: Sendable, Equatable {
     /// `redis`: the server that the fleet shares.
-    public var redis = RedisSettings()
+    package var redis = RedisSettings()
     /// `listen`: the doors.
-    public var listen = ListenSettings()
+    package var listen = ListenSettings()
     /// `log`: what is written to standard error, and how.
-    public var log = LogSettings()
+    package var log = LogSettings()
     /// `auth.keys`: who may enter. Empty by default: whoever reaches a loopback listener or the Unix socket is admin.
-    public var keys: [APIKey] = []
+    package var keys: [APIKey] = []
     /// `locks`: the bounds that every lock lives within.
-    public var locks = LockSettings(minimumTTL: LockSettings.defaultMinimumTTL)
+    package var locks = LockSettings(minimumTTL: LockSettings.defaultMinimumTTL)
     /// `fleet_size`: the least number of sidecars to assume when Redis is away; 1 by default.
-    public var fleetSize = 1
+    package var fleetSize = 1
     /// `services`: in the order of the file; names are unique. None by default.
-    public var services: [ServiceDefinition] = []
+    package var services: [ServiceDefinition] = []
     /// The folder of the embedded Redis, given by flag or environment only; `nil`: `$XDG_STATE_HOME/interlock`.
-    public var dataDirectory: String?
+    package var dataDirectory: String?
     /// What was accepted but is not carried out by this version, one sentence each, opening with the key.
-    public var warnings: [String] = []
+    package var warnings: [String] = []
 
     /// All defaults.
-    public init() {}
+    package init() {}
 
     /// The services by their name. O(n) in services: keep the result.
-    public var servicesByName: [String: ServiceDefinition] {
+    package var servicesByName: [String: ServiceDefinition] {
         Dictionary(services.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 }
 
 /// `log`: what is written to standard error, and how.
-public struct LogSettings: Sendable, Equatable {
+package struct LogSettings: Sendable, Equatable {
     /// The least severe message that is written.
-    public enum Level: String, CaseIterable, Sendable {
+    package enum Level: String, CaseIterable, Sendable {
         case trace, debug, info, notice, warning, error, critical
     }
 
     /// How a message is written.
-    public enum Format: String, CaseIterable, Sendable {
+    package enum Format: String, CaseIterable, Sendable {
         /// One line for people.
         case text
         /// One JSON object a line.
@@ -48,11 +48,11 @@ public struct LogSettings: Sendable, Equatable {
     }
 
     /// `log.level`: `info` by default.
-    public var level = Level.info
+    package var level = Level.info
     /// `log.format`: `text` by default.
-    public var format = Format.text
+    package var format = Format.text
 
-    public init() {}
+    package init() {}
 }
 
 extension LogSettings {
@@ -130,7 +130,7 @@ extension SidecarConfiguration {
 
     /// What to say of a file that names no Redis; `nil`: it names one, or says that there is to be none. Without a file a sidecar is
     /// being tried out.
-    public var warningOfOwnRedis: String? {
+    package var warningOfOwnRedis: String? {
         guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
         return
             "no Redis is named: this sidecar locks and counts for this host alone. Name the one that the fleet shares as redis.url, or "

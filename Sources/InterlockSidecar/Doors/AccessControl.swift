@@ -8,12 +8,12 @@ internal import NIOCore
 ///
 /// Keys are kept and compared as SHA-256 digests, whose comparison takes the same time wherever they differ; all keys are
 /// compared each time.
-public final class AccessControl: Sendable {
+package final class AccessControl: Sendable {
     /// Somebody who has been let in.
-    public struct Caller: Hashable, Sendable {
+    package struct Caller: Hashable, Sendable {
         /// The key's name, for the log and for the fleet; `anonymous` without keys.
-        public var name: String
-        public var role: APIKey.Role
+        package var name: String
+        package var role: APIKey.Role
         /// Of the key that was shown; `nil`: none was asked for.
         fileprivate var digest: SHA256.Digest?
 
@@ -37,7 +37,7 @@ public final class AccessControl: Sendable {
 
     private let state: NIOLockedValueBox<State>
 
-    public init(keys: [APIKey]) {
+    package init(keys: [APIKey]) {
         state = NIOLockedValueBox(State(keys: Self.callers(keys)))
     }
 
@@ -66,13 +66,13 @@ public final class AccessControl: Sendable {
     }
 
     /// Whether callers must show a key.
-    public var requiresKey: Bool { state.withLockedValue { !$0.keys.isEmpty } }
+    package var requiresKey: Bool { state.withLockedValue { !$0.keys.isEmpty } }
 
     /// Whoever comes without a key; `nil` when one is required.
-    public var anonymous: Caller? { requiresKey ? nil : .anonymous(.admin) }
+    package var anonymous: Caller? { requiresKey ? nil : .anonymous(.admin) }
 
     /// The caller whose key this is; with a name, it must be that key's.
-    public func caller(key: String, name: String? = nil) -> Caller? {
+    package func caller(key: String, name: String? = nil) -> Caller? {
         let digest = SHA256.hash(data: Array(key.utf8))
         var found: Caller?
         for candidate in state.withLockedValue({ $0.keys }) {
@@ -90,9 +90,9 @@ public final class AccessControl: Sendable {
 }
 
 /// One entry of `auth.keys`: a credential, who it stands for, and what it may do.
-public struct APIKey: Sendable, Equatable {
+package struct APIKey: Sendable, Equatable {
     /// What a key may do.
-    public enum Role: String, CaseIterable, Sendable {
+    package enum Role: String, CaseIterable, Sendable {
         /// Locks, limits, permits, and reading.
         case use
         /// Also breaking locks, forcing breakers, and reloading.
@@ -100,13 +100,13 @@ public struct APIKey: Sendable, Equatable {
     }
 
     /// `name`: unique; keeps the rule of `ResourceName`.
-    public var name: String
+    package var name: String
     /// The credential itself, from the variable that `key_env` names, from the file at `key_file`, or from `key`. Never logged.
-    public var secret: String
+    package var secret: String
     /// `role`: `use` or `admin`.
-    public var role: Role
+    package var role: Role
 
-    public init(name: String, secret: String, role: Role) {
+    package init(name: String, secret: String, role: Role) {
         self.name = name
         self.secret = secret
         self.role = role
@@ -115,9 +115,9 @@ public struct APIKey: Sendable, Equatable {
 
 /// The secret is never shown.
 extension APIKey: CustomStringConvertible, CustomReflectable {
-    public var description: String { "APIKey(name: \(name), role: \(role))" }
+    package var description: String { "APIKey(name: \(name), role: \(role))" }
 
-    public var customMirror: Mirror { Mirror(self, children: ["name": name, "role": role]) }
+    package var customMirror: Mirror { Mirror(self, children: ["name": name, "role": role]) }
 }
 
 /// Counts those who show an API key that is none, and says so, once a minute at most.

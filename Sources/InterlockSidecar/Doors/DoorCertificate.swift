@@ -3,11 +3,11 @@ internal import NIOCore
 internal import NIOSSL
 
 /// What the doors show of themselves where they speak TLS 1.2 or 1.3. Connections that begin after a reload see the new one.
-public final class DoorCertificate: Sendable {
+package final class DoorCertificate: Sendable {
     private let context: NIOLockedValueBox<NIOSSLContext>
 
     /// - Throws: `SidecarError` when the certificate or its key cannot be used.
-    public init(_ settings: TLSSettings) throws(SidecarError) {
+    package init(_ settings: TLSSettings) throws(SidecarError) {
         context = NIOLockedValueBox(try Self.context(settings))
     }
 

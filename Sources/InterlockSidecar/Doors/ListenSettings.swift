@@ -1,54 +1,54 @@
 /// `listen`: the doors that the sidecar opens.
-public struct ListenSettings: Sendable, Equatable {
+package struct ListenSettings: Sendable, Equatable {
     /// `listen.resp`: the RESP door, HOST:PORT; `127.0.0.1:7379`.
-    public var resp = SocketEndpoint(host: "127.0.0.1", port: 7379)
+    package var resp = SocketEndpoint(host: "127.0.0.1", port: 7379)
     /// `listen.http`: the HTTP door, HOST:PORT; `127.0.0.1:7380`.
-    public var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
+    package var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
     /// `listen.unix`: the path of a Unix socket for the RESP door, at most 103 bytes; none by default.
-    public var unix: String?
+    package var unix: String?
     /// `listen.hosts`: further names by which the HTTP door may be called; none by default.
-    public var hosts: [String] = []
+    package var hosts: [String] = []
     /// `listen.tls`: certificate and key for both doors; none by default.
-    public var tls: TLSSettings?
+    package var tls: TLSSettings?
     /// `listen.allow_plaintext`: keys may cross the network unencrypted, because it is private; false by default.
-    public var allowsPlaintext = false
+    package var allowsPlaintext = false
     /// `listen.max_connections`: the most client connections at one time, over all doors; 10000 by default.
-    public var maximumConnections = 10_000
+    package var maximumConnections = 10_000
 
-    public init() {}
+    package init() {}
 }
 
 /// `listen.tls`: both are paths of PEM files, relative to the working directory.
-public struct TLSSettings: Sendable, Equatable {
+package struct TLSSettings: Sendable, Equatable {
     /// `listen.tls.certificate`: the certificate, then its chain.
-    public var certificate: String
+    package var certificate: String
     /// `listen.tls.key`: the certificate's private key.
-    public var key: String
+    package var key: String
 
-    public init(certificate: String, key: String) {
+    package init(certificate: String, key: String) {
         self.certificate = certificate
         self.key = key
     }
 }
 
 /// A host and a port: `127.0.0.1:7379`, `[::1]:7379`, `localhost:0`.
-public struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
+package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// A name, an IPv4 address, or an IPv6 address without its brackets.
-    public var host: String
+    package var host: String
     /// 0–65535; 0 lets the system choose a free port.
-    public var port: Int
+    package var port: Int
 
-    public init(host: String, port: Int) {
+    package init(host: String, port: Int) {
         self.host = host
         self.port = port
     }
 
-    public var description: String {
+    package var description: String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
     /// Whether only this host can reach it. A spelling that is not plainly loopback counts as not loopback.
-    public var isLoopback: Bool {
+    package var isLoopback: Bool {
         switch host.lowercased() {
         case "localhost", "::1", "0:0:0:0:0:0:0:1": true
         case let host: Self.octets(of: host)?.first == 127
@@ -59,7 +59,7 @@ public struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
 extension SocketEndpoint {
     /// Reads `HOST:PORT` or `[IPv6]:PORT`.
     /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
-    public init(parsing text: String) throws(ConfigurationExpectation) {
+    package init(parsing text: String) throws(ConfigurationExpectation) {
         let expectation = ConfigurationExpectation("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
         guard let colon = text.lastIndex(of: ":") else { throw expectation }
         let digits = text[text.index(after: colon)...]

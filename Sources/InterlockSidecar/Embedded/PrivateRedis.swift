@@ -1,28 +1,28 @@
-public import Logging
+package import Logging
 internal import NIOConcurrencyHelpers
-public import ServiceLifecycle
+package import ServiceLifecycle
 internal import Subprocess
 
 /// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.
 ///
 /// The kernel kills it when the sidecar dies, however that happens: it is started through `setpriv --pdeathsig`.
-public struct PrivateRedis: Service {
+package struct PrivateRedis: Service {
     private let folder: DataFolder
     private let logger: Logger
 
     /// Prepares the data folder.
     /// - Throws: `SidecarError` when the folder cannot be used.
-    public init(dataDirectory: String, logger: Logger) throws(SidecarError) {
+    package init(dataDirectory: String, logger: Logger) throws(SidecarError) {
         folder = try DataFolder(path: dataDirectory)
         self.logger = logger
     }
 
     /// Where people find it: `redis-cli -s PATH`.
-    public var socketPath: String { folder.socketPath }
+    package var socketPath: String { folder.socketPath }
 
     /// Runs the server until graceful shutdown, then stops it and waits for its end.
     /// - Throws: `SidecarError` when it cannot be started, or ends by itself.
-    public func run() async throws {
+    package func run() async throws {
         var options = PlatformOptions()
         // A group of its own: Ctrl-C in a terminal reaches the sidecar, which still needs its Redis to say good-bye.
         options.processGroupID = 0

@@ -1,16 +1,16 @@
 internal import HTTPTypes
 internal import HummingbirdCore
-public import Interlock
-public import Logging
-public import NIOCore
-public import ServiceLifecycle
+package import Interlock
+package import Logging
+package import NIOCore
+package import ServiceLifecycle
 
 /// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
 ///
 /// Its channels live on the event loop group it is given; each call hops to the coordinator's loop once. On graceful
 /// shutdown it stops accepting, ends the event streams, has the coordinator answer whoever waits, and finishes what is
 /// under way.
-public struct HTTPDoor: Service {
+package struct HTTPDoor: Service {
     /// The same as `firstRequestTimeout`, of one of the few connections that are served when all places are taken.
     private static let shortTimeout = Duration.seconds(1)
 
@@ -37,7 +37,7 @@ public struct HTTPDoor: Service {
     ///   - listen: the address, further host names, and the most connections at a time.
     ///   - metrics: what `/metrics` shows, and where this door counts.
     ///   - onBound: called with the port once the door is open.
-    public init(
+    package init(
         coordinator: Coordinator,
         access: AccessControl,
         certificate: DoorCertificate?,
@@ -60,7 +60,7 @@ public struct HTTPDoor: Service {
 
     /// Serves until graceful shutdown.
     /// - Throws: what binding throws.
-    public func run() async throws {
+    package func run() async throws {
         // The library's diary is not the sidecar's.
         let quiet = logger.atLeast(.warning)
         let places = HTTPPlaces(count: listen.maximumConnections)

@@ -1,4 +1,4 @@
-public import CoreMetrics
+package import CoreMetrics
 internal import NIOConcurrencyHelpers
 
 /// A swift-metrics backend that is read in Prometheus' text exposition format, version 0.0.4.
@@ -8,12 +8,12 @@ internal import NIOConcurrencyHelpers
 /// is of another type, records into nothing and is counted in `interlock_metrics_dropped_total`.
 ///
 /// Format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
-public final class PrometheusRegistry: MetricsFactory, Sendable {
+package final class PrometheusRegistry: MetricsFactory, Sendable {
     /// The media type of `exposition()`.
-    public static let contentType = "text/plain; version=0.0.4; charset=utf-8"
+    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// The most lines with a value that all metrics together may come to, those of the process apart.
-    public let maximumSamples: Int
+    package let maximumSamples: Int
 
     private let dropped = IntegerCounter()
     private let state = NIOLockedValueBox(State())
@@ -28,7 +28,7 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
         var series: [SeriesLabels: any PrometheusSeries] = [:]
     }
 
-    public init(maximumSamples: Int = 10_000) {
+    package init(maximumSamples: Int = 10_000) {
         self.maximumSamples = maximumSamples
         state.withLockedValue { state in
             state.families["interlock_metrics_dropped_total"] = Family(kind: .counter, series: [SeriesLabels([]): dropped])
@@ -36,7 +36,7 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
     }
 
     /// All metrics as text, in the order of their names, then of their labels. O(n log n) in series; also reads `/proc`.
-    public func exposition() -> String {
+    package func exposition() -> String {
         let families = state.withLockedValue { $0.families }
         var text = ""
         for (name, family) in families.sorted(by: { $0.key < $1.key }) where !family.series.isEmpty {
@@ -85,34 +85,34 @@ public final class PrometheusRegistry: MetricsFactory, Sendable {
 
     // MARK: MetricsFactory
 
-    public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+    package func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
         series(label, dimensions, .counter) { IntegerCounter() }
     }
 
-    public func makeFloatingPointCounter(
+    package func makeFloatingPointCounter(
         label: String, dimensions: [(String, String)]
     ) -> any FloatingPointCounterHandler {
         series(label, dimensions, .counter) { RealCounter() }
     }
 
-    public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+    package func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
         series(label, dimensions, .gauge) { PrometheusGauge() }
     }
 
-    public func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
+    package func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
         guard aggregate else { return series(label, dimensions, .gauge) { PrometheusGauge() } }
         return series(label, dimensions, .histogram) { ValueHistogram() }
     }
 
-    public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+    package func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
         series(label, dimensions, .histogram) { TimeHistogram() }
     }
 
-    public func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
-    public func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
-    public func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
-    public func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
-    public func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
+    package func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
+    package func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
+    package func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
+    package func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
+    package func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
 }
 
 /// What the `# TYPE` line says.

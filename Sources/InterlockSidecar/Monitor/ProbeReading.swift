@@ -1,12 +1,12 @@
 internal import CoreMetrics
-public import InterlockCore
+package import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 
 /// What the outage monitor knows of a service.
-public struct ProbeReading: Hashable, Sendable {
+package struct ProbeReading: Hashable, Sendable {
     /// Who makes the probes.
-    public enum Prober: String, CaseIterable, Hashable, Sendable {
+    package enum Prober: String, CaseIterable, Hashable, Sendable {
         /// This sidecar, elected by the fleet.
         case elected
         /// Another sidecar of the fleet.
@@ -20,30 +20,30 @@ public struct ProbeReading: Hashable, Sendable {
     }
 
     /// One probe of this sidecar.
-    public struct Probe: Hashable, Sendable {
-        public var finding: ProbeFinding
+    package struct Probe: Hashable, Sendable {
+        package var finding: ProbeFinding
         /// When it ended, in milliseconds of the Unix epoch by this host's clock.
-        public var atMilliseconds: Int64
+        package var atMilliseconds: Int64
         /// How long it took.
-        public var duration: Duration
+        package var duration: Duration
 
-        public init(finding: ProbeFinding, atMilliseconds: Int64, duration: Duration) {
+        package init(finding: ProbeFinding, atMilliseconds: Int64, duration: Duration) {
             self.finding = finding
             self.atMilliseconds = atMilliseconds
             self.duration = duration
         }
     }
 
-    public var service: String
-    public var prober: Prober
+    package var service: String
+    package var prober: Prober
     /// The last probe that this sidecar made; `nil`: none yet.
-    public var last: Probe?
+    package var last: Probe?
     /// Bad probes in a row, up to the last.
-    public var failures: Int
+    package var failures: Int
     /// Good probes in a row, up to the last.
-    public var successes: Int
+    package var successes: Int
 
-    public init(
+    package init(
         service: String, prober: Prober = .undecided, last: Probe? = nil, failures: Int = 0, successes: Int = 0
     ) {
         self.service = service

@@ -1,12 +1,12 @@
 internal import Glibc
-public import Interlock
-public import Logging
+package import Interlock
+package import Logging
 internal import NIOCore
 internal import NIOPosix
-public import ServiceLifecycle
+package import ServiceLifecycle
 
 /// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
-public struct RESPDoor: Service {
+package struct RESPDoor: Service {
     /// In bytes: some hundred commands.
     private static let longestRead = 4 << 10
 
@@ -26,7 +26,7 @@ public struct RESPDoor: Service {
     /// - Parameters:
     ///   - certificate: `nil`: it does not speak TLS.
     ///   - onBound: called with the TCP port once it listens.
-    public init(
+    package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings, logger: Logger,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
@@ -40,7 +40,7 @@ public struct RESPDoor: Service {
 
     /// Serves until graceful shutdown; then waits are answered, and connections close when all is written.
     /// - Throws: when it cannot listen.
-    public func run() async throws {
+    package func run() async throws {
         let eventLoop = coordinator.eventLoop
         let context = try await eventLoop.submit {
             NIOLoopBound(

@@ -1,5 +1,5 @@
 /// A parser of untrusted bytes, with promises that hold for every input.
-public enum FuzzTarget: String, CaseIterable, Sendable {
+package enum FuzzTarget: String, CaseIterable, Sendable {
     /// Clients' commands at the RESP door, and their options.
     case resp
     /// Redis' replies as bytes.
@@ -15,7 +15,7 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
 
     /// Parses `input`. Equal inputs have equal results.
     /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
-    public func run(_ input: [UInt8]) throws(FuzzFinding) {
+    package func run(_ input: [UInt8]) throws(FuzzFinding) {
         switch self {
         case .resp: try RequestPromises.check(input)
         case .replies: try ReplyPromises.check(input)
@@ -28,9 +28,9 @@ public enum FuzzTarget: String, CaseIterable, Sendable {
 }
 
 /// A broken promise of a parser.
-public struct FuzzFinding: Error, CustomStringConvertible {
+package struct FuzzFinding: Error, CustomStringConvertible {
     /// What was promised, and what happened.
-    public let description: String
+    package let description: String
 
     init(_ description: String) {
         self.description = description

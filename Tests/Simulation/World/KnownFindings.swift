@@ -1,18 +1,18 @@
-public import InterlockCore
-public import InterlockJudge
+package import InterlockCore
+package import InterlockJudge
 
 /// A fault as a story shows it.
-public struct ToldFault: Sendable {
-    public var number: Int
-    public var kind: FaultKind
+package struct ToldFault: Sendable {
+    package var number: Int
+    package var kind: FaultKind
     /// `nil` if it affects all.
-    public var sidecar: Int?
-    public var began: Instant
+    package var sidecar: Int?
+    package var began: Instant
     /// `nil` if it lasted until the world's end.
-    public var ended: Instant?
+    package var ended: Instant?
     /// By how many ms Redis' clock was moved; the last step of several.
-    public var ahead: Int64 = 0
-    public var words: String
+    package var ahead: Int64 = 0
+    package var words: String
 
     func lasts(atLeast milliseconds: Int64) -> Bool {
         ended.map { $0 >= began.advanced(byMilliseconds: milliseconds) } ?? true
@@ -20,14 +20,14 @@ public struct ToldFault: Sendable {
 }
 
 /// A call as a story shows it.
-public struct ToldCall: Sendable {
-    public var client: Int
-    public var sidecar: Int
-    public var operation: Operation
-    public var began: Instant
+package struct ToldCall: Sendable {
+    package var client: Int
+    package var sidecar: Int
+    package var operation: Operation
+    package var began: Instant
     /// `nil` if it was under way at the world's end.
-    public var ended: Instant?
-    public var ending: OperationEnding?
+    package var ended: Instant?
+    package var ending: OperationEnding?
 
     /// All calls, in the order of their beginnings.
     static func all(of events: [HistoryEvent]) -> [ToldCall] {
@@ -105,11 +105,11 @@ struct Story {
 }
 
 /// A documented consequence of a world's configuration, not a fault. It is reported but does not count as a finding.
-public struct KnownFinding: Sendable {
+package struct KnownFinding: Sendable {
     /// The name for `--finding`.
-    public let name: String
+    package let name: String
     /// What happens, for the list.
-    public let summary: String
+    package let summary: String
     private let promises: Set<Promise>
     private let isCause: @Sendable (Violation, Story) -> Bool
 
@@ -127,7 +127,7 @@ public struct KnownFinding: Sendable {
         all.first { $0.promises.contains(violation.promise) && $0.isCause(violation, story) }
     }
 
-    public static let all: [KnownFinding] = [
+    package static let all: [KnownFinding] = [
         KnownFinding(
             "fleet_size", [.limits],
             "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/reference/limits.md"

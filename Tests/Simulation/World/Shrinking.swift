@@ -2,15 +2,15 @@ import InterlockCore
 import InterlockJudge
 
 /// The parts of a world that remain when its story is shrunk. The rest is unchanged.
-public struct Cut: Sendable {
+package struct Cut: Sendable {
     /// The numbers of the faults that happen; `nil`: all.
-    public var faults: Set<Int>?
+    package var faults: Set<Int>?
     /// The numbers of the active clients; `nil`: all.
-    public var clients: Set<Int>?
+    package var clients: Set<Int>?
     /// When all faults end, in ms; `nil`: after enough operations.
-    public var milliseconds: Int64?
+    package var milliseconds: Int64?
 
-    public init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
+    package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
         self.faults = faults
         self.clients = clients
         self.milliseconds = milliseconds
@@ -18,17 +18,17 @@ public struct Cut: Sendable {
 }
 
 /// Shrinks a story to what still shows the same finding: it ends with the finding, then has fewer faults, then fewer clients.
-public struct Shrinking: Sendable {
+package struct Shrinking: Sendable {
     private let seed: UInt64
     /// What must remain visible: the name of a known cause, or a promise.
     private let target: String
     private let operations: Int
     private var cut: Cut
     /// The shortest story so far.
-    public private(set) var result: WorldResult
+    package private(set) var result: WorldResult
 
     /// - Parameter result: of an ordinary run with this many operations and with findings.
-    public init?(_ result: WorldResult, operations: Int, target: String? = nil) {
+    package init?(_ result: WorldResult, operations: Int, target: String? = nil) {
         seed = result.seed
         self.operations = operations
         self.result = result
@@ -50,7 +50,7 @@ public struct Shrinking: Sendable {
     }
 
     /// - Parameter tell: receives the progress.
-    public mutating func run(tell: (String) -> Void) {
+    package mutating func run(tell: (String) -> Void) {
         guard attempt(cut) else { return }
         tell("\(target): fewer faults than \(result.faults.count)")
         leaveOut(\.faults)
@@ -88,7 +88,7 @@ public struct Shrinking: Sendable {
     }
 
     /// The story as text: profile, faults, and the last calls for the lock or service of the finding.
-    public var story: [String] {
+    package var story: [String] {
         let beginning = WorldTimeline.beginning / 1_000_000
         func time(_ instant: Instant) -> String { "\(instant.nanoseconds / 1_000_000 - beginning) ms" }
         var lines = result.profile.split(separator: "\n").map(String.init)

@@ -1,39 +1,39 @@
 import Hiredis
 import Interlock
-public import InterlockCore
-public import InterlockJudge
+package import InterlockCore
+package import InterlockJudge
 import InterlockSidecar
 import Logging
 import SimulatedRedis
 
 /// The result of a world.
-public struct WorldResult: Sendable {
-    public var seed: UInt64
-    public var check: CheckReport
+package struct WorldResult: Sendable {
+    package var seed: UInt64
+    package var check: CheckReport
     /// Findings without a known cause.
-    public var unknown: [Violation]
+    package var unknown: [Violation]
     /// By known cause: its first finding, and the number of findings.
-    public var known: [String: (first: Violation, count: Int)]
+    package var known: [String: (first: Violation, count: Int)]
     /// The digest of the history. Worlds of one seed have equal digests.
-    public var digest: UInt64
-    public var operations: Int
+    package var digest: UInt64
+    package var operations: Int
     /// Simulated seconds.
-    public var seconds: Double
+    package var seconds: Double
     /// The profile in words.
-    public var profile: String
+    package var profile: String
     /// The names of the services.
     var services: [String]
-    public var faults: [ToldFault]
+    package var faults: [ToldFault]
     /// The numbers of the clients.
-    public var clients: [Int]
+    package var clients: [Int]
     /// The history, its end, and the rules that judge it.
-    public var events: [HistoryEvent]
-    public var end: Instant
-    public var rules: HistoryRules
+    package var events: [HistoryEvent]
+    package var end: Instant
+    package var rules: HistoryRules
 
     /// Writes the history as `interlock bench --history` does, for `interlock bench check`.
     /// - Throws: `HistoryFileError`.
-    public func write(to path: String) throws {
+    package func write(to path: String) throws {
         var writer = try HistoryWriter(path: path, rules: rules, source: .simulation)
         for event in events { try writer.write(event) }
         try writer.close(at: end)
@@ -41,7 +41,7 @@ public struct WorldResult: Sendable {
 }
 
 /// A fleet of real sidecars, their Redis servers, their users and the faults. One seed decides everything.
-public final class World {
+package final class World {
     /// The prefix of the second fleet's keys.
     static let otherPrefix = "other:"
 
@@ -59,7 +59,7 @@ public final class World {
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
     /// - Parameter cut: what remains of the world when its story is shrunk.
-    public init(seed: UInt64, cut: Cut = Cut()) {
+    package init(seed: UInt64, cut: Cut = Cut()) {
         self.cut = cut
         self.seed = seed
         random = SeededRandom(seed: seed)
@@ -189,7 +189,7 @@ public final class World {
     }
 
     /// Shows everything that Redis reads and writes.
-    public func tap(_ show: @escaping (String) -> Void) {
+    package func tap(_ show: @escaping (String) -> Void) {
         for host in [state.redis] + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
                 let text = String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
@@ -230,7 +230,7 @@ public final class World {
     // MARK: Running
 
     /// Runs this many operations, ends all faults, and waits until everything must have recovered.
-    public func run(operations target: Int) -> WorldResult {
+    package func run(operations target: Int) -> WorldResult {
         let end: Int64 = cut.milliseconds.map { .milliseconds($0) } ?? .seconds(3600)
         state.timeline.run(until: WorldTimeline.beginning + end) { state.operations >= target }
         faults?.endAll()

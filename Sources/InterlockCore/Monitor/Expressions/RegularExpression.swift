@@ -4,9 +4,9 @@
 /// 11(6), 1968; Cox, "Regular Expression Matching: the Virtual Machine Approach", 2009). Nothing is ever tried again, so no
 /// text that a service sends can keep it busy. That rules out references to groups, looking ahead or behind, and possessive
 /// repetition; lazy repetition is understood and, as only finding counts, finds the same.
-public struct RegularExpression: Hashable, Sendable {
+package struct RegularExpression: Hashable, Sendable {
     /// What a search came to.
-    public enum Search: Hashable, Sendable {
+    package enum Search: Hashable, Sendable {
         case found
         case notFound
         /// Given up: too many states were alive for too much of the text.
@@ -14,22 +14,22 @@ public struct RegularExpression: Hashable, Sendable {
     }
 
     /// What is wrong with an expression, and where.
-    public struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
-        public let description: String
+    package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+        package let description: String
     }
 
     /// The most states that an expression may have, repetitions written out.
-    public static let mostStates = 1000
+    package static let mostStates = 1000
     /// The most steps of one search: a tenth of a second or less.
-    public static let mostSteps = 8_000_000
+    package static let mostSteps = 8_000_000
 
     /// The expression as it was written.
-    public let text: String
+    package let text: String
     private let program: [ExpressionInstruction]
     private let sets: [ScalarSet]
 
     /// - Throws: `Violation` for what is not an expression, and for syntax that cannot be searched for in bounded time.
-    public init(_ text: String) throws(Violation) {
+    package init(_ text: String) throws(Violation) {
         self.text = text
         var parser = ExpressionParser(text: text)
         let compiled = try ExpressionCompiler(try parser.wholeExpression())
@@ -38,7 +38,7 @@ public struct RegularExpression: Hashable, Sendable {
     }
 
     /// Whether it is found anywhere in `text`. O(n · m) in characters of the text and states, at most `mostSteps` steps.
-    public func search(in text: String) -> Search {
+    package func search(in text: String) -> Search {
         var states = ExpressionStates(count: program.count)
         var steps = 0
         var previous: Unicode.Scalar?

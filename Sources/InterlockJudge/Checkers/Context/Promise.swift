@@ -1,7 +1,7 @@
-public import InterlockCore
+package import InterlockCore
 
 /// A promise of the product, as reports name it.
-public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
+package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     /// Each grant of a name has a higher fence than all earlier grants.
     case risingFences = "rising-fences"
     /// No two leases of a name are valid at once, unless both are shared or places of one semaphore. Readers and writers never
@@ -38,35 +38,35 @@ public enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
 }
 
 /// One broken promise.
-public struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
-    public var promise: Promise
-    public var at: Instant
+package struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
+    package var promise: Promise
+    package var at: Instant
     /// What was seen, with numbers.
-    public var finding: String
+    package var finding: String
 
-    public init(_ promise: Promise, at: Instant, _ finding: String) {
+    package init(_ promise: Promise, at: Instant, _ finding: String) {
         self.promise = promise
         self.at = at
         self.finding = finding
     }
 
-    public var description: String { "\(promise.rawValue) at \(at.nanoseconds / 1_000_000) ms: \(finding)" }
+    package var description: String { "\(promise.rawValue) at \(at.nanoseconds / 1_000_000) ms: \(finding)" }
 }
 
 /// The result of a check.
-public struct CheckReport: Codable, Hashable, Sendable {
+package struct CheckReport: Codable, Hashable, Sendable {
     /// Operations that were checked.
-    public var operations: Int
+    package var operations: Int
     /// Granted leases, and limit decisions (granted or refused).
-    public var lockCycles: Int
-    public var limitDecisions: Int
+    package var lockCycles: Int
+    package var limitDecisions: Int
     /// Writes that the guarded resource refused because a later lease had written.
-    public var staleWritesRefused: Int
+    package var staleWritesRefused: Int
     /// The first ones; `violationCount` counts all.
-    public var violations: [Violation]
-    public var violationCount: Int
+    package var violations: [Violation]
+    package var violationCount: Int
 
-    public init(
+    package init(
         operations: Int = 0, lockCycles: Int = 0, limitDecisions: Int = 0, staleWritesRefused: Int = 0,
         violations: [Violation] = [], violationCount: Int = 0
     ) {

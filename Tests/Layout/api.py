@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Holds docs/swift/api.txt, the list of what the libraries promise to programs, against the code.
+
+Each public declaration of Interlock, of what it exports, and of InterlockClient stands there on one line, by file and
+type. `--update` writes the list anew: look at what git shows, and say in CHANGELOG.md what programs must change.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import swift
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = ROOT / "docs/swift/api.txt"
+LIBRARIES = ("Interlock", "InterlockCore", "InterlockClient")
+KINDS = "actor|case|class|enum|extension|func|init|let|protocol|struct|subscript|typealias|var"
+DECLARATION = re.compile(rf"(?:@\w+(?:\([^)]*\))? )*(?:[a-z]+(?:\(\w+\))? )*(?:{KINDS})\b")
+NAMED = re.compile(r"\b(?:actor|class|enum|extension|protocol|struct)\s+([\w.]+)")
+
+
+def declarations(text: str) -> Iterator[str]:
+    """The public declarations of one file, each after the types that it is in."""
+    lines = swift.code(text).split("\n")
+    owners: list[tuple[int, str, bool]] = []
+    depth = 0
+    at = 0
+    while at < len(lines):
+        line = lines[at].strip()
+        while owners and depth < owners[-1][0]:
+            owners.pop()
+        is_case = line.startswith("case ") and bool(owners) and owners[-1][2] and depth == owners[-1][0]
+        is_public = bool(re.match(r"(?:@\w+(?:\([^)]*\))? )*(?:nonisolated |final )*public\b", line))
+        is_public = is_public and " import " not in f" {line} "
+        is_type = bool(re.search(rf"^(?:[\w@() ]+ )?(?:{'actor|class|enum|extension|protocol|struct'})\b", line))
+        head = line
+        first = at
+        if is_public or is_type:
+            while "{" not in head and head.count("(") > head.count(")") and at + 1 < len(lines):
+                at += 1
+                head += " " + lines[at].strip()
+        signature = re.sub(r"\s+", " ", head.split(" {")[0].split(" = ")[0] if "(" not in head else head.split(" {")[0])
+        signature = signature.replace("( ", "(").replace(" )", ")").strip()
+        if (is_public and DECLARATION.match(signature)) or is_case:
+            yield " / ".join([*(owner for _, owner, _ in owners), signature])
+        for index in range(first, at + 1):
+            depth += lines[index].count("{") - lines[index].count("}")
+        named = NAMED.search(signature) if is_type or is_public else None
+        if named and "{" in head and not head.rstrip().endswith("}"):
+            owners.append((depth, named[1], is_public and " enum " in f" {signature} "))
+        at += 1
+
+
+def listing() -> str:
+    found = []
+    for library in LIBRARIES:
+        for path in sorted((ROOT / "Sources" / library).rglob("*.swift")):
+            public = sorted(declarations(path.read_text()))
+            if public:
+                found.append(f"# {library}/{path.name}\n" + "\n".join(public) + "\n")
+    return "\n".join(found)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="write docs/swift/api.txt")
+    options = parser.parse_args()
+    now = listing()
+    if options.update:
+        LIST.write_text(now)
+    before = LIST.read_text() if LIST.exists() else ""
+    gone = sorted(set(before.splitlines()) - set(now.splitlines()))
+    new = sorted(set(now.splitlines()) - set(before.splitlines()))
+    for line in gone:
+        print(f"api: gone: {line}")
+    for line in new:
+        print(f"api: new: {line}")
+    if gone or new:
+        print(
+            "api: if that is meant, run Tests/Layout/api.py --update and say in CHANGELOG.md what programs must change"
+        )
+        return 1
+    count = sum(bool(line) and not line.startswith("#") for line in now.splitlines())
+    print(f"api: {count} public declarations, as listed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
