@@ -185,6 +185,10 @@ public actor Coordinator: Service {
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
+        // What callers who were cancelled had been granted is on its way back: it arrives before this is answered.
+        await withCheckedContinuation { continuation in
+            runtime.pipeline.send(Ping()) { _ in continuation.resume() }
+        }
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
         try? await subscriber.close().get()
