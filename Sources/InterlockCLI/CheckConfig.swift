@@ -30,7 +30,7 @@ struct CheckConfig: AsyncParsableCommand {
             for warning in verdict.warnings { Terminal.tell("\(file): warning: \(warning)") }
             for problem in verdict.problems { Terminal.tell(problem.description) }
         }
-        guard verdict.isGood else { throw ExitCode.refused }
+        guard verdict.isGood else { throw ExitCode(.no) }
     }
 }
 

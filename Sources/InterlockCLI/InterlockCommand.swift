@@ -14,10 +14,12 @@ struct InterlockCommand: AsyncParsableCommand {
 
             EXIT CODES
               0   done
-              1   refused, held by another, limited, lost or not found
+              1   no: held by another, limited, lost or not found; another try may succeed
               64  the command line cannot be understood
-              69  the sidecar or its Redis cannot be reached
-              `interlock run` has more of them.
+              65  refused as invalid: a name, a ttl out of bounds, an unknown service
+              69  the sidecar or its Redis cannot be reached, or is no sidecar
+              77  no API key, a wrong one, or one without the role
+              `interlock run` has more of them. INTERLOCK_EXIT_CODES=1 gives 1 instead of 65 and 77, as before 0.2.0.
 
             EXAMPLES
               interlock serve
@@ -38,8 +40,10 @@ struct InterlockCommand: AsyncParsableCommand {
 
     /// Runs the command; a failure is one message on standard error and an exit code.
     static func main() async {
+        var isRun = false
         do {
             var command = try await asyncParseAsRoot()
+            isRun = command is Run
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -47,7 +51,7 @@ struct InterlockCommand: AsyncParsableCommand {
             }
             exit()
         } catch {
-            exit(failure: error)
+            exit(failure: error, isOfRun: isRun)
         }
     }
 
@@ -58,14 +62,14 @@ struct InterlockCommand: AsyncParsableCommand {
             try command.run()
             exit()
         } catch {
-            exit(failure: error)
+            exit(failure: error, isOfRun: true)
         }
     }
 
-    private static func exit(failure error: any Error) -> Never {
+    private static func exit(failure error: any Error, isOfRun: Bool) -> Never {
         guard let failure = error as? Failure else { exit(withError: error) }
         Terminal.tell("interlock: \(failure)")
-        exit(withError: failure.exitCode)
+        exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
     }
 }
 

@@ -45,7 +45,7 @@ struct Serve: AsyncParsableCommand {
         do throws(ConfigurationError) {
             configuration = try read(environment: environment)
         } catch {
-            throw Failure(error.description, exitCode: .usage)
+            throw Failure(error.description, .usage)
         }
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
@@ -59,7 +59,7 @@ struct Serve: AsyncParsableCommand {
             ) { [self] in try read(environment: environment) }
             try await sidecar.run { addresses in Self.announce(addresses, configuration) }
         } catch {
-            throw Failure("\(error)", exitCode: .unavailable)
+            throw Failure("\(error)", .unavailable)
         }
     }
 

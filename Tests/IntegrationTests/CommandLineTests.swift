@@ -167,11 +167,11 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a service that nobody configured is refused with 1")
+    @Test("a service that nobody configured is refused and named")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("limit", "take", "absent")
-            #expect(refused.status == .exited(1))
+            #expect(refused.status == .exited(65))
             #expect(refused.errors.contains("absent"))
         }
     }
@@ -297,7 +297,7 @@ struct CommandLineTests {
     func controlCharacters() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .text("-INVALID \u{1B}[31mred\u{9B}2J\r\n") }) { peer in
             let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
-            #expect(outcome.status == .exited(1))
+            #expect(outcome.status == .exited(65))
             #expect(outcome.errors.contains("red"))
             #expect(!outcome.errors.unicodeScalars.contains { $0 == "\u{1B}" || $0 == "\u{9B}" })
         }
@@ -305,7 +305,7 @@ struct CommandLineTests {
 
     // MARK: Keys
 
-    @Test("keys and roles are asked for by name, and refused with 1")
+    @Test("keys and roles are asked for by name")
     func keys() async throws {
         let configuration = """
             auth:
@@ -315,17 +315,17 @@ struct CommandLineTests {
             """
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
             let none = try await sidecar.interlock("lock", "acquire", "orders")
-            #expect(none.status == .exited(1))
+            #expect(none.status == .exited(77))
             #expect(none.errors.contains("INTERLOCK_API_KEY"))
 
             let wrong = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-nobody")
-            #expect(wrong.status == .exited(1))
+            #expect(wrong.status == .exited(77))
             #expect(!wrong.errors.contains("key-of-nobody"))
 
             let right = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-the-web-shop")
             #expect(right.status == .exited(0))
             let lesser = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
-            #expect(lesser.status == .exited(1))
+            #expect(lesser.status == .exited(77))
             #expect(lesser.errors.contains("admin"))
             let admin = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-operators")
             #expect(admin.status == .exited(0))
@@ -380,11 +380,11 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a channel that the sidecar does not have is refused with 1")
+    @Test("a channel that the sidecar does not have is refused")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("events", "--prefix", "other:")
-            #expect(refused.status == .exited(1))
+            #expect(refused.status == .exited(65))
             #expect(refused.errors.contains("interlock:events"))
         }
     }

@@ -102,10 +102,10 @@ struct BenchCheck: AsyncParsableCommand {
         do {
             report = try HistoryCheck(replaying: file).report
         } catch {
-            throw Failure("\(error)", exitCode: .refused)
+            throw Failure("\(error)", .no)
         }
         try Terminal.show(CheckReading(report: report), asJSON: output.json)
-        guard report.isClean else { throw Failure(report.verdict, exitCode: .refused) }
+        guard report.isClean else { throw Failure(report.verdict, .no) }
     }
 }
 
@@ -129,6 +129,6 @@ struct BenchSimulate: ParsableCommand {
     func run() throws {
         throw Failure(
             "the simulation is now run from a clone of the repository: make simulate ARGS='--seed 7'",
-            exitCode: .usage)
+            .usage)
     }
 }

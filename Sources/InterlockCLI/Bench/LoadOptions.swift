@@ -127,12 +127,12 @@ struct LoadOptions: ParsableArguments {
             report = try await bench.run(tell: { Terminal.tell("bench: \($0)") }, progress: { line.show($0) })
         } catch {
             line.end()
-            throw Failure("\(error)", exitCode: .unavailable)
+            throw Failure("\(error)", .unavailable)
         }
         line.end()
         try deliver(report)
         guard report.check.isClean else {
-            throw Failure("\(report.check.verdict); repeat it with --seed \(report.seed)", exitCode: .refused)
+            throw Failure("\(report.check.verdict); repeat it with --seed \(report.seed)", .no)
         }
     }
 
@@ -141,7 +141,7 @@ struct LoadOptions: ParsableArguments {
             if let json, json != "-" { try ReportFile(path: json).write(report.json + "\n") }
             if let path = self.report { try ReportFile(path: path).write(HTMLReport(report).text) }
         } catch let error as ReportFileError {
-            throw Failure("\(error)", exitCode: .refused)
+            throw Failure("\(error)", .no)
         }
         Terminal.show(json == "-" ? try report.json : report.table)
     }
@@ -173,7 +173,7 @@ struct LoadOptions: ParsableArguments {
                 if !http.isEmpty { endpoint.http = try httpAddress(http[number]) }
                 return endpoint
             } catch {
-                throw Failure("--sidecars, --http: \(error)", exitCode: .usage)
+                throw Failure("--sidecars, --http: \(error)", .usage)
             }
         }
     }

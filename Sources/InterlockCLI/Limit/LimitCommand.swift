@@ -55,7 +55,7 @@ extension LimitCommand {
             try Terminal.show(reading, asJSON: output.json)
             guard reading.isLimited else { return }
             let pause = reading.retryAfter.isEmpty ? "" : "try again in \(reading.retryAfter), or "
-            throw Failure("the limit of \(service) is used up: \(pause)wait with --wait", exitCode: .refused)
+            throw Failure("the limit of \(service) is used up: \(pause)wait with --wait", .no)
         }
     }
 }

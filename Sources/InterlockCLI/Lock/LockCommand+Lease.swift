@@ -47,7 +47,7 @@ extension LockCommand {
             guard let lease else {
                 throw Failure(
                     "the lock \(name) is held by another: wait for it with --wait, or see `interlock lock show \(name)`",
-                    exitCode: .refused)
+                    .no)
             }
             try Terminal.show(LockGrant(lease), asJSON: output.json)
         }
@@ -107,7 +107,7 @@ extension LockCommand {
             }
             guard let validity else {
                 throw Failure(
-                    "the lease of \(name) is lost: stop the work that it guards, then acquire the lock again", exitCode: .refused)
+                    "the lease of \(name) is lost: stop the work that it guards, then acquire the lock again", .no)
             }
             try Terminal.show(
                 LockRenewal(name: name, validMilliseconds: validity.wholeMilliseconds), asJSON: output.json)
@@ -142,7 +142,7 @@ extension LockCommand {
             }
             guard wasHeld else {
                 throw Failure(
-                    "the lock \(name) is not held by that token: the lease expired or was broken", exitCode: .refused)
+                    "the lock \(name) is not held by that token: the lease expired or was broken", .no)
             }
             Terminal.show("The lock \(name) is released.")
         }

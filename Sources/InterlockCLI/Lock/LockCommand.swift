@@ -42,7 +42,7 @@ extension LockCommand {
 
         func run() async throws {
             guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.inspectLock(name) }) else {
-                throw Failure("the lock \(name) is not held, and nobody waits for it", exitCode: .refused)
+                throw Failure("the lock \(name) is not held, and nobody waits for it", .no)
             }
             try Terminal.show(LockReading(lock), asJSON: output.json)
         }
@@ -111,7 +111,7 @@ extension LockCommand {
 
         func run() async throws {
             guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name) }) else {
-                throw Failure("the lock \(name) is not held", exitCode: .refused)
+                throw Failure("the lock \(name) is not held", .no)
             }
             Terminal.show("The lock \(name) is broken.")
         }

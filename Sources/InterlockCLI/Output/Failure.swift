@@ -1,21 +1,72 @@
 import ArgumentParser
 
-/// An error for people, and the exit code that tells programs the same.
+/// An error for people, and what it means for programs.
 struct Failure: Error, CustomStringConvertible {
     let description: String
-    let exitCode: ExitCode
+    let status: ExitStatus
 
-    init(_ description: String, exitCode: ExitCode) {
+    init(_ description: String, _ status: ExitStatus) {
         self.description = description
-        self.exitCode = exitCode
+        self.status = status
+    }
+}
+
+/// How a command ends that did not do what it was asked for. People find them in `docs/reference/command-line.md`.
+enum ExitStatus: CaseIterable, Sendable {
+    /// The answer is no: held by another, limited, lost, not there, mistakes found. Another try may have another answer.
+    case no
+    /// The command line or the configuration cannot be used. Nothing was asked.
+    case usage
+    /// Refused as invalid: a name, a number, an unknown service.
+    case invalid
+    /// The sidecar or its Redis cannot be reached, or cannot serve now.
+    case unavailable
+    /// What answers is no sidecar, or one of another version.
+    case notSidecar
+    /// `run`: the lease was lost while the command ran.
+    case leaseLost
+    /// `run`: another holds the lock.
+    case notAcquired
+    /// No API key, a wrong one, or one without the role.
+    case denied
+    /// `run`: the program is there and cannot be executed.
+    case notExecutable
+    /// `run`: there is no such program.
+    case notFound
+
+    /// The only table of exit codes.
+    var code: Int32 {
+        switch self {
+        case .no: 1
+        case .usage: 64
+        case .invalid: 65
+        case .unavailable, .notSidecar: 69
+        case .leaseLost: 74
+        case .notAcquired: 75
+        case .denied: 77
+        case .notExecutable: 126
+        case .notFound: 127
+        }
+    }
+
+    /// The code before 0.2.0, for one version: scripts ask for it with `INTERLOCK_EXIT_CODES=1`.
+    /// - Parameter isOfRun: `interlock run` had one code for all that a sidecar refuses.
+    func formerCode(isOfRun: Bool) -> Int32 {
+        switch self {
+        case .invalid, .denied, .notSidecar: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code
+        case .no, .usage, .unavailable, .leaseLost, .notAcquired, .notExecutable, .notFound: code
+        }
     }
 }
 
 extension ExitCode {
-    /// Refused, or held by another.
-    static let refused = ExitCode(1)
-    /// The command line or the configuration cannot be used.
-    static let usage = ExitCode(64)
-    /// The sidecar or its Redis cannot be reached.
-    static let unavailable = ExitCode(69)
+    init(_ status: ExitStatus) {
+        self.init(status.code)
+    }
+
+    /// The code to end with: the former one where the environment asks for it.
+    init(_ status: ExitStatus, isOfRun: Bool) {
+        let wantsFormer = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
+        self.init(wantsFormer ? status.formerCode(isOfRun: isOfRun) : status.code)
+    }
 }

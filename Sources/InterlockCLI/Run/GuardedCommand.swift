@@ -32,7 +32,7 @@ struct GuardedCommand: Sendable {
         } catch {
             throw Failure(
                 "cannot start \(program.name): \(error); is setpriv installed, which is part of util-linux?",
-                exitCode: .notExecutable)
+                .notExecutable)
         }
     }
 
@@ -89,9 +89,9 @@ struct Program: Sendable {
             case .absent: break
             }
         }
-        if let reason { throw Failure("cannot execute \(name): \(reason)", exitCode: .notExecutable) }
+        if let reason { throw Failure("cannot execute \(name): \(reason)", .notExecutable) }
         throw Failure(
-            "cannot execute \(name): there is no such program\(name.contains("/") ? "" : " on the PATH")", exitCode: .notFound)
+            "cannot execute \(name): there is no such program\(name.contains("/") ? "" : " on the PATH")", .notFound)
     }
 
     private static func candidates(for name: String, searchPath: String) -> [String] {
@@ -114,15 +114,6 @@ struct Program: Sendable {
 }
 
 extension ExitCode {
-    /// The lease was lost while the command ran.
-    static let leaseLost = ExitCode(74)
-    /// The lock was not acquired: another holds it.
-    static let notAcquired = ExitCode(75)
-    /// The program is there and cannot be executed.
-    static let notExecutable = ExitCode(126)
-    /// There is no such program.
-    static let notFound = ExitCode(127)
-
     /// As shells report a process that a signal ended.
     static func ended(bySignal signal: Int32) -> ExitCode { ExitCode(128 + signal) }
 

@@ -19,9 +19,11 @@ struct Run: AsyncParsableCommand {
             EXIT CODES
               the command's own; 128 and the signal's number when a signal ended it
               64   the command line cannot be understood
-              69   the sidecar or its Redis cannot be reached, or refuses
+              65   refused as invalid: a --ttl out of bounds, a label that cannot be
+              69   the sidecar or its Redis cannot be reached, or is no sidecar
               74   the lease was lost while the command ran
               75   another holds the lock
+              77   no API key, or a wrong one
               126  the program cannot be executed
               127  there is no such program
 

@@ -43,7 +43,7 @@ struct RunChild: ParsableCommand {
         let reason = errno
         throw Failure(
             "cannot execute \(words.first ?? program): \(String(cString: strerror(reason)))",
-            exitCode: reason == ENOENT ? .notFound : .notExecutable)
+            reason == ENOENT ? .notFound : .notExecutable)
     }
 }
 

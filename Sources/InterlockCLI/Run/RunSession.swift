@@ -32,6 +32,8 @@ struct RunSession {
     private let mailbox: Mailbox
     private let clock = TimeSource.system
 
+    /// What a sidecar, or a peer that is none, says to the same request again and again.
+    private static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar]
     /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
     private static let releaseTimeout: Int64 = 3000
 
@@ -51,9 +53,9 @@ struct RunSession {
             switch try await term() {
             case .finished(let code): return code
             case .stopped(let signal): return .ended(bySignal: signal)
-            case .held: throw Failure(refusal, exitCode: .notAcquired)
+            case .held: throw Failure(refusal, .notAcquired)
             case .lost(let signal):
-                guard plan.purpose == .lead else { return .leaseLost }
+                guard plan.purpose == .lead else { return ExitCode(.leaseLost) }
                 if let signal { return .ended(bySignal: signal) }
                 Terminal.tell("interlock: \(plan.name) is no longer led from here; trying to lead again")
             }
@@ -75,7 +77,7 @@ struct RunSession {
                 case .finished, .lost: break
                 }
                 return term
-            } catch let failure as Failure where failure.exitCode == .unavailable {
+            } catch let failure as Failure where failure.status == .unavailable {
                 guard let next = candidacy.failed(now: clock.now()) else {
                     await withdraw(token, of: candidacy)
                     throw failure
@@ -85,10 +87,9 @@ struct RunSession {
                     await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
                 }
-            } catch let failure as Failure where failure.exitCode == .refused {
+            } catch let failure as Failure where Self.refusals.contains(failure.status) {
                 await withdraw(token, of: candidacy)
-                // 1 could be the command's own exit code.
-                throw Failure(failure.description, exitCode: .unavailable)
+                throw failure
             }
         }
     }
@@ -149,7 +150,7 @@ struct RunSession {
                 let failure = Failure(error, asking: Self.purpose(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
-                mailbox.post(.acquired(.failure(Failure("\(error)", exitCode: .unavailable)), sentAt: sentAt))
+                mailbox.post(.acquired(.failure(Failure("\(error)", .unavailable)), sentAt: sentAt))
             }
         }
     }
@@ -177,11 +178,12 @@ struct RunSession {
             return .lost(stoppedBy: signal)
         case .ended(let status):
             if status.isSuccess, let rest = plan.atLeast.milliseconds(after: sentAt, now: clock.now()) {
-                return .finished(await keep(grant.token, forMilliseconds: rest, over: client) ? ExitCode(status) : .leaseLost)
+                return .finished(
+                    await keep(grant.token, forMilliseconds: rest, over: client) ? ExitCode(status) : ExitCode(.leaseLost))
             }
             guard await release(grant.token, over: client) == false else { return .finished(ExitCode(status)) }
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
-            return .finished(.leaseLost)
+            return .finished(ExitCode(.leaseLost))
         }
     }
 

@@ -3,60 +3,79 @@ import InterlockClient
 extension Failure {
     /// There is no connection.
     init(_ error: SidecarClientError, connectingTo address: SidecarAddress) {
+        let status = ExitStatus(error)
         switch error.code {
         case .noKey:
-            self.init("the sidecar at \(address) asks for an API key: put one in INTERLOCK_API_KEY", exitCode: .refused)
+            self.init("the sidecar at \(address) asks for an API key: put one in INTERLOCK_API_KEY", status)
         case .wrongKey:
-            self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", exitCode: .refused)
+            self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", status)
         case _ where error.isAnswer:
             // The message is the peer's and holds no secret.
-            self.init("\(error); see INTERLOCK_API_KEY and --sidecar", exitCode: .refused)
+            self.init("\(error); see INTERLOCK_API_KEY and --sidecar", status)
         case .unreadable:
-            self.init("\(address) is not a sidecar's RESP door: name one with --sidecar", exitCode: .unavailable)
+            self.init("\(address) is not a sidecar's RESP door: name one with --sidecar", status)
         default:
             if case .tls = address {
                 self.init(
                     "no connection to the sidecar at \(address): is it running, does it speak TLS (listen.tls), and is its "
                         + "certificate for this host name and signed by --ca? (\(error.message))",
-                    exitCode: .unavailable)
+                    status)
                 return
             }
             self.init(
-                "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar",
-                exitCode: .unavailable)
+                "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar", status)
         }
     }
 
     /// A call that was not answered by yes or no.
     init(_ error: SidecarClientError, asking purpose: String, at address: SidecarAddress) {
+        let status = ExitStatus(error)
         switch error.code {
         case .unavailable:
-            self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(error.message)", exitCode: .unavailable)
-        case .other where error.message.hasPrefix("unknown command"):
-            self.init(
-                "\(purpose): \(address) has no such command: is it a sidecar, and of this version?", exitCode: .refused)
+            self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(error.message)", status)
+        case .other where error.isUnknownCommand:
+            self.init("\(purpose): \(address) has no such command: is it a sidecar, and of this version?", status)
         case .unreplicated, .other:
-            self.init("\(purpose): the sidecar at \(address) failed: \(error.message)", exitCode: .unavailable)
+            self.init("\(purpose): the sidecar at \(address) failed: \(error.message)", status)
         case .noKey:
-            self.init("\(purpose): \(error.message); put the key in INTERLOCK_API_KEY", exitCode: .refused)
+            self.init("\(purpose): \(error.message); put the key in INTERLOCK_API_KEY", status)
         case .notPermitted:
-            self.init("\(purpose): \(error.message); put such a key in INTERLOCK_API_KEY", exitCode: .refused)
+            self.init("\(purpose): \(error.message); put such a key in INTERLOCK_API_KEY", status)
         case _ where error.isAnswer:
-            self.init("\(purpose): \(error.message)", exitCode: .refused)
+            self.init("\(purpose): \(error.message)", status)
         case .timedOut, .answerLost:
             self.init(
                 "\(purpose): the sidecar at \(address) did not answer; the request may have been carried out. See "
                     + "`interlock status`, then try again",
-                exitCode: .unavailable)
+                status)
         case .unreadable:
             self.init(
                 "\(purpose): the answer from \(address) cannot be understood: is it a sidecar, and of this version? See "
                     + "`interlock status`",
-                exitCode: .refused)
+                status)
         default:
-            self.init(
-                "\(purpose): the connection to the sidecar at \(address) is lost: is it still running?",
-                exitCode: .unavailable)
+            self.init("\(purpose): the connection to the sidecar at \(address) is lost: is it still running?", status)
         }
     }
+}
+
+extension ExitStatus {
+    /// What a sidecar's error, or the want of an answer, comes to.
+    init(_ error: SidecarClientError) {
+        switch error.code.known {
+        case .notConnected, .connectionFailed, .overloaded, .timedOut, .answerLost: self = .unavailable
+        case .unavailable, .unreplicated: self = .unavailable
+        case .invalid, .unknownService: self = .invalid
+        case .noKey, .wrongKey, .notPermitted: self = .denied
+        case .leaseLost: self = .no
+        case .unreadable: self = .notSidecar
+        // An error that only a newer sidecar has is as good as one without a name.
+        case .other, nil: self = error.isUnknownCommand ? .notSidecar : .unavailable
+        }
+    }
+}
+
+extension SidecarClientError {
+    /// The peer is an older sidecar, or no sidecar.
+    fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
 }

@@ -60,13 +60,13 @@ struct SidecarOptions: ParsableArguments {
             throw Failure(
                 "the API key would cross the network to \(address) unencrypted; name the sidecar as rediss://\(address), or say "
                     + "--allow-plaintext where the network is private",
-                exitCode: .usage)
+                .usage)
         }
         if case .tls = address, let authority = ca ?? Self.value(of: "INTERLOCK_CA", in: environment) {
             do {
                 try configuration.trustOnly(authoritiesIn: authority)
             } catch {
-                throw Failure("--ca \(error.message)", exitCode: .usage)
+                throw Failure("--ca \(error.message)", .usage)
             }
         }
         return configuration
@@ -78,7 +78,7 @@ struct SidecarOptions: ParsableArguments {
             throw Failure(
                 "INTERLOCK_SIDECAR: expected HOST:PORT such as \(SidecarAddress.standard), rediss://HOST:PORT or unix:PATH; got "
                     + "\"\(text)\"",
-                exitCode: .usage)
+                .usage)
         }
         return address
     }

@@ -31,7 +31,7 @@ struct Status: AsyncParsableCommand {
         guard live || reading.redis.isUp else {
             throw Failure(
                 "the sidecar at \(reading.sidecar.address) cannot reach its Redis: \(reading.redis.failure)",
-                exitCode: .unavailable)
+                .unavailable)
         }
     }
 }
@@ -158,7 +158,7 @@ extension SidecarReading {
         do {
             status = try await client.status()
         } catch let error as SidecarClientError where error.code == .unreadable {
-            throw Failure("\(address) is not a sidecar: name one with --sidecar", exitCode: .unavailable)
+            throw Failure("\(address) is not a sidecar: name one with --sidecar", .unavailable)
         }
         sidecar = Sidecar(
             address: address, id: status.id, version: status.version, host: status.host,

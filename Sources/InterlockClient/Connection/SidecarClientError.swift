@@ -4,47 +4,73 @@ internal import Hiredis
 public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What happened; a program switches on this. Newer versions may have more codes.
     public struct Code: RawRepresentable, Hashable, Sendable {
+        /// Those that this version knows.
+        package enum Known: String, CaseIterable, Sendable {
+            case notConnected = "not-connected"
+            case connectionFailed = "connection-failed"
+            case overloaded
+            case timedOut = "timed-out"
+            case answerLost = "answer-lost"
+            case unreadable
+            case leaseLost = "lease-lost"
+            case invalid = "INVALID"
+            case unknownService = "UNKNOWN"
+            case unavailable = "UNAVAILABLE"
+            case unreplicated = "UNREPLICATED"
+            case noKey = "NOAUTH"
+            case wrongKey = "WRONGPASS"
+            case notPermitted = "NOPERM"
+            case other = "ERR"
+        }
+
         public let rawValue: String
 
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
 
+        private init(_ known: Known) {
+            rawValue = known.rawValue
+        }
+
+        /// `nil`: the code of a newer sidecar.
+        package var known: Known? { Known(rawValue: rawValue) }
+
         // What this side finds.
 
         /// There is no connection, or the client is closed: the call was never sent.
-        public static let notConnected = Code(rawValue: "not-connected")
+        public static let notConnected = Code(.notConnected)
         /// The connection could not be made: refused, not found, TLS failed.
-        public static let connectionFailed = Code(rawValue: "connection-failed")
+        public static let connectionFailed = Code(.connectionFailed)
         /// Too many calls are in flight already: this one was never sent.
-        public static let overloaded = Code(rawValue: "overloaded")
+        public static let overloaded = Code(.overloaded)
         /// The call was sent, and no answer came in time. It may have been carried out, or may yet be.
-        public static let timedOut = Code(rawValue: "timed-out")
+        public static let timedOut = Code(.timedOut)
         /// The connection was lost before the answer. The call may have been carried out.
-        public static let answerLost = Code(rawValue: "answer-lost")
+        public static let answerLost = Code(.answerLost)
         /// There was an answer that is no sidecar's: wrong port, another program, another version.
-        public static let unreadable = Code(rawValue: "unreadable")
+        public static let unreadable = Code(.unreadable)
         /// The lease was lost while work went on under it.
-        public static let leaseLost = Code(rawValue: "lease-lost")
+        public static let leaseLost = Code(.leaseLost)
 
         // What a sidecar answers, by the first word of its errors.
 
         /// The call is wrong: a name, a number, an unknown permit. The same call fails again.
-        public static let invalid = Code(rawValue: "INVALID")
+        public static let invalid = Code(.invalid)
         /// No such service is configured.
-        public static let unknownService = Code(rawValue: "UNKNOWN")
+        public static let unknownService = Code(.unknownService)
         /// The sidecar cannot use its Redis.
-        public static let unavailable = Code(rawValue: "UNAVAILABLE")
+        public static let unavailable = Code(.unavailable)
         /// A lease was granted, and given up because too few replicas had it in time.
-        public static let unreplicated = Code(rawValue: "UNREPLICATED")
+        public static let unreplicated = Code(.unreplicated)
         /// The sidecar asks for an API key.
-        public static let noKey = Code(rawValue: "NOAUTH")
+        public static let noKey = Code(.noKey)
         /// The sidecar does not know the API key.
-        public static let wrongKey = Code(rawValue: "WRONGPASS")
+        public static let wrongKey = Code(.wrongKey)
         /// The API key does not have the role that the call needs.
-        public static let notPermitted = Code(rawValue: "NOPERM")
+        public static let notPermitted = Code(.notPermitted)
         /// Any other error, also that a command is unknown.
-        public static let other = Code(rawValue: "ERR")
+        public static let other = Code(.other)
     }
 
     public var code: Code

@@ -110,8 +110,8 @@ extension SidecarConfiguration {
     private static let variablePrefix = "INTERLOCK_"
     /// Those that other parts of this program read or set.
     private static let otherVariables: Set<String> = [
-        "INTERLOCK_ALLOW_PLAINTEXT", "INTERLOCK_API_KEY", "INTERLOCK_CA", "INTERLOCK_FENCE", "INTERLOCK_LOCK",
-        "INTERLOCK_SIDECAR", "INTERLOCK_TOKEN",
+        "INTERLOCK_ALLOW_PLAINTEXT", "INTERLOCK_API_KEY", "INTERLOCK_CA", "INTERLOCK_EXIT_CODES", "INTERLOCK_FENCE",
+        "INTERLOCK_LOCK", "INTERLOCK_SIDECAR", "INTERLOCK_TOKEN",
     ]
 
     /// What is no mistake for certain and most likely one: it is said, and nothing else happens.

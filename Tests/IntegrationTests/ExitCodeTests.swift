@@ -1,0 +1,112 @@
+import InterlockClient
+import InterlockTesting
+import Subprocess
+import Testing
+
+@testable import InterlockCLI
+
+/// What scripts switch on. The table is in `docs/reference/command-line.md`.
+@Suite("Exit codes", .serialized, .timeLimit(.minutes(2)))
+struct ExitCodeTests {
+    private static let keys = """
+        auth:
+          keys:
+            - { name: ops, key: "key-of-the-operators", role: admin }
+            - { name: web, key: "key-of-the-web-shop", role: use }
+        """
+
+    private static let invalid = [
+        ["lock", "acquire", "orders", "--ttl", "2h"], ["lock", "acquire", "orders", "--ttl", "1ms"], ["lock", "acquire", "a b"],
+        ["lock", "show", "a b"], ["lock", "acquire", "orders", "--label", "a b"], ["limit", "take", "absent"],
+        ["limit", "show", "absent"], ["breaker", "show", "absent"], ["events", "--prefix", "other:"],
+    ]
+
+    @Test("65: what the sidecar refuses as invalid")
+    func invalid() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            for words in Self.invalid {
+                let outcome = try await InterlockProcess.outcome(words, environment: sidecar.environment())
+                #expect(outcome.status == .exited(65), "\(words): \(outcome)")
+                #expect(outcome.output.isEmpty)
+                #expect(outcome.errors.hasPrefix("interlock: "))
+            }
+            let run = try await sidecar.interlock("run", "--lock", "orders", "--ttl", "2h", "--", "echo", "ran")
+            #expect(run.status == .exited(65))
+            #expect(run.output.isEmpty)
+        }
+    }
+
+    @Test("1: held by another, lost, not there, limited")
+    func no() async throws {
+        let limit = "services: { catalog: { limits: [ { limit: 1, per: 1h } ] } }"
+        try await SidecarProcess.withSidecar(configuration: limit) { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            _ = try await sidecar.interlock("limit", "take", "catalog")
+            let token = "nobody/0123456789abcdef0123456789abcdef"
+            for words in [
+                ["lock", "acquire", "orders"], ["lock", "renew", "orders", token], ["lock", "release", "orders", token],
+                ["lock", "show", "absent"], ["lock", "break", "absent"], ["limit", "take", "catalog"],
+            ] {
+                let outcome = try await InterlockProcess.outcome(words, environment: sidecar.environment())
+                #expect(outcome.status == .exited(1), "\(words): \(outcome)")
+            }
+        }
+    }
+
+    @Test("77: no key, a wrong key, a key without the role")
+    func denied() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
+            let none = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(none.status == .exited(77))
+            let wrong = try await sidecar.interlock("lock", "acquire", "orders", apiKey: "key-of-nobody")
+            #expect(wrong.status == .exited(77))
+            let role = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
+            #expect(role.status == .exited(77))
+            let run = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
+            #expect(run.status == .exited(77))
+            #expect(run.output.isEmpty)
+        }
+    }
+
+    @Test("69: what answers is no sidecar")
+    func notSidecar() async throws {
+        for reply in ["-ERR unknown command 'LOCK.INFO'\r\n", "$5\r\nhello\r\n"] {
+            try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
+                let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
+                #expect(outcome.status == .exited(69))
+            }
+        }
+    }
+
+    @Test("INTERLOCK_EXIT_CODES=1 gives the former codes")
+    func former() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
+            func status(_ words: [String], key: String?) async throws -> TerminationStatus {
+                let environment = sidecar.environment(apiKey: key).updating(["INTERLOCK_EXIT_CODES": "1"])
+                return try await InterlockProcess.outcome(words, environment: environment).status
+            }
+            let key = "key-of-the-web-shop"
+            let tooLong = try await status(["lock", "acquire", "orders", "--ttl", "2h"], key: key)
+            #expect(tooLong == .exited(1))
+            #expect(try await status(["lock", "acquire", "orders"], key: nil) == .exited(1))
+            #expect(try await status(["lock", "break", "orders"], key: key) == .exited(1))
+            #expect(try await status(["lock", "acquire"], key: key) == .exited(64))
+            #expect(try await status(["run", "--lock", "a", "--ttl", "2h", "--", "true"], key: key) == .exited(69))
+            #expect(try await status(["run", "--lock", "a", "--", "true"], key: nil) == .exited(69))
+        }
+    }
+
+    @Test("only refusals have a former code of their own")
+    func formerCodes() {
+        for status in ExitStatus.allCases {
+            switch status {
+            case .invalid, .denied, .notSidecar:
+                #expect(status.formerCode(isOfRun: false) == 1)
+                #expect(status.formerCode(isOfRun: true) == 69)
+            default:
+                #expect(status.formerCode(isOfRun: false) == status.code)
+                #expect(status.formerCode(isOfRun: true) == status.code)
+            }
+        }
+    }
+}
