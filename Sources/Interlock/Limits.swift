@@ -16,7 +16,8 @@ public struct Limits: Sendable {
     ///   - cost: how much to take, 1 or more.
     ///   - subject: whom the call counts for in the limits that count per subject.
     ///   - wait: how long to wait for a turn; zero: not at all. At most the configuration's `maximumWait`.
-    /// - Throws: `InterlockError`. Cancelling the task gives the wait up.
+    /// - Throws: `InterlockError`; with the code `invalid` also for a cost above what a limit can ever grant at once. Cancelling
+    ///   the task gives the wait up.
     public func take(
         from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> LimitDecision {
@@ -48,7 +49,7 @@ public struct LimitDecision: Hashable, Sendable {
     public var capacity: Int
     /// What is left of it.
     public var remaining: Int
-    /// When the same call can be granted; `nil`: it was granted now, or its cost is more than the limit ever gives.
+    /// When the same call can be granted; `nil`: it was granted now.
     public var retryAfter: Duration?
     /// When that limit is whole again, if nothing else is taken.
     public var resetAfter: Duration
@@ -58,7 +59,7 @@ public struct LimitDecision: Hashable, Sendable {
         limit = limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil
         capacity = Int(answer.limit)
         remaining = Int(answer.remaining)
-        retryAfter = answer.retryAfter.flatMap { $0 == LimitAnswer.neverSatisfiable ? nil : .milliseconds($0) }
+        retryAfter = answer.retryAfter.map { .milliseconds($0) }
         resetAfter = .milliseconds(answer.resetAfter)
     }
 }

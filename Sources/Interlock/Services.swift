@@ -104,7 +104,7 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
     public var service: String
     /// The breaker's state, where it was looked at.
     public var state: BreakerSnapshot.State?
-    /// When the same call may be made; `nil`: unknown, or no wait can help.
+    /// When the same call may be made; `nil`: unknown.
     public var retryAfter: Duration?
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
@@ -124,7 +124,7 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
 }
 
 extension ServiceCallError {
-    /// - Parameter milliseconds: when to try again; -1: no wait can help.
+    /// - Parameter milliseconds: when to try again; -1: nobody knows.
     init(
         refused reason: PermitAnswer.Reason, service: String, state: BreakerSnapshot.State, retryAfter milliseconds: Int64
     ) {
@@ -132,7 +132,7 @@ extension ServiceCallError {
         let advice =
             canHelp
             ? "try again in \(milliseconds) ms, or give it more patience"
-            : "no wait can help: ask for less at once, or raise the limit"
+            : "nobody knows for how long"
         switch reason {
         case .open:
             self.init(.open, service: service, message: "the breaker of the service \"\(service)\" is open: \(advice)")

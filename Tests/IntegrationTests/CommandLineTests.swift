@@ -167,6 +167,32 @@ struct CommandLineTests {
         }
     }
 
+    @Test("a cost above the limit is refused at once as what can never be, also with a wait")
+    func tooDear() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            for wait in ["0ms", "20s"] {
+                let refused = try await sidecar.interlock("limit", "take", "catalog", "--cost", "50", "--wait", wait)
+                #expect(refused.status == .exited(65))
+                #expect(refused.output.isEmpty)
+                #expect(
+                    refused.errors.contains(
+                        "a call of cost 50 can never be granted: the limit 1h of the service \"catalog\" is 3"))
+                #expect(!refused.errors.contains("--wait"))
+            }
+        }
+    }
+
+    @Test("an older sidecar's word for a cost above the limit is understood")
+    func tooDearForOlder() async throws {
+        let reply = "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:0\r\n"
+        try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
+            let refused = try await InterlockProcess.outcome(
+                ["limit", "take", "catalog", "--cost", "50", "--sidecar", "127.0.0.1:\(peer.port)"])
+            #expect(refused.status == .exited(65))
+            #expect(refused.errors.contains("a call of cost 50 can never be granted: the limit is 10"))
+        }
+    }
+
     @Test("a service that nobody configured is refused and named")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in

@@ -32,13 +32,19 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("a call that costs more than the limit is told that no wait can help")
+    @Test("a call that costs more than the limit is invalid, and told why")
     func tooDear() async throws {
         try await HTTPTestDoor.with { door in
             let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
-            #expect(refused.status == 429)
-            #expect(refused.integer("retry_after_ms") == -1)
+            #expect(refused.status == 400)
+            #expect(refused.text("code") == "invalid")
+            #expect(
+                refused.text("detail")
+                    == #"a call of cost 3 can never be granted: the limit 10s of the service "catalog" is 2"#)
             #expect(refused.headers["retry-after"] == nil)
+            let permit = try await door.client.send("POST", "/v1/services/catalog/permits", #"{"cost": 3}"#)
+            #expect(permit.status == 400)
+            #expect(permit.text("code") == "invalid")
         }
     }
 

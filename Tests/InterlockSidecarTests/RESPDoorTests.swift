@@ -93,6 +93,8 @@ struct RESPDoorTests {
         (["LOCK.ACQUIRE", "a", "1000", "ALSO", "1", "{b}"], "INVALID"),
         (["LOCK.ACQUIRE", "a", "1000", "SHARED", "ALSO", "1", "b"], "INVALID"),
         (["LIMIT.TAKE", "nope"], "UNKNOWN"), (["LIMIT.TAKE", "catalog", "COST", "0"], "INVALID"),
+        (["LIMIT.TAKE", "catalog", "COST", "1000000"], "INVALID"),
+        (["PERMIT.ACQUIRE", "catalog", "COST", "1000000", "WAIT", "1000"], "INVALID"),
         (["CL.THROTTLE", "a", "-1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "0", "1"], "INVALID"),
         (["CL.THROTTLE", "a", "1", "1", "0"], "INVALID"), (["CL.THROTTLE", "a", "1", "1", "1", "-1"], "INVALID"),
         (["CL.THROTTLE", "{a}", "1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "1"], "ERR"),

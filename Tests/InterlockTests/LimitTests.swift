@@ -54,6 +54,39 @@ struct LimitTests {
         }
     }
 
+    @Test("a cost above what a limit can ever grant is an error that names the limit, of takes and of permits")
+    func tooDear() async throws {
+        let smooth = LimitDefinition(name: "smooth", limit: 100, window: .seconds(60), algorithm: .gcra(burst: 4))
+        try await Fleet.run(services: [Self.service([Self.tenPerMinute, smooth])]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let expected = [
+                (Int64(11), "a call of cost 11 can never be granted: the limit 1m of the service \"catalog\" is 10"),
+                (
+                    6,
+                    "a call of cost 6 can never be granted: the limit smooth of the service \"catalog\" grants 5 at once at most"
+                ),
+            ]
+            for (cost, message) in expected {
+                for wait: Int64 in [0, 50_000] {
+                    let take = await #expect(throws: InterlockError.self) {
+                        try await sidecar.take(service: "catalog", cost: cost, waitMilliseconds: wait)
+                    }
+                    #expect(take == InterlockError(.invalid, message))
+                    let permit = await #expect(throws: InterlockError.self) {
+                        if case .failed(let error) = try await sidecar.acquirePermit(
+                            service: "catalog", cost: cost, waitMilliseconds: wait)
+                        {
+                            throw error
+                        }
+                    }
+                    #expect(permit == InterlockError(.invalid, message))
+                }
+            }
+            let most = try await sidecar.take(service: "catalog", cost: 5)
+            #expect(most.isTaken)
+        }
+    }
+
     @Test("a subject counts in its own limit and in the service's")
     func subjects() async throws {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(60), isPerSubject: true)

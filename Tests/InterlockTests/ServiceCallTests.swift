@@ -183,8 +183,8 @@ struct ServiceCallTests {
             let free = try await Self.refusal(services, cost: 0)
             #expect(free.code == .invalid)
             let tooMuch = try await Self.refusal(services, cost: 1001)
-            #expect(tooMuch.code == .limited)
-            #expect(tooMuch.retryAfter == nil)
+            #expect(tooMuch.code == .invalid)
+            #expect(tooMuch.message.contains("can never be granted"))
         }
     }
 

@@ -180,10 +180,14 @@ final class PermitCoordinator {
             request.isTaken = true
             return enter(request, now: now, shares: shares)
         }
+        if answer.isNeverSatisfiable {
+            request.service.metrics.refused(.limited)
+            fail(request, .neverGranted(cost: request.cost, by: answer, of: request.service))
+            return true
+        }
         let wasHurried = request.isTrial || request.hasPlace
         release(request)
         if wasHurried, !request.service.pausesAtLimit, let deadline = deadline(of: request),
-            retryAfter != LimitAnswer.neverSatisfiable,
             now.advanced(byMilliseconds: retryAfter) <= deadline
         {
             // Now it waits for the limit, and asks for the rest again after that.
@@ -191,7 +195,7 @@ final class PermitCoordinator {
             askLimits(request, lacksRoom: true, now: now)
             return true
         }
-        if retryAfter != LimitAnswer.neverSatisfiable, request.service.pausesAtLimit,
+        if request.service.pausesAtLimit,
             pause(request, earliest: now.advanced(byMilliseconds: retryAfter), now: now)
         {
             return true

@@ -50,7 +50,7 @@ final class RateLimitCoordinator {
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
             tellIfLimited(service, by: answer, cost: cost)
-            refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count))
+            refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count), cost: cost)
         case .unlimited:
             unlimited(service, id: id, count: count, subject: subject)
         }
@@ -188,7 +188,7 @@ final class RateLimitCoordinator {
         var taken = 0
         var limited = 0
         for settlement in settled {
-            let delivered = deliver(service, settlement) {
+            let delivered = deliver(service, settlement, cost: settlement.place.map { batch.requests[$0].cost } ?? 1) {
                 guard let place = settlement.place else { return [] }
                 return batch.shares(
                     ofRequestAt: place, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
@@ -215,18 +215,24 @@ final class RateLimitCoordinator {
         planWakeUp(of: service, now: now)
     }
 
-    private func refused(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement) {
+    private func refused(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {
         service.metrics.limited.increment(by: settlement.calls.count)
-        _ = deliver(service, settlement)
+        _ = deliver(service, settlement, cost: cost)
     }
 
-    /// How many of the calls were still there to be answered.
+    /// - Parameter cost: of each of the calls.
+    /// - Returns: how many of the calls were still there to be answered.
     private func deliver(
-        _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, shares: () -> [TakenShare] = { [] }
+        _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: @autoclosure () -> Int64,
+        shares: () -> [TakenShare] = { [] }
     ) -> Int {
         let known = settlement.isLast ? service.callers.remove(settlement.id) : service.callers[settlement.id]
         switch known {
         case nil:
+            return 0
+        case .take(let completion) where settlement.answer.isNeverSatisfiable:
+            let error = InterlockError.neverGranted(cost: cost(), by: settlement.answer, of: service)
+            for offset in settlement.calls { _ = completion(.failed(error), offset: offset) }
             return 0
         case .take(let completion):
             let count = settlement.calls.count
@@ -307,7 +313,8 @@ final class RateLimitCoordinator {
             let now = runtime.time.now()
             var expired: [ServiceLimiter.Settlement] = []
             service.limiter.expire(now: now, into: &expired)
-            for settlement in expired { refused(service, settlement) }
+            // Each has a time to come back, so what it costs need not be told.
+            for settlement in expired { refused(service, settlement, cost: 1) }
             // The flush plans the next wake-up; so does the verdict on a batch that is under way.
             planFlush(of: service)
         }
@@ -413,5 +420,24 @@ extension LimitEvent {
         self.init(
             kind: kind, service: service.name, limit: service.definition.limits[notice.definition].name,
             subject: notice.subject, used: notice.used, capacity: notice.capacity)
+    }
+}
+
+extension InterlockError {
+    /// The cost is above what a limit can ever grant at once: the call is wrong, and no wait can help.
+    static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
+        let limits = service.definition.limits
+        // A reload may have taken the limit away since.
+        guard limits.indices.contains(answer.limitIndex) else { return neverGranted(cost, "the limit is \(answer.limit)") }
+        let definition = limits[answer.limitIndex]
+        let limit = "the limit \(definition.name) of the service \"\(service.name)\""
+        return neverGranted(
+            cost,
+            definition.capacity == definition.limit
+                ? "\(limit) is \(definition.limit)" : "\(limit) grants \(definition.capacity) at once at most")
+    }
+
+    private static func neverGranted(_ cost: Int64, _ reason: String) -> InterlockError {
+        InterlockError(.invalid, "a call of cost \(cost) can never be granted: \(reason)")
     }
 }

@@ -33,7 +33,7 @@ package enum PermitAnswer: Sendable {
     }
 
     case granted(PermitID, state: BreakerSnapshot.State)
-    /// `retryAfter` is in milliseconds; -1: no wait can help.
+    /// `retryAfter` is in milliseconds; -1: nobody knows.
     case refused(Reason, state: BreakerSnapshot.State, retryAfter: Int64)
     case failed(InterlockError)
 }

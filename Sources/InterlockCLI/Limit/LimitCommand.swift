@@ -24,7 +24,8 @@ extension LimitCommand {
             abstract: "Count one call against the limits of a service.",
             discussion: """
                 The call counts against all limits of the service or against none. Prints the window with the least left; \
-                exits with 1 when a limit is used up: then nothing was counted.
+                exits with 1 when a limit is used up: then nothing was counted. A cost above a limit can never be granted: \
+                that exits with 65.
 
                 EXAMPLES
                   interlock limit take catalog
@@ -54,8 +55,13 @@ extension LimitCommand {
             let reading = LimitReading(limit)
             try Terminal.show(reading, asJSON: output.json)
             guard reading.isLimited else { return }
-            let pause = reading.retryAfter.isEmpty ? "" : "try again in \(reading.retryAfter), or "
-            throw Failure("the limit of \(service) is used up: \(pause)wait with --wait", .no)
+            guard limit.retryAfter != nil else {
+                // An older sidecar, which does not say so itself.
+                throw Failure(
+                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid)
+            }
+            throw Failure(
+                "the limit of \(service) is used up: try again in \(reading.retryAfter), or wait with --wait", .no)
         }
     }
 }

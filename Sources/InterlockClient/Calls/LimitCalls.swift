@@ -10,7 +10,7 @@ public struct SidecarLimit: Hashable, Sendable {
     public var limit: Int64
     /// How many are left in it.
     public var remaining: Int64
-    /// When to try again; `nil`: the call was granted.
+    /// When to try again; `nil`: the call was granted, or, from a sidecar older than 0.2.0, its cost is above the limit.
     public var retryAfter: Duration?
     /// When the window is whole again.
     public var resetAfter: Duration

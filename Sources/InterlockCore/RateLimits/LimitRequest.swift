@@ -108,4 +108,7 @@ package struct LimitAnswer: Hashable, Sendable {
     }
 
     package var isTaken: Bool { retryAfter == nil }
+
+    /// The call's cost is above what the limit can ever grant at once.
+    package var isNeverSatisfiable: Bool { retryAfter == Self.neverSatisfiable }
 }

@@ -49,7 +49,7 @@ struct LimitRoutes {
             fields.add(to: &answer.headers)
             return answer
         }
-        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? LimitAnswer.neverSatisfiable)
+        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? 0)
         problem.members.merge(reply.members) { known, _ in known }
         fields.add(to: &problem.headers)
         throw problem
@@ -73,18 +73,16 @@ package struct CallBody: Sendable {
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: in milliseconds; `LimitAnswer.neverSatisfiable`: no wait can help.
+    /// - Parameter retryAfter: in milliseconds.
     static func limited(service: String, retryAfter: Int64) -> HTTPProblem {
         var problem = HTTPProblem(
             .limited,
-            retryAfter < 0
-                ? "the call costs more than a limit of the service \"\(service)\" allows at all; ask for less"
-                : "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms, or wait with wait_ms")
+            "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms, or wait with wait_ms")
         problem.retry(after: retryAfter)
         return problem
     }
 
-    /// Says when to come again, in whole seconds rounded up; not at all when no wait can help.
+    /// Says when to come again, in whole seconds rounded up; not at all when nobody knows.
     mutating func retry(after milliseconds: Int64) {
         members["retry_after_ms"] = .integer(milliseconds)
         guard milliseconds >= 0 else { return }

@@ -76,7 +76,7 @@ struct StateReply: Encodable {
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: in milliseconds; -1: no wait can help.
+    /// - Parameter retryAfter: in milliseconds; -1: nobody knows.
     static func refused(
         _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, retryAfter: Int64
     ) -> HTTPProblem {

@@ -23,7 +23,7 @@ struct ProxyPermits: Sendable {
     struct Refusal: Sendable {
         var reason: PermitAnswer.Reason
         var state: BreakerSnapshot.State
-        /// In milliseconds; -1: no wait can help.
+        /// In milliseconds; -1: nobody knows.
         var retryAfter: Int64
         /// Why the breaker is open.
         var cause: String
