@@ -84,7 +84,7 @@ package final class CoordinatorCalls {
             isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
-            locksWaiting: provider.waiting, services: services.count,
+            locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
             servicesDiffering: servicesInOrder.filter { $0.foreignConfiguration != nil }.map(\.name),
             permitsUnderWay: permits.underWay,
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
@@ -362,6 +362,8 @@ package struct CoordinatorStatus: Sendable {
     package var fleet: [String]
     package var locksHeld: Int
     package var locksWaiting: Int
+    /// `locks.max_wait` in milliseconds: what is asked for beyond it is cut.
+    package var longestWait: Int64
     package var services: Int
     /// Those whose definition here is not the fleet's last one.
     package var servicesDiffering: [String]

@@ -3,7 +3,7 @@ extension SidecarClient {
     /// - Parameters:
     ///   - name: up to 512 bytes; see the sidecar's documentation for what a name may be.
     ///   - ttl: how long the lease lasts. Nothing renews it by itself; see `acquireLinkedLock`.
-    ///   - wait: how long to wait while another holds it. The sidecar may wait for less: `locks.max_wait`.
+    ///   - wait: how long to wait while another holds it. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
     ///   - owner: a token of one's own. Asking again with it gives the same lease, extended: a retry is safe. `nil`: a new one is made.
     ///   - label: what others see of the holder; `nil`: the sidecar's host name.
     /// - Returns: `nil` when another holds it, also at the end of the wait.

@@ -3,7 +3,7 @@ extension SidecarClient {
     /// - Parameters:
     ///   - cost: how many calls it counts as.
     ///   - subject: the tenant, user or address that it counts for, where limits are per subject.
-    ///   - wait: how long to wait for a turn.
+    ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
     public func takeLimit(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> SidecarLimit {

@@ -84,6 +84,26 @@ struct CommandLineTests {
         }
     }
 
+    @Test("a wait that the sidecar cuts is told of, for locks and for limits")
+    func cutWait() async throws {
+        let configuration = "locks: { max_wait: 200ms }\n" + Self.services
+        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            let cut = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "20s")
+            #expect(cut.status == .exited(1))
+            #expect(
+                cut.errors.contains(
+                    "still held after 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms): see `interlock"))
+            let whole = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "100ms")
+            #expect(whole.errors.contains("still held after 100ms: wait longer with --wait"))
+
+            for _ in 0..<3 { _ = try await sidecar.interlock("limit", "take", "catalog") }
+            let limited = try await sidecar.interlock("limit", "take", "catalog", "--wait", "20s")
+            #expect(limited.status == .exited(1))
+            #expect(limited.errors.contains("at most 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms)"))
+        }
+    }
+
     @Test("the same owner gets the same lease again")
     func owner() async throws {
         try await SidecarProcess.withSidecar { sidecar in

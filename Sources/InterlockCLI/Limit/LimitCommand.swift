@@ -49,8 +49,9 @@ extension LimitCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let limit = try await sidecar.withClient("limit take \(service)") { client in
-                try await client.takeLimit(service, cost: cost, subject: subject, wait: wait.duration)
+            let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
+                let limit = try await client.takeLimit(service, cost: cost, subject: subject, wait: wait.duration)
+                return (limit, limit.isGranted ? nil : await EndedWait(wait.duration, at: client))
             }
             let reading = LimitReading(limit)
             try Terminal.show(reading, asJSON: output.json)
@@ -61,7 +62,13 @@ extension LimitCommand {
                     "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid)
             }
             throw Failure(
-                "the limit of \(service) is used up: try again in \(reading.retryAfter), or wait with --wait", .no)
+                "the limit of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
+        }
+
+        /// A call that cannot have its turn within its wait is refused at once.
+        private static func advice(_ wait: EndedWait?) -> String {
+            guard let wait else { return ", or wait with --wait" }
+            return wait.mayBeLonger ? ", or wait longer with --wait" : "; a wait is at most \(wait.description)"
         }
     }
 }

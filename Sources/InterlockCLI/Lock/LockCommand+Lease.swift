@@ -41,15 +41,20 @@ extension LockCommand {
 
         func run() async throws {
             let lease = try await sidecar.withClient("lock acquire \(name)") { client in
-                try await client.acquireLock(
+                let lease = try await client.acquireLock(
                     name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
-            }
-            guard let lease else {
-                throw Failure(
-                    "the lock \(name) is held by another: wait for it with --wait, or see `interlock lock show \(name)`",
-                    .no)
+                guard let lease else { throw Failure(refusal(await EndedWait(wait.duration, at: client)), .no) }
+                return lease
             }
             try Terminal.show(LockGrant(lease), asJSON: output.json)
+        }
+
+        /// Why there is no lease.
+        private func refusal(_ wait: EndedWait?) -> String {
+            let look = "see `interlock lock show \(name)`"
+            guard let wait else { return "the lock \(name) is held by another: wait for it with --wait, or \(look)" }
+            let advice = wait.mayBeLonger ? "wait longer with --wait, or \(look)" : look
+            return "the lock \(name) is still held after \(wait.description): \(advice)"
         }
     }
 }

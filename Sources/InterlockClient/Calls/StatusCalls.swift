@@ -30,6 +30,9 @@ public struct SidecarStatus: Hashable, Sendable {
     public var locksHeld: Int64
     /// Callers that wait for a lock through this sidecar.
     public var locksWaiting: Int64
+    /// The longest wait that the sidecar allows, for locks, limits and permits: `locks.max_wait`. A longer one that is asked for is
+    /// cut to it. `nil`: an older sidecar, which does not say.
+    public var maximumWait: Duration?
     /// Those whose configuration in this sidecar is not the fleet's last one.
     public var servicesDiffering: [String]
     /// What to subscribe to for the fleet's events; `nil`: an older sidecar, which does not say.
@@ -52,6 +55,7 @@ public struct SidecarStatus: Hashable, Sendable {
         fleet = list("members")
         locksHeld = number("locks_held") ?? 0
         locksWaiting = number("locks_waiting") ?? 0
+        maximumWait = number("max_wait_ms").map { .milliseconds($0) }
         servicesDiffering = list("services_differing")
         eventChannel = text("event_channel")
     }
