@@ -66,6 +66,55 @@ struct CommandLineTests {
         }
     }
 
+    @Test("lock acquire --json is one object whatever happens, and the error is told on standard error as well")
+    func acquireAsJSON() async throws {
+        struct Outcome: Decodable {
+            var acquired: Bool
+            var name: String
+            var token: String?
+            var code: String?
+            var detail: String?
+        }
+        try await SidecarProcess.withSidecar { sidecar in
+            let granted = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Outcome.self)
+            #expect(granted.acquired)
+            #expect(granted.token != nil)
+
+            let held = try await sidecar.interlock("lock", "acquire", "orders", "--json")
+            #expect(held.status == .exited(1))
+            #expect(held.output.split(separator: "\n").count == 1)
+            let refusal = try held.decoded(Outcome.self)
+            #expect(!refusal.acquired)
+            #expect(refusal.name == "orders")
+            #expect(refusal.code == "held")
+            #expect(held.errors.contains(refusal.detail ?? "nothing"))
+
+            let invalid = try await sidecar.interlock("lock", "acquire", "a b", "--json")
+            #expect(invalid.status == .exited(65))
+            #expect(try invalid.decoded(Outcome.self).code == "invalid")
+            let absent = try await sidecar.interlock("lock", "acquire", "orders", "--json", "--sidecar", "127.0.0.1:1")
+            #expect(absent.status == .exited(69))
+            #expect(try absent.decoded(Outcome.self).code == "unavailable")
+        }
+    }
+
+    @Test("lock acquire --print prints one part alone, and nothing when the lock is held")
+    func printing() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
+            #expect(token.status == .exited(0))
+            let released = try await sidecar.interlock("lock", "release", "orders", String(token.output.dropLast()))
+            #expect(released.status == .exited(0))
+            let fence = try await sidecar.interlock("lock", "acquire", "orders", "--print", "fence")
+            #expect(Int64(fence.output.dropLast()) != nil)
+            let held = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
+            #expect(held.status == .exited(1))
+            #expect(held.output.isEmpty)
+            let both = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token", "--json")
+            #expect(both.status == .exited(64))
+        }
+    }
+
     @Test("a waiting acquire gets the lock when its holder gives it back")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in

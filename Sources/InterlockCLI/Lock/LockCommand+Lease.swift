@@ -9,12 +9,13 @@ extension LockCommand {
             abstract: "Acquire a lock.",
             discussion: """
                 Prints the token that renews and releases it, the fence to show to what the lock guards, and how long the \
-                lease is valid. Nothing renews it for you: see `interlock run`. Exits with 1 when another holds the lock.
+                lease is valid. Nothing renews it for you: see `interlock run`. Exits with 1 when another holds the lock. \
+                With --json it prints one object whatever happens: see "acquired" first.
 
                 EXAMPLES
                   interlock lock acquire orders
                   interlock lock acquire orders --ttl 2m --wait 10s --label nightly-import
-                  token=$(interlock lock acquire orders --json | jq -r .token)
+                  token=$(interlock lock acquire orders --print token) || exit
                 """
         )
 
@@ -39,14 +40,33 @@ extension LockCommand {
         @OptionGroup var sidecar: SidecarOptions
         @OptionGroup var output: OutputOptions
 
+        @Option(
+            name: .customLong("print"),
+            help: ArgumentHelp("Print this alone, and nothing when there is no lease.", valueName: "part"))
+        var part: LockGrant.Part?
+
+        func validate() throws {
+            guard part == nil || !output.json else { throw ValidationError("expected one of --json and --print, not both") }
+        }
+
         func run() async throws {
-            let lease = try await sidecar.withClient("lock acquire \(name)") { client in
+            let grant: LockGrant
+            do {
+                grant = LockGrant(try await acquire())
+            } catch let failure as Failure where output.json {
+                Terminal.show(try JSONOutput.text(LockRefusal(name: name, failure)))
+                throw failure
+            }
+            if let part { Terminal.show(grant[part]) } else { try Terminal.show(grant, asJSON: output.json) }
+        }
+
+        private func acquire() async throws -> SidecarLease {
+            try await sidecar.withClient("lock acquire \(name)") { client in
                 let lease = try await client.acquireLock(
                     name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
                 guard let lease else { throw Failure(refusal(await EndedWait(wait.duration, at: client)), .no) }
                 return lease
             }
-            try Terminal.show(LockGrant(lease), asJSON: output.json)
         }
 
         /// Why there is no lease.

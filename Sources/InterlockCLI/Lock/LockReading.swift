@@ -1,3 +1,4 @@
+import ArgumentParser
 import InterlockClient
 import InterlockCore
 
@@ -76,6 +77,13 @@ struct LockListing: Answer {
 
 /// A lease that was granted.
 struct LockGrant: Answer {
+    /// What scripts want to have alone.
+    enum Part: String, CaseIterable, ExpressibleByArgument {
+        case token, fence
+    }
+
+    /// Of a refusal `false`, whatever else is there.
+    private let isAcquired = true
     var name: String
     var token: String
     var fence: Int64
@@ -83,7 +91,15 @@ struct LockGrant: Answer {
 
     private enum CodingKeys: String, CodingKey {
         case name, token, fence
+        case isAcquired = "acquired"
         case validMilliseconds = "valid_ms"
+    }
+
+    subscript(part: Part) -> String {
+        switch part {
+        case .token: token
+        case .fence: "\(fence)"
+        }
     }
 
     init(_ lease: SidecarLease) {
@@ -99,6 +115,35 @@ struct LockGrant: Answer {
             "fence": "\(fence)",
             "valid": ReadableText.span(milliseconds: validMilliseconds),
         ]).text
+    }
+}
+
+/// Why there is no lease, for programs.
+struct LockRefusal: Encodable {
+    private let isAcquired = false
+    var name: String
+    /// What to switch on.
+    var code: String
+    /// For people.
+    var detail: String
+
+    private enum CodingKeys: String, CodingKey {
+        case name, code, detail
+        case isAcquired = "acquired"
+    }
+
+    init(name: String, _ failure: Failure) {
+        self.name = name
+        code =
+            switch failure.status {
+            case .no: "held"
+            case .usage: "usage"
+            case .invalid: "invalid"
+            case .denied: "denied"
+            // The others are of `run`.
+            case .unavailable, .notSidecar, .leaseLost, .notAcquired, .notExecutable, .notFound: "unavailable"
+            }
+        detail = failure.description
     }
 }
 
