@@ -2,7 +2,8 @@
 """Holds docs/swift/api.txt, the list of what the libraries promise to programs, against the code.
 
 Each public declaration of Interlock, of what it exports, and of InterlockClient stands there on one line, by file and
-type. `--update` writes the list anew: look at what git shows, and say in CHANGELOG.md what programs must change.
+type, with raw values: files and other programs have them. `--update` writes the list anew: look at what git shows, and
+say in CHANGELOG.md what programs must change.
 """
 
 import argparse
@@ -18,20 +19,23 @@ LIST = ROOT / "docs/swift/api.txt"
 LIBRARIES = ("Interlock", "InterlockCore", "InterlockClient")
 KINDS = "actor|case|class|enum|extension|func|init|let|protocol|struct|subscript|typealias|var"
 DECLARATION = re.compile(rf"(?:@\w+(?:\([^)]*\))? )*(?:[a-z]+(?:\(\w+\))? )*(?:{KINDS})\b")
+#: A constant whose value other programs may have seen: a raw value, or a literal.
+CONSTANT = re.compile(r"\bstatic let \w+ = (?:\w+\(rawValue: )?\"")
 NAMED = re.compile(r"\b(?:actor|class|enum|extension|protocol|struct)\s+([\w.]+)")
 
 
 def declarations(text: str) -> Iterator[str]:
     """The public declarations of one file, each after the types that it is in."""
     lines = swift.code(text).split("\n")
-    owners: list[tuple[int, str, bool]] = []
+    written = text.split("\n")
+    owners: list[tuple[int, str, str]] = []
     depth = 0
     at = 0
     while at < len(lines):
         line = lines[at].strip()
         while owners and depth < owners[-1][0]:
             owners.pop()
-        is_case = line.startswith("case ") and bool(owners) and owners[-1][2] and depth == owners[-1][0]
+        is_case = line.startswith("case ") and bool(owners) and bool(owners[-1][2]) and depth == owners[-1][0]
         is_public = bool(re.match(r"(?:@\w+(?:\([^)]*\))? )*(?:nonisolated |final )*public\b", line))
         is_public = is_public and " import " not in f" {line} "
         is_type = bool(re.search(rf"^(?:[\w@() ]+ )?(?:{'actor|class|enum|extension|protocol|struct'})\b", line))
@@ -43,14 +47,29 @@ def declarations(text: str) -> Iterator[str]:
                 head += " " + lines[at].strip()
         signature = re.sub(r"\s+", " ", head.split(" {")[0].split(" = ")[0] if "(" not in head else head.split(" {")[0])
         signature = signature.replace("( ", "(").replace(" )", ")").strip()
+        if is_case and owners[-1][2] == "String":
+            signature = "case " + with_raw_values(written[first].strip().removeprefix("case "))
+        elif is_public and CONSTANT.search(written[first]):
+            signature = written[first].strip()
         if (is_public and DECLARATION.match(signature)) or is_case:
             yield " / ".join([*(owner for _, owner, _ in owners), signature])
         for index in range(first, at + 1):
             depth += lines[index].count("{") - lines[index].count("}")
         named = NAMED.search(signature) if is_type or is_public else None
         if named and "{" in head and not head.rstrip().endswith("}"):
-            owners.append((depth, named[1], is_public and " enum " in f" {signature} "))
+            owners.append((depth, named[1], raw_type(signature) if is_public else ""))
         at += 1
+
+
+def raw_type(signature: str) -> str:
+    """What stands first after an enum's colon, or that it is one; empty for other types."""
+    found = re.search(r"\benum \w+(?:<[^>]*>)?(?:: (\w+))?", signature)
+    return (found[1] or "enum") if found else ""
+
+
+def with_raw_values(cases: str) -> str:
+    """`a, b = "c"`: a case that says none has its own name."""
+    return ", ".join(case if " = " in case else f'{case} = "{case}"' for case in cases.split(", "))
 
 
 def listing() -> str:

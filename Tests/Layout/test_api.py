@@ -1,0 +1,65 @@
+"""The list of public declarations, held against a file small enough to see through."""
+
+import unittest
+
+import api
+
+
+class DeclarationTests(unittest.TestCase):
+    def found(self, text: str) -> list[str]:
+        return list(api.declarations(text))
+
+    def test_only_what_is_public_is_listed_after_its_types(self) -> None:
+        text = """public struct Lease {
+            /// How long.
+            public var ttl: Duration
+            var inner = 1
+            package func hidden() {}
+            public func renew(
+                for ttl: Duration, by owner: String = "me"
+            ) async throws -> Bool { true }
+        }
+        """
+        self.assertEqual(
+            self.found(text),
+            [
+                "public struct Lease",
+                "Lease / public var ttl: Duration",
+                'Lease / public func renew(for ttl: Duration, by owner: String = "") async throws -> Bool',
+            ],
+        )
+
+    def test_raw_values_are_part_of_the_promise_also_where_they_are_the_names(self) -> None:
+        text = """public enum State: String, Sendable {
+            /// Not open.
+            case closed
+            case halfOpen = "half_open"
+        }
+        public struct Loss: RawRepresentable {
+            public static let broken = Loss(rawValue: "broken")
+        }
+        public enum Mode: Sendable {
+            case alone
+            case permits(Int)
+        }
+        enum Inner: String {
+            case none
+        }
+        """
+        self.assertEqual(
+            self.found(text),
+            [
+                "public enum State: String, Sendable",
+                'State / case closed = "closed"',
+                'State / case halfOpen = "half_open"',
+                "public struct Loss: RawRepresentable",
+                'Loss / public static let broken = Loss(rawValue: "broken")',
+                "public enum Mode: Sendable",
+                "Mode / case alone",
+                "Mode / case permits(Int)",
+            ],
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
