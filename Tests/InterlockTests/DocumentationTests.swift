@@ -14,16 +14,17 @@ struct DocumentationTests {
     @Test(
         "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
         arguments: [
-            ("Sources/Interlock/Interlock.docc/Locks.md", "DocumentedExamples.swift", 10),
-            ("docs/swift/guarded-calls.md", "DocumentedServiceExamples.swift", 7),
-            ("docs/swift/README.md", "DocumentedLibraryExamples.swift", 4),
+            ("Sources/Interlock/Interlock.docc/Locks.md", "InterlockTests/DocumentedExamples.swift", 10),
+            ("docs/swift/guarded-calls.md", "InterlockTests/DocumentedServiceExamples.swift", 7),
+            ("docs/swift/README.md", "InterlockTests/DocumentedLibraryExamples.swift", 4),
+            ("docs/swift/client.md", "InterlockClientTests/DocumentedClientExamples.swift", 8),
         ])
     func verbatim(article: String, examples: String, most: Int) throws {
         let hello = try Self.helloText()
         let documented = try Self.blocks(inFile: article, from: "```swift", to: "```").filter {
             $0 != hello && !$0.hasPrefix(".package")
         }
-        let compiled = try Self.blocks(inFile: "Tests/InterlockTests/\(examples)", from: "// snippet: ", to: "// end")
+        let compiled = try Self.blocks(inFile: "Tests/\(examples)", from: "// snippet: ", to: "// end")
         #expect(documented.count > most)
         for block in documented where !compiled.contains(block) { Issue.record("not in \(examples):\n\(block)") }
         for block in compiled where !documented.contains(block) { Issue.record("not in \(article):\n\(block)") }
@@ -62,6 +63,18 @@ struct DocumentationTests {
             let isHeld = try await fleet.cli("EXISTS", "interlock:lock:{nightly-report}").integer
             #expect(isHeld == 0)
         }
+    }
+
+    @Test("a coordinator whose Redis is still away after five seconds runs its body all the same")
+    func redisAway() async throws {
+        // Nobody listens there.
+        let code = try await withCoordinator(redis: "unix:///nonexistent/redis.sock") { coordinator in
+            let isReady = await coordinator.isReady
+            #expect(!isReady)
+            let error = await #expect(throws: LockError.self) { _ = try await coordinator.locks.acquire("orders") }
+            return error?.code
+        }
+        #expect(code == .unavailable)
     }
 
     @Test("locks, limits, guarded calls and a group are had with one import")

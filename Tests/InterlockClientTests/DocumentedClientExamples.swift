@@ -1,0 +1,121 @@
+// What stands between `snippet` and `end` here is in `docs/swift/client.md`, word for word; `DocumentationTests` compares them.
+// snippet: modules
+import InterlockClient
+// end
+
+/// The examples of the page about the client. What they leave open is handed in.
+struct DocumentedClientExamples {
+    var configuration: SidecarClientConfiguration
+
+    static func addressed() throws -> SidecarClientConfiguration {
+        // snippet: configuration
+        var configuration = SidecarClientConfiguration(
+            address: .tls(host: "interlock.internal", port: 7379), apiKey: "the key of this program")
+        configuration.answerTimeout = .seconds(2)
+        // end
+        return configuration
+    }
+
+    /// - Returns: whether the lock was free.
+    func hold(report: @escaping @Sendable (Int64) async throws -> Void) async throws -> Bool {
+        // snippet: hello
+        let done: Void? = try await SidecarClient.withClient(configuration) { client in
+            try await client.withLock("nightly-report", wait: .seconds(5)) { lease in
+                try await report(lease.fence)
+            }
+        }
+        if done == nil { print("another has it") }
+        // end
+        return done != nil
+    }
+
+    /// - Returns: for how long the lease could be relied on after its extension; `nil`: another has the lock, or it was lost.
+    func renew(_ client: SidecarClient) async throws -> Duration? {
+        // snippet: lease
+        let lease = try await client.acquireLock("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
+        guard let lease else { return nil }
+        // … work for less than lease.validity, and show lease.fence to what the lock guards …
+        let validity = try await client.renewLock("orders", token: lease.token, ttl: .seconds(30))
+        let wasHeld = try await client.releaseLock("orders", token: lease.token)
+        // end
+        return wasHeld ? validity : nil
+    }
+
+    /// - Returns: whether the lease was lost before it was released.
+    func link(_ client: SidecarClient, work: @escaping @Sendable () async -> Void) async throws -> Bool {
+        // snippet: linked
+        guard let linked = try await client.acquireLinkedLock("leader", ttl: .seconds(10)) else { return false }
+        let watch = Task {
+            for await _ in linked.losses { return true }
+            return false
+        }
+        await work()
+        try await linked.release()
+        // end
+        return await watch.value
+    }
+
+    /// - Returns: what the call gave; `nil`: it was not made.
+    func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
+        // snippet: permit
+        switch try await client.acquirePermit("catalog", subject: "shop-1", wait: .milliseconds(500)) {
+        case .refused(let refusal):
+            print("\(refusal.reason.rawValue); try again in \(refusal.retryAfter ?? .zero)")
+            return nil
+        case .granted(let permit):
+            do {
+                let items = try await fetch()
+                try await client.reportPermit(permit, .success)
+                return items
+            } catch {
+                try await client.reportPermit(permit, .failure)
+                throw error
+            }
+        }
+        // end
+    }
+
+    /// - Returns: whether the call may be made.
+    func take(_ client: SidecarClient) async throws -> Bool {
+        // snippet: limit
+        let limit = try await client.takeLimit("catalog", cost: 2, subject: "shop-1")
+        if !limit.isGranted { print("\(limit.remaining) left; try again in \(limit.retryAfter ?? .zero)") }
+        // end
+        return limit.isGranted
+    }
+
+    /// - Returns: the type of the first event.
+    func watch(_ client: SidecarClient, following: () -> Void) async throws -> String? {
+        // snippet: events
+        struct Fields: Decodable {
+            var type: String
+        }
+        for await element in try await client.events() {
+            switch element {
+            case .following: following()  // read the state now: from here on nothing is missed
+            case .event(let event): return try event.decode(Fields.self).type
+            case .interrupted, .missed: break  // something was missed
+            }
+        }
+        // end
+        return nil
+    }
+
+    /// - Returns: what became of the acquire, in words.
+    func judged(_ client: SidecarClient) async throws -> String {
+        // snippet: errors
+        do {
+            let lease = try await client.acquireLock("orders", ttl: .seconds(30), owner: "web-1/job-7")
+            return lease == nil ? "another has it" : "held"
+        } catch let error as SidecarClientError {
+            if error.isConnectionFailure { return "no sidecar: nothing was begun" }
+            if error.isOutcomeUnknown { return "it may be held: ask again with the same owner" }
+            switch error.code {
+            case .unavailable: return "the sidecar has no Redis"
+            case .noKey, .wrongKey, .notPermitted: return "the API key"
+            default: throw error  // a mistake in this program
+            }
+        }
+        // end
+    }
+}

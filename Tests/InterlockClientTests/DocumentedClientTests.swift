@@ -1,0 +1,64 @@
+import Interlock
+import InterlockClient
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@Suite("The documented examples of the client", .timeLimit(.minutes(2)))
+struct DocumentedClientTests {
+    private static let services = [
+        ServiceDefinition(
+            name: "catalog", limits: [LimitDefinition(name: "tenant", limit: 3, window: .seconds(600), isPerSubject: true)])
+    ]
+
+    @Test("a lock is held around a body, or another has it")
+    func hello() async throws {
+        try await TestSidecar.with { sidecar in
+            let examples = DocumentedClientExamples(configuration: sidecar.configuration)
+            let wasFree = try await examples.hold { #expect($0 > 0) }
+            #expect(wasFree)
+        }
+    }
+
+    @Test("leases are extended, released and told apart from errors")
+    func leases() async throws {
+        try await TestSidecar.withClient { client in
+            let examples = DocumentedClientExamples(configuration: client.configuration)
+            let validity = try await examples.renew(client)
+            #expect(validity.map { $0 > .seconds(20) } == true)
+            let wasLost = try await examples.link(client) {}
+            #expect(!wasLost)
+            #expect(try await examples.judged(client) == "held")
+        }
+    }
+
+    @Test("limits and permits refuse, and permits are reported")
+    func services() async throws {
+        try await TestSidecar.withClient(services: Self.services) { client in
+            let examples = DocumentedClientExamples(configuration: client.configuration)
+            let items = try await examples.call(client) { 7 }
+            let isTaken = try await examples.take(client)
+            let isTakenAgain = try await examples.take(client)
+            let refused = try await examples.call(client) { 7 }
+            #expect(items == 7 && isTaken && !isTakenAgain && refused == nil)
+        }
+    }
+
+    @Test("an event is read once the subscription stands")
+    func events() async throws {
+        try await TestSidecar.withClient { client in
+            let examples = DocumentedClientExamples(configuration: client.configuration)
+            let (stands, following) = AsyncStream.makeStream(of: Void.self)
+            async let type = examples.watch(client) { following.finish() }
+            for await _ in stands {}
+            try await client.forceBreaker("catalog", .open)
+            #expect(try await type == "breaker")
+        }
+    }
+
+    @Test("where a sidecar is elsewhere, its address and key are settings")
+    func addressed() throws {
+        let configuration = try DocumentedClientExamples.addressed()
+        #expect(configuration.address.description == "rediss://interlock.internal:7379")
+    }
+}
