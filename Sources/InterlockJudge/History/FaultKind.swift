@@ -1,4 +1,6 @@
-/// The faults of a run.
+/// The faults of a run. Plans and simulated worlds draw by this order: a new one stands last.
+///
+/// What the checkers, the harness and the simulation must know of each is below, in switches that a new one does not compile without.
 package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill
@@ -18,8 +20,6 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case reset
     /// Redis' wall clock jumps.
     case clock
-    /// Clients vanish while they wait or hold.
-    case vanish
     /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica.
     case failover
     /// Redis is full and refuses writes that need memory.
@@ -28,8 +28,6 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case refusing
     /// Redis' script cache is flushed.
     case scripts
-    /// One server of a quorum is away, stopped or restarted with its data, or its connections break.
-    case quorumServer = "quorum-server"
     /// An operator breaks a lock, or another program deletes or sets its key.
     case foreignLock = "foreign-lock"
     /// Another program deletes a counter.
@@ -38,39 +36,142 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case foreignFleet = "foreign-fleet"
     /// A sidecar reloads its configuration.
     case reload
+    /// Clients vanish while they wait or hold.
+    case vanish
+    /// One server of a quorum is away, stopped or restarted with its data, or its connections break.
+    case quorumServer = "quorum-server"
+}
+
+extension FaultKind {
+    /// What a fault breaks.
+    package enum Target: Hashable, Sendable {
+        /// One sidecar, or its way to Redis.
+        case sidecar
+        case redis
+        /// A server of a quorum.
+        case quorum
+        /// What is in Redis: over at once.
+        case data
+        /// The configuration of one sidecar: over at once.
+        case configuration
+        /// The programs beside a sidecar.
+        case clients
+    }
+
+    /// What it breaks.
+    package var target: Target {
+        switch self {
+        case .kill, .pause, .partition, .latency, .reset: .sidecar
+        case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
+        case .quorumServer: .quorum
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet: .data
+        case .reload: .configuration
+        case .vanish: .clients
+        }
+    }
+
+    /// What it takes to cause a fault in real processes.
+    package enum Requirement: Hashable, Sendable {
+        /// Nothing but the processes.
+        case processes
+        /// A Redis that writes everything down before it answers.
+        case keptData
+        /// A proxy between each sidecar and Redis.
+        case proxies
+        /// A Redis whose clock can be moved.
+        case movableClock
+        /// Clients that can vanish.
+        case clients
+    }
+
+    /// What it takes to cause it in real processes; `nil`: simulations alone cause it.
+    package var requirement: Requirement? {
+        switch self {
+        case .kill, .pause, .redisPause, .redisWipe: .processes
+        case .redisRestart: .keptData
+        case .partition, .latency, .reset: .proxies
+        case .clock: .movableClock
+        case .vanish: .clients
+        case .failover, .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer: nil
+        }
+    }
 
     /// The faults that `interlock bench` can cause in real processes.
-    package static let rigged: [FaultKind] = [
-        .kill, .pause, .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .clock, .vanish,
-    ]
+    package static let rigged = allCases.filter { $0.requirement != nil }
+}
 
-    /// Two clients may believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
+/// What a fault can cause. Checkers excuse with it what the fault explains.
+package enum FaultEffect: Int, CaseIterable, Sendable {
+    /// Two clients may both believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
     /// stops the stale writer.
-    package var mayCostExclusivity: Bool {
+    case lostExclusivity
+    /// Redis may lose its counts or count by another time. A limit may then be granted once more.
+    case lostCounts
+    /// Redis has lost all its data.
+    case lostData
+    /// What Redis publishes may reach nobody.
+    case lostNews
+    /// A sidecar may follow `when_redis_is_down`. That includes a sidecar that was stopped for longer than Redis' timeout, and
+    /// one that is starting.
+    case outage
+    /// A sidecar answers nobody.
+    case silence
+    /// A sidecar has lost what it knew.
+    case newProcess
+    /// Locks are not passed on as usual, even between healthy sidecars.
+    case disturbedLocks
+    /// Calls to services are answered late or differently than usual.
+    case disturbedServices
+    /// Messages may arrive, or take effect, only after the fault.
+    case heldBack
+    /// Votes of a quorum are lost. Its locks are still passed on, but later.
+    case lostVotes
+    /// A sidecar may hear and publish news late.
+    case lateNews
+    /// Connections come and go while the fault lasts.
+    case brokenConnections
+    /// Redis' clock jumps.
+    case clockJump
+    /// Any fault except a jump of Redis' clock.
+    case otherThanClock
+    /// Any fault except silent sidecars and dying programs.
+    case otherThanSilence
+    /// A sidecar cannot reach Redis, or a server of its quorum. A full Redis does not count.
+    case cutOff
+    /// Any fault.
+    case any
+}
+
+extension FaultKind {
+    private static let beyondSilence: Set<FaultEffect> = [.otherThanClock, .otherThanSilence, .any]
+    /// Of a Redis that cannot be used.
+    private static let withoutRedis: Set<FaultEffect> = beyondSilence.union([.outage, .disturbedLocks, .disturbedServices])
+
+    /// What it can cause.
+    package var effects: Set<FaultEffect> {
         switch self {
-        case .redisWipe, .clock, .failover, .foreignLock: true
-        case .kill, .pause, .redisRestart, .redisPause, .partition, .latency, .reset, .vanish, .full, .refusing, .scripts,
-            .quorumServer, .foreignCounter, .foreignFleet, .reload:
-            false
+        case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .otherThanClock, .any]
+        case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .otherThanClock, .any]
+        case .redisRestart: Self.withoutRedis.union([.cutOff, .lostNews])
+        case .redisPause: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
+        case .redisWipe, .failover:
+            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData])
+        case .partition, .latency: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
+        case .reset: Self.withoutRedis.union([.cutOff, .lateNews, .brokenConnections])
+        case .clock:
+            [.clockJump, .lostExclusivity, .lostCounts, .disturbedLocks, .disturbedServices, .otherThanSilence, .any]
+        case .full: Self.withoutRedis
+        case .refusing: Self.withoutRedis.union([.cutOff])
+        case .scripts, .foreignFleet, .reload: Self.beyondSilence.union([.disturbedServices])
+        case .foreignLock: Self.beyondSilence.union([.lostExclusivity, .disturbedLocks])
+        case .foreignCounter: Self.beyondSilence.union([.lostCounts, .disturbedServices])
+        case .vanish: [.disturbedServices, .otherThanClock, .any]
+        case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
         }
     }
 
-    /// Redis may lose counts or count by another time. A limit may then be granted once more.
-    package var mayForgetCounts: Bool {
-        switch self {
-        case .redisWipe, .clock, .failover, .foreignCounter: true
-        case .kill, .pause, .redisRestart, .redisPause, .partition, .latency, .reset, .vanish, .full, .refusing, .scripts,
-            .quorumServer, .foreignLock, .foreignFleet, .reload:
-            false
-        }
-    }
+    package func mayCause(_ effect: FaultEffect) -> Bool { effects.contains(effect) }
 
-    /// Sidecars may be unable to reach Redis during the fault, and follow `when_redis_is_down`.
-    package var cutsOffRedis: Bool {
-        switch self {
-        case .redisRestart, .redisPause, .redisWipe, .partition, .latency, .reset, .failover, .full, .refusing: true
-        case .kill, .pause, .clock, .vanish, .scripts, .quorumServer, .foreignLock, .foreignCounter, .foreignFleet, .reload:
-            false
-        }
-    }
+    /// Sidecars that go on may be unable to use Redis during the fault, and follow `when_redis_is_down`.
+    package var cutsOffRedis: Bool { mayCause(.outage) && !mayCause(.silence) }
 }

@@ -2,7 +2,7 @@ package import InterlockJudge
 
 /// What exactly is broken, and where.
 ///
-/// A new kind has its name in `FaultKind`, where it says what it may cost, its acts here, how often and how hard it comes in
+/// A new kind has its name in `FaultKind`, where it says what it breaks, causes and needs, its acts here, how hard it comes in
 /// `FaultDraw`, and how it is made and repaired in `FaultRig`. A failover of a replicated or clustered Redis is one more of
 /// those: its target is Redis, and an `OwnFleet` that may be asked for it starts the servers that it needs.
 package enum FaultAct: Hashable, Sendable, Codable {

@@ -72,11 +72,13 @@ package struct FaultRig: Sendable {
 
     private func isPossible(_ fault: PlannedFault) -> Bool {
         let reason: String? =
-            switch fault.act {
-            case .vanish where vanish == nil: "there are no clients that could vanish"
-            case .clock where fleet.clock == nil: fleet.missing[.clock] ?? "the fleet was started without a clock that moves"
-            case .partition, .delay, .trickle, .reset: fleet.proxies.isEmpty ? "the fleet was started without proxies" : nil
-            default: nil
+            switch fault.kind.requirement {
+            case .clients: vanish == nil ? "there are no clients that could vanish" : nil
+            case .movableClock:
+                fleet.clock == nil ? fleet.missing[fault.kind] ?? "the fleet was started without a clock that moves" : nil
+            case .proxies: fleet.proxies.isEmpty ? "the fleet was started without proxies" : nil
+            case .processes, .keptData: nil
+            case nil: "simulations alone cause it"
             }
         guard let reason else { return true }
         let isNew = state.withLockedValue { $0.outcome.missing.updateValue(reason, forKey: fault.kind) == nil }

@@ -186,12 +186,14 @@ package struct FleetSettings: Sendable {
         self.redisArguments = redisArguments
     }
 
-    var needsProxies: Bool { !faults.isDisjoint(with: [.partition, .latency, .reset]) }
+    var needsProxies: Bool { need(.proxies) }
 
     /// Every write is on disk before it is answered. A fleet that is only wiped has none: its Redis forgets by being killed.
-    var keepsData: Bool { faults.contains(.redisRestart) }
+    var keepsData: Bool { need(.keptData) }
 
-    var movesClock: Bool { faults.contains(.clock) }
+    var movesClock: Bool { need(.movableClock) }
+
+    private func need(_ requirement: FaultKind.Requirement) -> Bool { faults.contains { $0.requirement == requirement } }
 }
 
 /// A fleet of the harness could not be started, or not be repaired.

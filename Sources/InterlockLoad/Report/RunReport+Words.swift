@@ -13,12 +13,10 @@ extension FaultReport {
     /// What was broken: `sidecar 2`, `redis`.
     package var target: String {
         if let sidecar { return "sidecar \(sidecar)" }
-        return switch kind {
-        case .vanish: "clients"
-        case .kill, .pause, .partition, .latency, .reset, .reload: "all sidecars"
-        case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing, .scripts, .quorumServer,
-            .foreignLock, .foreignCounter, .foreignFleet:
-            "redis"
+        return switch kind.target {
+        case .clients: "clients"
+        case .sidecar, .configuration: "all sidecars"
+        case .redis, .quorum, .data: "redis"
         }
     }
 }

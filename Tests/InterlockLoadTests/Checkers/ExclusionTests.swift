@@ -150,7 +150,7 @@ struct ExclusionTests {
 
     @Test(
         "no other fault excuses an overlap",
-        arguments: FaultKind.allCases.filter { !$0.mayCostExclusivity })
+        arguments: FaultKind.allCases.filter { !$0.mayCause(.lostExclusivity) })
     func notExcused(kind: FaultKind) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)

@@ -66,20 +66,23 @@ final class Faults {
         let number = lastNumber
         let sidecar = Int.random(in: state.sidecars.indices, using: &random)
         let place: Place? =
-            switch kind {
-            case .kill, .pause, .partition, .latency, .reset: .sidecar(sidecar)
-            case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .vanish: nil
-            case .quorumServer: .quorum
-            default: .redis
+            switch kind.target {
+            case .sidecar: .sidecar(sidecar)
+            case .redis: .redis
+            case .quorum: .quorum
+            case .data, .configuration, .clients: nil
             }
         let isTaken = place != nil && underWay.values.contains { $0.place == place }
         // Connections may also break during another fault.
-        guard kept?.contains(number) ?? true, underWay.count < 3, !isTaken || kind == .quorumServer else { return }
+        guard kept?.contains(number) ?? true, underWay.count < 3, !isTaken || place == .quorum else { return }
         var length = Self.length(of: kind, &random)
         let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
         guard let (heal, words) = act else { return }
         let concerned: Int? =
-            if case .sidecar = place { sidecar } else { kind == .reload || kind == .vanish ? sidecar : nil }
+            switch kind.target {
+            case .sidecar, .configuration, .clients: sidecar
+            case .redis, .quorum, .data: nil
+            }
         state.record(.faultBegan(fault: number, kind, sidecar: concerned))
         told.append(
             ToldFault(
@@ -110,7 +113,8 @@ final class Faults {
         case .redisWipe: random.happens(0.5) ? 0 : Int64.random(in: 10...1500, using: &random)
         case .clock: Int64.random(in: 500...8000, using: &random)
         case .partition, .full: Int64.random(in: 200...9000, using: &random)
-        default: random.happens(0.5) ? Int64.random(in: 50...1000, using: &random) : Int64.random(in: 1000...3000, using: &random)
+        case .redisRestart, .redisPause, .latency, .reset, .failover, .refusing, .vanish, .quorumServer:
+            random.happens(0.5) ? Int64.random(in: 50...1000, using: &random) : Int64.random(in: 1000...3000, using: &random)
         }
     }
 

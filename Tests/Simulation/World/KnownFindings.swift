@@ -90,7 +90,7 @@ struct Story {
         let memory = (memories.max() ?? 0) + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
         // All sidecars start within twenty seconds. The others hear of a returning sidecar with the next heartbeat.
-        let returns = faults.filter { ($0.kind == .kill || $0.kind == .pause) && $0.began <= violation.at }
+        let returns = faults.filter { $0.kind.mayCause(.silence) && $0.began <= violation.at }
         let origins =
             [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
             + returns.map { ($0.ended ?? violation.at).advanced(byMilliseconds: 6000) }

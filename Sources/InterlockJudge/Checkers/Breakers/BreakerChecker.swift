@@ -76,8 +76,7 @@ struct BreakerChecker: HistoryChecker {
             }
         case .faultBegan(_, let kind, let sidecar):
             forget(kind, sidecar)
-            // Connections come and go while this fault lasts.
-            if kind == .reset { returned(sidecar, at: .distantFuture, from: kind) }
+            if kind.mayCause(.brokenConnections) { returned(sidecar, at: .distantFuture, from: kind) }
         case .faultEnded(_, let kind, let sidecar):
             forget(kind, sidecar)
             if kind.cutsOffRedis { returned(sidecar, at: step.at, from: kind) }
@@ -139,16 +138,18 @@ struct BreakerChecker: HistoryChecker {
     // A sidecar whose connections are reset repeatedly is not back when another fault ends.
     private mutating func returned(_ sidecar: Int?, at instant: Instant, from kind: FaultKind) {
         let places = sidecar.map { [$0] } ?? Array(Set(known.keys).union(lastReturn.keys))
-        for place in places where kind == .reset || lastReturn[place] != .distantFuture { lastReturn[place] = instant }
+        for place in places where kind.mayCause(.brokenConnections) || lastReturn[place] != .distantFuture {
+            lastReturn[place] = instant
+        }
     }
 
     private mutating func forget(_ kind: FaultKind, _ sidecar: Int?) {
-        if kind.mayForgetCounts {
+        if kind.mayCause(.lostCounts) {
             known.removeAll()
             doubtful.removeAll()
-        } else if kind == .redisRestart {
+        } else if kind.mayCause(.lostNews) {
             known.removeAll()
-        } else if kind == .kill {
+        } else if kind.mayCause(.newProcess) {
             if let sidecar { known[sidecar] = nil } else { known.removeAll() }
         } else if kind.cutsOffRedis {
             for place in known.keys where sidecar == nil || sidecar == place {

@@ -57,7 +57,8 @@ struct TrialChecker: HistoryChecker {
             services[service].state = state
             services[service].trials.removeAll(keepingCapacity: true)
             doubtful.explain(service, generation: generation, at: step.at)
-        case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+        case .faultBegan(_, let kind, _) where kind.mayCause(.lostCounts),
+            .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             for service in services.indices {
                 services[service].trials.removeAll(keepingCapacity: true)
                 services[service].state = nil

@@ -52,7 +52,7 @@ struct LimitChecker: HistoryChecker {
         case .ended(let call, .done(let success), _):
             guard let demand = call.demand else { return }
             granted(demand, call, success, at: step.at, faults: faults, into: &violations)
-        case .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+        case .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
         case .faultEnded(_, .kill, _):
             forEachCounter { $0.sharesBeginAnew() }

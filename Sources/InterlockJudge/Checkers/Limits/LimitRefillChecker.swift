@@ -59,7 +59,8 @@ struct LimitRefillChecker: HistoryChecker {
             case .refused:
                 return
             }
-        case .faultBegan(_, let kind, _) where kind.mayForgetCounts, .faultEnded(_, let kind, _) where kind.mayForgetCounts:
+        case .faultBegan(_, let kind, _) where kind.mayCause(.lostCounts),
+            .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             for service in services.indices { services[service].droughts = [:] }
         case .invoked, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
             return

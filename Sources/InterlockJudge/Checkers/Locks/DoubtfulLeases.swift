@@ -21,7 +21,7 @@ struct LateCalls: Sendable {
 
     /// A fault ended. Returns how long, in ms, such a call may hold the lock from now on; `nil` if there is none.
     mutating func ended(_ kind: FaultKind, sidecar: Int?, faults: FaultLog) -> Int64? {
-        guard kind.holdsBack else { return nil }
+        guard kind.mayCause(.heldBack) else { return nil }
         let concerned = longest.filter { sidecar == nil || sidecar == $0.key }
         guard let ttl = concerned.values.max() else { return nil }
         for place in concerned.keys where !faults.isUnderWay(.heldBack, sidecar: place) { longest[place] = nil }
@@ -90,7 +90,8 @@ struct AbandonedCalls: Sendable {
 
     /// A fault begins. Returns until when leases may last that are not given back yet; `nil` if there are none.
     mutating func faultBegan(_ kind: FaultKind, at instant: Instant) -> Instant? {
-        guard kind != .vanish else { return nil }
+        // Dying programs keep no sidecar from giving back.
+        guard kind.target != .clients else { return nil }
         defer { calls = [] }
         return calls.filter { $0.isGivenBack >= instant }.map(\.isOver).max()
     }

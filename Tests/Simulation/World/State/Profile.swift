@@ -152,11 +152,7 @@ struct Profile {
     }
 
     private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
-        let all: [(kind: FaultKind, weight: Int)] = [
-            (.kill, 4), (.pause, 10), (.redisRestart, 3), (.redisPause, 4), (.redisWipe, 3), (.partition, 5), (.latency, 4),
-            (.reset, 5), (.clock, 3), (.failover, 3), (.full, 3), (.refusing, 2), (.scripts, 2), (.foreignLock, 2),
-            (.foreignCounter, 2), (.foreignFleet, 2), (.reload, 4), (.vanish, 4), (.quorumServer, isQuorum ? 24 : 0),
-        ]
+        let all = FaultKind.allCases.map { (kind: $0, weight: weight(of: $0, isQuorum: isQuorum)) }
         guard random.happens(0.8) else { return all }
         // Locks of a quorum are affected by no other fault.
         if isQuorum, random.happens(0.6) { return all.filter { $0.kind == .quorumServer } }
@@ -173,6 +169,17 @@ struct Profile {
             some.append(left.remove(at: place))
         }
         return some
+    }
+
+    private static func weight(of kind: FaultKind, isQuorum: Bool) -> Int {
+        switch kind {
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .refusing: 2
+        case .redisRestart, .redisWipe, .clock, .failover, .full: 3
+        case .kill, .redisPause, .latency, .reload, .vanish: 4
+        case .partition, .reset: 5
+        case .pause: 10
+        case .quorumServer: isQuorum ? 24 : 0
+        }
     }
 
     private static func services(patience: Int64, random: inout SeededRandom) -> [ServiceDefinition] {

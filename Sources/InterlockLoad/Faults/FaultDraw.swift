@@ -1,0 +1,90 @@
+internal import InterlockCore
+internal import InterlockJudge
+
+/// Draws one fault after another: kinds as from a shuffled pack of cards, so that none is missing for long, and of each kind
+/// anything from hardly felt to far beyond every timeout.
+struct FaultDraw {
+    private let kinds: [FaultKind]
+    private let sidecars: Int
+    private let lease: Duration
+    private var random: SeededRandom
+    private var pack: [FaultKind] = []
+
+    init(seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, lease: Duration) {
+        // In an order of their own: that of a set changes from process to process.
+        self.kinds = FaultKind.rigged.filter { kinds.contains($0) && (sidecars > 0 || $0.target != .sidecar) }
+        self.sidecars = sidecars
+        self.lease = lease
+        random = SeededRandom(seed: seed)
+    }
+
+    /// Evenly spread over 0 ..< 1.
+    mutating func unit() -> Double { random.unit() }
+
+    /// `nil`: there is nothing to draw from.
+    mutating func next() -> (act: FaultAct, lasts: Duration)? {
+        if pack.isEmpty { pack = kinds.shuffled(using: &random) }
+        return pack.popLast().map { draw($0) }
+    }
+
+    private mutating func draw(_ kind: FaultKind) -> (act: FaultAct, lasts: Duration) {
+        switch kind {
+        case .kill: (.kill(sidecar: sidecar()), milliseconds(50...2000))
+        case .pause: (.pause(sidecar: sidecar()), lease * (1.1 + 0.5 * random.unit()))
+        case .redisRestart: (.redisRestart(one(of: FaultAct.RedisEnding.allCases)), milliseconds(10...2000))
+        case .redisPause: (.redisPause, milliseconds(100...3000))
+        case .redisWipe:
+            switch one(of: FaultAct.RedisWipe.allCases) {
+            case .killed: (.redisWipe(.killed), milliseconds(10...1000))
+            case .flushed: (.redisWipe(.flushed), .zero)
+            }
+        case .partition:
+            (.partition(sidecar: sidecar(), refusesConnections: random.happens(0.5)), milliseconds(200...5000))
+        case .latency:
+            random.happens(0.5)
+                ? (
+                    .delay(sidecar: sidecar(), fixed: logarithmic(1...400), jitter: logarithmic(1...100)),
+                    milliseconds(1000...5000)
+                )
+                : (
+                    .trickle(
+                        sidecar: sidecar(), bytes: Int(logarithmic(1...512)), every: Int64.random(in: 1...5, using: &random)),
+                    milliseconds(500...3000)
+                )
+        case .reset:
+            (
+                .reset(sidecar: sidecar(), one(of: ConnectionBreak.allCases), every: logarithmic(20...1000)),
+                milliseconds(500...4000)
+            )
+        case .clock:
+            random.happens(0.5)
+                ? (.clock(bySeconds: Int(logarithmic(1...3600))), .zero)
+                : (.clock(bySeconds: -Int(logarithmic(1...3600))), milliseconds(500...3000))
+        case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
+        case .failover, .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer:
+            preconditionFailure("\(kind) is brought about in simulations only")
+        }
+    }
+
+    private mutating func sidecar() -> Int { Int.random(in: 0..<sidecars, using: &random) }
+
+    private mutating func milliseconds(_ range: ClosedRange<Int64>) -> Duration {
+        .milliseconds(Int64.random(in: range, using: &random))
+    }
+
+    /// As often small as large: every doubling is as likely as any other.
+    private mutating func logarithmic(_ range: ClosedRange<Int64>) -> Int64 {
+        var highest = range.lowerBound
+        var steps: [Int64] = []
+        while highest <= range.upperBound {
+            steps.append(highest)
+            highest *= 2
+        }
+        let first = one(of: steps)
+        return Int64.random(in: first...min(2 * first, range.upperBound), using: &random)
+    }
+
+    private mutating func one<Element>(of all: [Element]) -> Element {
+        all[Int.random(in: all.indices, using: &random)]
+    }
+}
