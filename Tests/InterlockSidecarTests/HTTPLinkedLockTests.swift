@@ -6,7 +6,7 @@ import Testing
 
 @Suite("HTTP door: leases that live as long as a stream")
 struct HTTPLinkedLockTests {
-    private static let wish = #"{"ttl_ms": 60000, "linked": true}"#
+    private static let body = #"{"ttl_ms": 60000, "linked": true}"#
 
     @Test("the stream begins with the lease, which outlives its length while the stream is open")
     func extended() async throws {
@@ -35,8 +35,8 @@ struct HTTPLinkedLockTests {
         try await HTTPTestDoor.with { door in
             let coordinator = door.coordinator
             let names = [try ResourceName("a"), try ResourceName("b")]
-            let wish = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
-            try await door.client.follow("POST", "/v1/locks/a", wish) { received in
+            let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
+            try await door.client.follow("POST", "/v1/locks/a", body) { received in
                 guard let granted = HTTPTestClient.event("lease", in: received) else { return false }
                 #expect(granted.leases.map { $0.text("name") } == ["a", "b"])
                 for name in names {
@@ -56,7 +56,7 @@ struct HTTPLinkedLockTests {
         try await HTTPTestDoor.with { door in
             try await door.isSubscribed()
             let client = door.client
-            let everything = try await client.exchange(Self.request(Self.wish, on: client)) { received in
+            let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
                 else { return }
                 try await door.redis.untilItTracks(1)
@@ -76,8 +76,8 @@ struct HTTPLinkedLockTests {
         try await HTTPTestDoor.with { door in
             try await door.isSubscribed()
             let client = door.client
-            let wish = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
-            let everything = try await client.exchange(Self.request(wish, on: client)) { received in
+            let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
+            let everything = try await client.exchange(Self.request(body, on: client)) { received in
                 guard let granted = HTTPTestClient.event("lease", in: received) else { return }
                 guard HTTPTestClient.event("lost", in: received) != nil else {
                     _ = try await client.send("POST", "/v1/locks/a/break")
@@ -98,7 +98,7 @@ struct HTTPLinkedLockTests {
         try await HTTPTestDoor.with { door in
             let client = door.client
             let shutDown = door.shutDown
-            let everything = try await client.exchange(Self.request(Self.wish, on: client)) { received in
+            let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 if HTTPTestClient.event("lease", in: received) != nil { await shutDown() }
             }
             #expect(HTTPTestClient.event("lost", in: everything)?.text("reason") == "shutdown")
@@ -116,7 +116,7 @@ struct HTTPLinkedLockTests {
     func held() async throws {
         try await HTTPTestDoor.with { door in
             try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-            let refused = try await door.client.send("POST", "/v1/locks/a", Self.wish)
+            let refused = try await door.client.send("POST", "/v1/locks/a", Self.body)
             #expect(refused.status == 409)
             #expect(refused.headers["content-type"] == "application/problem+json")
         }

@@ -8,9 +8,9 @@ struct HTTPLockModeTests {
     @Test("readers hold a lock together, and a writer is refused until the last has released it")
     func shared() async throws {
         try await HTTPTestDoor.with { door in
-            let wish = #"{"ttl_ms": 30000, "mode": "shared"}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", wish)
-            let second = try await door.client.send("POST", "/v1/locks/a", wish)
+            let body = #"{"ttl_ms": 30000, "mode": "shared"}"#
+            let first = try await door.client.send("POST", "/v1/locks/a", body)
+            let second = try await door.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201 && second.status == 201)
             #expect(try #require(second.integer("fence")) > (try #require(first.integer("fence"))))
             #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
@@ -29,16 +29,16 @@ struct HTTPLockModeTests {
     @Test("a semaphore has as many holders as places")
     func permits() async throws {
         try await HTTPTestDoor.with { door in
-            let wish = #"{"ttl_ms": 30000, "permits": 2}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", wish)
+            let body = #"{"ttl_ms": 30000, "permits": 2}"#
+            let first = try await door.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201)
-            try await door.expect(201, "POST", "/v1/locks/a", wish)
-            try await door.expect(409, "POST", "/v1/locks/a", wish)
+            try await door.expect(201, "POST", "/v1/locks/a", body)
+            try await door.expect(409, "POST", "/v1/locks/a", body)
             #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
 
             let token = try #require(first.text("token"))
             try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
-            try await door.expect(201, "POST", "/v1/locks/a", wish)
+            try await door.expect(201, "POST", "/v1/locks/a", body)
         }
     }
 

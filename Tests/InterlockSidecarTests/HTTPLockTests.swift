@@ -50,9 +50,9 @@ struct HTTPLockTests {
     @Test("the same owner gets the same fence again")
     func sameOwner() async throws {
         try await HTTPTestDoor.with { door in
-            let wish = #"{"ttl_ms": 10000, "owner": "mine"}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", wish)
-            let second = try await door.client.send("POST", "/v1/locks/a", wish)
+            let body = #"{"ttl_ms": 10000, "owner": "mine"}"#
+            let first = try await door.client.send("POST", "/v1/locks/a", body)
+            let second = try await door.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201 && second.status == 201)
             #expect(first.integer("fence") == second.integer("fence"))
         }

@@ -74,7 +74,7 @@ struct Fleet {
 }
 
 extension LockRequest {
-    /// A wish for the lock `name`, whose name the test knows to be good.
+    /// A request for the lock `name`, whose name the test knows to be good.
     init(_ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, label: String? = nil) throws {
         self.init(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, label: label)
     }

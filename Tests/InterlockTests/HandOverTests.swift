@@ -55,8 +55,8 @@ struct HandOverTests {
                     let home = waiter % 2
                     let sidecar = fleet.sidecars[home]
                     group.addTask {
-                        let wish = try LockRequest("orders", ttl: 600_000, wait: 60_000)
-                        let lease = try #require(try await sidecar.acquireLock(wish))
+                        let request = try LockRequest("orders", ttl: 600_000, wait: 60_000)
+                        let lease = try #require(try await sidecar.acquireLock(request))
                         _ = try await sidecar.releaseLock(name, token: lease.token)
                         return (home, lease.fence)
                     }
@@ -149,8 +149,8 @@ struct HandOverTests {
                 for sidecar in fleet.sidecars {
                     group.addTask {
                         for _ in 0..<cycles {
-                            let wish = try LockRequest("orders", ttl: 600_000, wait: 60_000)
-                            let lease = try #require(try await sidecar.acquireLock(wish))
+                            let request = try LockRequest("orders", ttl: 600_000, wait: 60_000)
+                            let lease = try #require(try await sidecar.acquireLock(request))
                             _ = try await sidecar.releaseLock(name, token: lease.token)
                         }
                     }

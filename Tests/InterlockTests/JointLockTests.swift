@@ -10,7 +10,7 @@ struct JointLockTests {
     func all() async throws {
         try await Fleet.run(of: 2) { fleet in
             let names = ["c", "a", "b"]
-            let leases = try #require(try await fleet.sidecars[0].acquireLocks(try Self.wish(names)))
+            let leases = try #require(try await fleet.sidecars[0].acquireLocks(try Self.request(names)))
             #expect(leases.map(\.name) == names)
             #expect(Set(leases.map(\.token)).count == 3)
             for lease in leases {
@@ -32,7 +32,7 @@ struct JointLockTests {
     @Test("one lock is enough, and thirty-two are not too many", arguments: [1, 32])
     func bounds(count: Int) async throws {
         try await Fleet.run { fleet in
-            let leases = try await fleet.sidecars[0].acquireLocks(try Self.wish((1...count).map { "job-\($0)" }))
+            let leases = try await fleet.sidecars[0].acquireLocks(try Self.request((1...count).map { "job-\($0)" }))
             #expect(leases?.count == count)
         }
     }
@@ -41,7 +41,7 @@ struct JointLockTests {
     func oneHeld(held: String, wait: Int64) async throws {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest(held)))
-            let leases = try await fleet.sidecars[1].acquireLocks(try Self.wish(["c", "b", "a"], wait: wait))
+            let leases = try await fleet.sidecars[1].acquireLocks(try Self.request(["c", "b", "a"], wait: wait))
             #expect(leases == nil)
             for name in ["a", "b", "c"] where name != held {
                 try await eventually("\(name) is free, and nobody waits for it") {
@@ -59,7 +59,7 @@ struct JointLockTests {
     func waits() async throws {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("c")))
-            async let waiting = fleet.sidecars[1].acquireLocks(try Self.wish(["c", "a", "b"], wait: 60_000))
+            async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["c", "a", "b"], wait: 60_000))
             try await Self.untilSomebodyWaits(for: "c", in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("c"), token: holder.token)
             #expect(isReleased)
@@ -77,8 +77,8 @@ struct JointLockTests {
                 for (sidecar, names) in zip(fleet.sidecars, [["a", "b"], ["b", "a"]]) {
                     group.addTask {
                         for _ in 0..<50 {
-                            let wish = try Self.wish(names, wait: 60_000)
-                            let leases = try #require(try await sidecar.acquireLocks(wish))
+                            let request = try Self.request(names, wait: 60_000)
+                            let leases = try #require(try await sidecar.acquireLocks(request))
                             await Task.yield()
                             for lease in leases {
                                 let isReleased = try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token)
@@ -104,7 +104,7 @@ struct JointLockTests {
             _ = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b", ttl: 600_000)))
             let clock = ContinuousClock()
             let asked = clock.now
-            async let waiting = fleet.sidecars[1].acquireLocks(try Self.wish(["a", "b"], wait: 4000))
+            async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["a", "b"], wait: 4000))
             try await eventually("three quarters of the wait are over") { clock.now - asked >= .seconds(3) }
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("a"), token: first.token)
             #expect(isReleased)
@@ -120,7 +120,7 @@ struct JointLockTests {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[1]
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b")))
-            let caller = Task { try await sidecar.acquireLocks(try Self.wish(["b", "a"], wait: 60_000)) }
+            let caller = Task { try await sidecar.acquireLocks(try Self.request(["b", "a"], wait: 60_000)) }
             try await Self.untilSomebodyWaits(for: "b", in: fleet)
             let isTaken = try await fleet.cli("EXISTS", Self.key("a")).integer
             #expect(isTaken == 1)
@@ -141,7 +141,7 @@ struct JointLockTests {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             for turn in 0..<50 {
-                let caller = Task { try await sidecar.acquireLocks(try Self.wish(["a", "b", "c"])) }
+                let caller = Task { try await sidecar.acquireLocks(try Self.request(["a", "b", "c"])) }
                 for _ in 0..<(turn % 10) { await Task.yield() }
                 caller.cancel()
                 guard let leases = try? await caller.value else { continue }
@@ -158,9 +158,9 @@ struct JointLockTests {
     @Test("an owner who asks again has the same leases")
     func sameOwner() async throws {
         try await Fleet.run(of: 2) { fleet in
-            let wish = try Self.wish(["b", "a"], owner: "job-7")
-            let first = try #require(try await fleet.sidecars[0].acquireLocks(wish))
-            let again = try #require(try await fleet.sidecars[1].acquireLocks(wish))
+            let request = try Self.request(["b", "a"], owner: "job-7")
+            let first = try #require(try await fleet.sidecars[0].acquireLocks(request))
+            let again = try #require(try await fleet.sidecars[1].acquireLocks(request))
             #expect(again.map(\.token) == ["job-7", "job-7"])
             #expect(again.map(\.fence) == first.map(\.fence))
         }
@@ -171,7 +171,7 @@ struct JointLockTests {
         arguments: [[], (1...33).map { "job-\($0)" }, ["a", "b", "a"]] as [[String]])
     func wrongNames(names: [String]) async throws {
         try await Fleet.run { fleet in
-            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.wish(names)) }
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(names)) }
             #expect(code == .invalid)
             let taken = try await fleet.cli("KEYS", "interlock:lock:*").array
             #expect(taken == [])
@@ -181,8 +181,8 @@ struct JointLockTests {
     @Test("locks that are taken together are exclusive", arguments: [LockMode.shared, .permits(2)])
     func wrongMode(mode: LockMode) async throws {
         try await Fleet.run { fleet in
-            let wish = try Self.wish(["a", "b"], mode: mode)
-            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(wish) }
+            let request = try Self.request(["a", "b"], mode: mode)
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(request) }
             #expect(code == .invalid)
         }
     }
@@ -190,7 +190,7 @@ struct JointLockTests {
     @Test("a length that no lock may have is wrong for several, too", arguments: [Int64(0), 3_600_001])
     func wrongTTL(ttl: Int64) async throws {
         try await Fleet.run { fleet in
-            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.wish(["a", "b"], ttl: ttl)) }
+            let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(["a", "b"], ttl: ttl)) }
             #expect(code == .invalid)
         }
     }
@@ -199,7 +199,7 @@ struct JointLockTests {
 extension JointLockTests {
     private static func key(_ name: String) -> String { "interlock:lock:{\(name)}" }
 
-    private static func wish(
+    private static func request(
         _ names: [String], ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
     ) throws -> JointLockRequest {
         // The template's name does not matter.

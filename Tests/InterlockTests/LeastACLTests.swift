@@ -85,15 +85,15 @@ struct LeastACLTests {
     private static func useLocks(_ fleet: Fleet) async throws {
         let (first, second) = (fleet.sidecars[0], fleet.sidecars[1])
         for mode in [LockMode.exclusive, .shared, .permits(2)] {
-            var wish = try LockRequest("orders", ttl: 5000, wait: 10_000)
-            wish.mode = mode
-            let held = try #require(try await first.acquireLock(wish))
-            #expect(try await first.renewLock(wish.name, token: held.token, ttl: 6000) != nil)
-            #expect(try await second.inspectLock(wish.name)?.holders == 1)
+            var request = try LockRequest("orders", ttl: 5000, wait: 10_000)
+            request.mode = mode
+            let held = try #require(try await first.acquireLock(request))
+            #expect(try await first.renewLock(request.name, token: held.token, ttl: 6000) != nil)
+            #expect(try await second.inspectLock(request.name)?.holders == 1)
             #expect(try await second.listLocks(cursor: "0", matching: "*", count: 100).names.contains("orders"))
-            var other = wish
+            var other = request
             other.mode = .exclusive
-            let name = wish.name
+            let name = request.name
             if mode == .exclusive {
                 async let waiting = second.acquireLock(other)
                 #expect(try await first.releaseLock(name, token: held.token))

@@ -74,7 +74,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a wish that no sidecar would grant is invalid")
+    @Test("a request that no sidecar would grant is invalid")
     func invalid() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks

@@ -56,9 +56,10 @@ struct ServiceWatch: Sendable {
     private enum Turn {
         /// `atOnce`: nobody else wanted it.
         case elected(Lease, atOnce: Bool)
-        case anothers
+        /// Another sidecar is.
+        case otherElected
         /// Redis is away.
-        case nobodys
+        case redisAway
     }
 
     private func takeTurns(_ election: ProbeElection) async {
@@ -69,7 +70,7 @@ struct ServiceWatch: Sendable {
         while !Task.isCancelled {
             // While it probes alone it must not be held up by a Redis that is away.
             let mayAsk = alone == nil ? true : await election.isPossible
-            switch mayAsk ? await turn(in: election) : .nobodys {
+            switch mayAsk ? await turn(in: election) : .redisAway {
             case .elected(let lease, let atOnce):
                 (away, alone) = (nil, nil)
                 if !atOnce { suspicion = nil }
@@ -80,9 +81,9 @@ struct ServiceWatch: Sendable {
                 logger.notice("The probes are bad: another sidecar is to confirm it")
                 // Until the others in the queue have had their turn. Cancelled, the loop ends.
                 try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
-            case .anothers:
+            case .otherElected:
                 (away, alone, suspicion) = (nil, nil, nil)
-            case .nobodys:
+            case .redisAway:
                 suspicion = nil
                 let now = Self.clock.now
                 let since = away ?? now
@@ -108,10 +109,10 @@ struct ServiceWatch: Sendable {
             if let lease = try await election.stand(waits: false) { return .elected(lease, atOnce: true) }
             readings.update(service) { $0.prober = .another }
             if let lease = try await election.stand(waits: true) { return .elected(lease, atOnce: false) }
-            return .anothers
+            return .otherElected
         } catch {
             logger.debug("Nobody can be elected to probe the service", metadata: ["error": "\(error)"])
-            return .nobodys
+            return .redisAway
         }
     }
 

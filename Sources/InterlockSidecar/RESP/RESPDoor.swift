@@ -117,6 +117,7 @@ package struct RESPDoor: Service {
     /// Connections close by themselves once they are answered; what has not after 5 seconds is left to the process' end.
     private static func untilEmpty(_ context: NIOLoopBound<RESPDoorContext>, eventLoop: any EventLoop) async throws {
         let isEmpty = eventLoop.makePromise(of: Void.self)
+        // Polling, for 5 seconds at most: it is only done on the way out.
         eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
             guard context.value.connectionCount == 0 else { return }
             task.cancel()

@@ -88,9 +88,9 @@ enum HTTPPromises {
     private static func checkBody(_ body: [UInt8]) throws(FuzzFinding) {
         let buffer = ByteBuffer(bytes: body)
         _ = try reading {
-            let wish = try LockBody(ResourceName("lock"), JSONFields(reading: buffer, known: LockBody.fields))
-            _ = try (wish.others ?? []).map { try ResourceName($0.text) }
-            return wish.request.ttl
+            let body = try LockBody(ResourceName("lock"), JSONFields(reading: buffer, known: LockBody.fields))
+            _ = try (body.others ?? []).map { try ResourceName($0.text) }
+            return body.request.ttl
         }
         let call = try reading { try CallBody(JSONFields(reading: buffer, known: CallBody.fields)) }
         if let call {

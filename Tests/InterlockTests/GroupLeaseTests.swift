@@ -1,0 +1,150 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import Testing
+
+@Suite("The leases of a lock that several hold", .timeLimit(.minutes(2)))
+struct GroupLeaseTests {
+    // MARK: Owners and tokens
+
+    @Test(
+        "the same owner again holds it once, with the same fence, also through another sidecar",
+        arguments: [LockMode.shared, .permits(2)])
+    func sameOwner(mode: LockMode) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let first = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode, owner: "job-7")))
+            // Whoever comes in between changes nothing about that.
+            let other = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
+            #expect(other.fence > first.fence)
+            let again = try #require(
+                try await fleet.sidecars[1].acquireLock(try GroupLockTests.request(mode, ttl: 60_000, owner: "job-7")))
+            #expect(again.token == "job-7")
+            #expect(again.fence == first.fence)
+            let information = try await fleet.sidecars[0].inspectLock(name)
+            #expect(information?.holders == 2)
+            #expect(information?.ttlMilliseconds ?? 0 > 30_000)
+            let isReleased = try await fleet.sidecars[0].releaseLock(name, token: "job-7")
+            #expect(isReleased)
+            let isReleasedAgain = try await fleet.sidecars[0].releaseLock(name, token: "job-7")
+            #expect(!isReleasedAgain)
+        }
+    }
+
+    @Test("only its token renews or releases a lease", arguments: [LockMode.shared, .permits(2)])
+    func byTokenOnly(mode: LockMode) async throws {
+        try await Fleet.run { fleet in
+            let name = try ResourceName("orders")
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode)))
+            let foreignRenewal = try await sidecar.renewLock(name, token: "somebody", ttl: 60_000)
+            #expect(foreignRenewal == nil)
+            let foreignRelease = try await sidecar.releaseLock(name, token: "somebody")
+            #expect(!foreignRelease)
+            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000))
+            #expect(valid > 50_000)
+            let isReleased = try await sidecar.releaseLock(name, token: lease.token)
+            #expect(isReleased)
+            let isReleasedAgain = try await sidecar.releaseLock(name, token: lease.token)
+            #expect(!isReleasedAgain)
+            let lateRenewal = try await sidecar.renewLock(name, token: lease.token, ttl: 60_000)
+            #expect(lateRenewal == nil)
+        }
+    }
+
+    @Test("the name of the group, which stands in the lock, is nobody's token", arguments: [LockMode.shared, .permits(2)])
+    func groupName(mode: LockMode) async throws {
+        try await Fleet.run { fleet in
+            let name = try ResourceName("orders")
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode, ttl: 30_000)))
+            let group = try #require(try await fleet.cli("GET", GroupLockTests.lockKey).text)
+            #expect(group != lease.token)
+
+            // Refused as lost or as wrong, as long as it is refused.
+            let renewal = try? await sidecar.renewLock(name, token: group, ttl: 600_000)
+            #expect(renewal == nil)
+            let isReleased = (try? await sidecar.releaseLock(name, token: group)) ?? false
+            #expect(!isReleased)
+            for mode in [mode, .exclusive] {
+                let code = await GroupLockTests.code {
+                    _ = try await sidecar.acquireLock(try GroupLockTests.request(mode, owner: group))
+                }
+                #expect(code == .invalid)
+            }
+
+            let remaining = try #require(try await fleet.cli("PTTL", GroupLockTests.lockKey).integer)
+            #expect((1...30_000).contains(remaining))
+            let isStillHeld = try await sidecar.releaseLock(name, token: lease.token)
+            #expect(isStillHeld)
+        }
+    }
+
+    // MARK: Looking, and taking away
+
+    @Test("a break ends the leases of all who hold it, and a writer gets it", arguments: [LockMode.shared, .permits(3)])
+    func broken(mode: LockMode) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            var leases: [Lease] = []
+            for turn in 0..<3 {
+                leases.append(try #require(try await fleet.sidecars[turn % 2].acquireLock(try GroupLockTests.request(mode))))
+            }
+            let isBroken = try await fleet.sidecars[1].breakLock(name, by: "ops")
+            #expect(isBroken)
+            for lease in leases {
+                let renewal = try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 30_000)
+                #expect(renewal == nil)
+            }
+            let next = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(.exclusive)))
+            #expect(leases.allSatisfy { $0.fence < next.fence })
+        }
+    }
+
+    @Test(
+        "anybody may see how it is held and by how many, and nobody's token",
+        arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
+    func inspected(mode: LockMode, label: String) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let sidecar = fleet.sidecars[1]
+            _ = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode, ttl: 20_000)))
+            let last = try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode, ttl: 60_000)))
+            let information = try await sidecar.inspectLock(name)
+            #expect(information?.label == label)
+            #expect(information?.holders == 2)
+            #expect(information?.fence == last.fence)
+            // Of several the longest.
+            #expect(information?.ttlMilliseconds ?? 0 > 30_000)
+        }
+    }
+
+    @Test(
+        "in Redis the lock is a string with a ttl, with its holders beside it; after the last release only the fence is left",
+        arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
+    func keys(mode: LockMode, label: String) async throws {
+        try await Fleet.run { fleet in
+            let name = try ResourceName("orders")
+            let sidecar = fleet.sidecars[0]
+            var leases: [Lease] = []
+            for _ in 0..<2 { leases.append(try #require(try await sidecar.acquireLock(try GroupLockTests.request(mode)))) }
+
+            let type = try await fleet.cli("TYPE", GroupLockTests.lockKey).text
+            #expect(type == "string")
+            let group = try #require(try await fleet.cli("GET", GroupLockTests.lockKey).text)
+            #expect(OwnerToken.label(of: group) == label)
+            let holdersType = try await fleet.cli("TYPE", GroupLockTests.holdersKey).text
+            #expect(holdersType == "zset")
+            let members = try await fleet.cli("ZRANGE", GroupLockTests.holdersKey, "0", "-1").array?.compactMap(\.text) ?? []
+            #expect(Set(members) == Set(leases.map(\.token) + [group]))
+            for key in [GroupLockTests.lockKey, GroupLockTests.holdersKey] {
+                let lasts = try #require(try await fleet.cli("PTTL", key).integer)
+                #expect((1...30_000).contains(lasts), "\(key)")
+            }
+
+            for lease in leases { _ = try await sidecar.releaseLock(name, token: lease.token) }
+            let left = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text)
+            #expect(left == ["interlock:fence:{orders}"])
+        }
+    }
+}
