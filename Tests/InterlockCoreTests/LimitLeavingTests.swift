@@ -57,6 +57,34 @@ struct LimitLeavingTests {
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
+    @Test("a call whose wait ends is told what one would be told that comes now, behind all who wait still")
+    func waitOver() {
+        var limiter = limiter()
+        var counters = LocalCounters()
+        _ = limiter.admit(LimitRequest(id: 0, cost: 8), now: start)
+        _ = limiter.admit(LimitRequest(id: 1, cost: 10, deadline: .distantFuture), now: start)
+        _ = limiter.admit(LimitRequest(id: 2, deadline: after(2100)), now: start)
+        _ = limiter.admit(LimitRequest(id: 3, cost: 10, deadline: .distantFuture), now: start)
+        _ = judge(&limiter, &counters, at: start)
+        #expect(limiter.waitingCount == 3)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.expire(now: after(2100), into: &settlements)
+        #expect(settlements.map(\.id) == [2])
+        #expect(limiter.admit(LimitRequest(id: 4), now: after(2100)) == settlements.first.map { .answered($0.answer) })
+        #expect(settlements.first?.answer.remaining == 2)
+    }
+
+    @Test("a refusal that is remembered tells of the same share as the one that Redis' absence brought")
+    func rememberedShare() {
+        var limiter = limiter()
+        var counters = LocalCounters()
+        for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        let refusal = judge(&limiter, &counters, sidecars: 5, at: start).last?.answer
+        #expect(refusal?.isTaken == false)
+        #expect(refusal?.limit == 2)
+        #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .answered($0) })
+    }
+
     @Test("after a give-back no retry time is centuries long")
     func givenBack() {
         var limiter = limiter()

@@ -16,6 +16,8 @@ struct RefusalMemory: Sendable {
         var cost: Int64
         /// A higher one has to wait as long: so it is with fixed windows. With other algorithms each cost has a time of its own.
         var holdsForMore: Bool
+        /// What callers were told of as the limit: that of the definition, or this sidecar's share of it.
+        var limit: Int64
         /// What was left.
         var remaining: Int64
         /// Until when it holds for certain.

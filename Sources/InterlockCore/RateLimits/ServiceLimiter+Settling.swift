@@ -115,8 +115,9 @@ extension ServiceLimiter {
         let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
         // The least that is known of those who wait before it.
         var refusal = RefusalMemory.Refusal(
-            cost: request.cost, holdsForMore: definition.algorithm == .fixed, remaining: remaining, until: retryAt,
-            retryAt: retryAt, wholeAt: judgement.now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt)
+            cost: request.cost, holdsForMore: definition.algorithm == .fixed, limit: Self.bound(of: index, judgement),
+            remaining: remaining, until: retryAt, retryAt: retryAt,
+            wholeAt: judgement.now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt)
         var earliest = retryAt
         // What costs more than this sidecar's share has no turn here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity

@@ -119,16 +119,14 @@ package struct ServiceLimiter: Sendable {
     /// Answers those whose wait is over. O(waiting).
     package mutating func expire(now: Instant, into settlements: inout [Settlement]) {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
-        let all = waiting
-        waiting = []
+        let leaving = waiting.filter { $0.deadline <= now }
+        waiting.removeAll { $0.deadline <= now }
         var left: [RefusalMemory.CounterID: Int64] = [:]
-        for waiter in all {
-            guard waiter.deadline <= now else {
-                waiting.append(waiter)
-                continue
-            }
+        for waiter in leaving {
             leave(waiter)
             left[waiter.binding] = max(left[waiter.binding] ?? 0, waiter.request.cost)
+        }
+        for waiter in leaving {
             settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), place: nil))
         }
         releaseThoseBehind(left)
@@ -358,16 +356,18 @@ extension ServiceLimiter {
     ) -> LimitAnswer {
         let wait = max(1, until.millisecondsRoundedUp(since: now))
         return LimitAnswer(
-            retryAfter: wait, limit: definitions[counter.definition].limit, remaining: refusal.remaining,
+            retryAfter: wait, limit: refusal.limit, remaining: refusal.remaining,
             resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)), limitIndex: counter.definition)
     }
 
+    /// What somebody would be told who comes now, behind all who wait still.
     private func answerOnLeaving(_ waiter: Waiter, now: Instant) -> LimitAnswer {
-        let refusal = refusals[waiter.binding]
-        let wait = max(1, refusal?.retryAt.millisecondsRoundedUp(since: now) ?? 1)
-        return LimitAnswer(
-            retryAfter: wait, limit: definitions[waiter.binding.definition].limit, remaining: 0,
-            resetAfter: max(wait, refusal?.wholeAt.millisecondsRoundedUp(since: now) ?? 1),
-            limitIndex: waiter.binding.definition)
+        let definition = definitions[waiter.binding.definition]
+        guard let refusal = refusals[waiter.binding] else {
+            return LimitAnswer(
+                retryAfter: 1, limit: definition.limit, remaining: 0, resetAfter: 1, limitIndex: waiter.binding.definition)
+        }
+        let until = refusal.earliest(for: waiter.request.cost, ahead: refusal.costAhead, of: definition)
+        return answer(for: refusal, of: waiter.binding, until: until, now: now)
     }
 }
