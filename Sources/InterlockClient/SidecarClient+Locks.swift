@@ -21,11 +21,14 @@ extension SidecarClient {
     /// Acquires several locks, all or none. See `acquireLock`; each lease is renewed and released by itself.
     /// - Parameter names: each once; at least one.
     /// - Returns: the leases in the order of the names; `nil` when another holds one of them.
+    /// - Throws: as `acquireLock`; with the code `invalid` when no lock is named.
     public func acquireLocks(
         _ names: [String], ttl: Duration, wait: Duration = .zero, mode: SidecarLockMode = .exclusive, owner: String? = nil,
         label: String? = nil
     ) async throws -> [SidecarLease]? {
-        guard let first = names.first else { return [] }
+        guard let first = names.first else {
+            throw SidecarClientError(.invalid, "no lock is named: name at least one")
+        }
         let call = LockCalls.Acquire(name: first, ttl: ttl, wait: wait, mode: mode, owner: owner, label: label)
         let leases: [SidecarLease]?
         if names.count == 1 {
@@ -71,7 +74,8 @@ extension SidecarClient {
 
     /// Runs `body` while holding a lock, whose lease is extended as long as that takes, and releases it.
     ///
-    /// When the lease is lost, the task of `body` is cancelled. See `acquireLock` for the parameters.
+    /// When the lease is lost, the task of `body` is cancelled. See `acquireLock` for the parameters. A release that the sidecar
+    /// did not answer changes nothing: it gives the lock back by itself when the connection ends.
     /// - Returns: what `body` returns; `nil` when another holds the lock and `body` was not run.
     /// - Throws: what `body` throws; `SidecarClientError` with the code `leaseLost` when the lease was lost while `body` ran.
     public func withLock<Result: Sendable>(
@@ -105,7 +109,9 @@ extension SidecarClient {
             }
             return isLost ? nil : outcome
         }
-        guard let outcome, try await linked.release() else {
+        // Nothing was lost before `body` ended when nobody knows how the release went.
+        let wasHeld = (try? await linked.release()) ?? true
+        guard let outcome, wasHeld else {
             throw SidecarClientError(.leaseLost, "the lease of \(name) was lost while work went on under it")
         }
         return try outcome.get()

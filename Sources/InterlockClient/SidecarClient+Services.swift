@@ -7,7 +7,7 @@ extension SidecarClient {
     public func takeLimit(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> SidecarLimit {
-        try await send(LimitCalls.Take(service: service, cost: cost, subject: subject, wait: wait))
+        try await send(LimitCalls.Take(UpstreamCallRequest(service: service, cost: cost, subject: subject, wait: wait)))
     }
 
     /// Where the limits of a service stand; takes nothing.
@@ -20,7 +20,8 @@ extension SidecarClient {
     public func acquirePermit(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> SidecarPermission {
-        let permission = try await send(PermitCalls.Acquire(service: service, cost: cost, subject: subject, wait: wait))
+        let request = UpstreamCallRequest(service: service, cost: cost, subject: subject, wait: wait)
+        let permission = try await send(PermitCalls.Acquire(request))
         guard Task.isCancelled else { return permission }
         if case .granted(let permit) = permission {
             // The call is not made.

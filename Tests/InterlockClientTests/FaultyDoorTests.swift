@@ -65,6 +65,24 @@ struct FaultyDoorTests {
         }
     }
 
+    @Test("a release without an answer hides neither what the body returned nor what it threw")
+    func unansweredRelease() async throws {
+        struct BodyError: Error {}
+        try await Self.with(door: { command in
+            switch command.text.first {
+            case "LOCK.ACQUIRE": .text("*3\r\n$5\r\ntoken\r\n:7\r\n:29000\r\n")
+            case "LOCK.RELEASE": .bytesThenClose([])
+            default: .text("+PONG\r\n")
+            }
+        }) { client, _ in
+            let fence = try await client.withLock("orders") { $0.fence }
+            #expect(fence == 7)
+            await #expect(throws: BodyError.self) {
+                try await client.withLock("orders") { _ in throw BodyError() }
+            }
+        }
+    }
+
     @Test("what is no RESP is no answer")
     func garbage() async throws {
         try await Self.with(door: { _ in

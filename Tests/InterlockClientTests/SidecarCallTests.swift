@@ -5,8 +5,8 @@ import Testing
 @Suite("Commands of the RESP door, as a client reads their replies")
 struct SidecarCallTests {
     private static let acquire = LockCalls.Acquire(name: "a", ttl: .seconds(1))
-    private static let take = LimitCalls.Take(service: "s")
-    private static let permit = PermitCalls.Acquire(service: "s")
+    private static let take = LimitCalls.Take(UpstreamCallRequest(service: "s"))
+    private static let permit = PermitCalls.Acquire(UpstreamCallRequest(service: "s"))
 
     private static func bulk(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
 

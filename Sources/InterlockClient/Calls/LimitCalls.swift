@@ -29,30 +29,52 @@ public struct SidecarLimit: Hashable, Sendable {
     }
 }
 
+/// What a take and a permit say of the upstream call that is to be made.
+package struct UpstreamCallRequest: Sendable {
+    package var service: String
+    /// How many calls it counts as.
+    package var cost: Int64
+    package var subject: String?
+    package var wait: Duration
+
+    package init(service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero) {
+        self.service = service
+        self.cost = cost
+        self.subject = subject
+        self.wait = wait
+    }
+
+    /// A sidecar puts plain takes together: what is the default is left out.
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append(service)
+        if cost != 1 {
+            encoder.append("COST")
+            encoder.append(cost)
+        }
+        if let subject { encoder.append("SUBJECT", subject) }
+        if wait > .zero { encoder.append("WAIT", wait) }
+    }
+}
+
 /// The commands `LIMIT.*`.
 package enum LimitCalls {
     /// `LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms]`.
     package struct Take: SidecarCall {
-        package var service: String
-        package var cost: Int64
-        package var subject: String?
-        package var wait: Duration
+        package var request: UpstreamCallRequest
 
-        package init(service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero) {
-            self.service = service
-            self.cost = cost
-            self.subject = subject
-            self.wait = wait
+        package init(_ request: UpstreamCallRequest) {
+            self.request = request
         }
+
+        package var wait: Duration { request.wait }
 
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("LIMIT.TAKE")
-            encoder.append(service)
-            encoder.append(cost: cost, subject: subject, wait: wait)
+            request.encode(into: &encoder)
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarLimit {
-            guard let limit = SidecarLimit(service: service, reply) else { throw reply.unexpected(for: "LIMIT.TAKE") }
+            guard let limit = SidecarLimit(service: request.service, reply) else { throw reply.unexpected(for: "LIMIT.TAKE") }
             return limit
         }
     }
@@ -72,17 +94,5 @@ package enum LimitCalls {
             guard let limit = SidecarLimit(service: service, reply) else { throw reply.unexpected(for: "LIMIT.PEEK") }
             return limit
         }
-    }
-}
-
-extension CommandEncoder {
-    /// What a take and a permit may say. A sidecar puts plain takes together: what is the default is left out.
-    mutating func append(cost: Int64, subject: String?, wait: Duration) {
-        if cost != 1 {
-            append("COST")
-            append(cost)
-        }
-        if let subject { append("SUBJECT", subject) }
-        if wait > .zero { append("WAIT", wait) }
     }
 }

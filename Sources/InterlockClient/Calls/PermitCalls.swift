@@ -52,22 +52,17 @@ public enum SidecarOutcome: String, Hashable, Sendable {
 package enum PermitCalls {
     /// `PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms]`.
     package struct Acquire: SidecarCall {
-        package var service: String
-        package var cost: Int64
-        package var subject: String?
-        package var wait: Duration
+        package var request: UpstreamCallRequest
 
-        package init(service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero) {
-            self.service = service
-            self.cost = cost
-            self.subject = subject
-            self.wait = wait
+        package init(_ request: UpstreamCallRequest) {
+            self.request = request
         }
+
+        package var wait: Duration { request.wait }
 
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("PERMIT.ACQUIRE")
-            encoder.append(service)
-            encoder.append(cost: cost, subject: subject, wait: wait)
+            request.encode(into: &encoder)
         }
 
         /// `[1, permit, state, -1]`, or `[0, reason, state, retry-after-ms]`.
@@ -81,7 +76,7 @@ package enum PermitCalls {
                         reason: SidecarRefusal.Reason(rawValue: word), state: state,
                         retryAfter: retryAfter < 0 ? nil : .milliseconds(retryAfter)))
             }
-            return .granted(SidecarPermit(service: service, id: word, state: state))
+            return .granted(SidecarPermit(service: request.service, id: word, state: state))
         }
     }
 

@@ -173,10 +173,11 @@ final class LoadClient {
 
 extension LoadClient {
     private func take(_ service: Int, cost: Int64, subject: Int?, wait: Int64, due: Instant) {
-        let call = LimitCalls.Take(
+        let request = UpstreamCallRequest(
             service: engine.name(ofService: service), cost: cost, subject: subject.map { engine.name(ofSubject: $0) },
             wait: .milliseconds(wait))
-        ask(.take(service: service, cost: cost, subject: subject, wait: wait), call, due: due) { [self] answer, invocation in
+        let operation = Operation.take(service: service, cost: cost, subject: subject, wait: wait)
+        ask(operation, LimitCalls.Take(request), due: due) { [self] answer, invocation in
             if answer.isGranted {
                 let resetAfter = answer.resetAfter.wholeMilliseconds
                 let now = done(
@@ -190,8 +191,8 @@ extension LoadClient {
     }
 
     private func acquirePermit(_ service: Int, wait: Int64, due: Instant) {
-        let call = PermitCalls.Acquire(service: engine.name(ofService: service), wait: .milliseconds(wait))
-        ask(.permit(service: service, wait: wait), call, due: due) { [self] permission, invocation in
+        let request = UpstreamCallRequest(service: engine.name(ofService: service), wait: .milliseconds(wait))
+        ask(.permit(service: service, wait: wait), PermitCalls.Acquire(request), due: due) { [self] permission, invocation in
             switch permission {
             case .granted(let permit):
                 guard let state = BreakerSnapshot.State(rawValue: permit.state.rawValue) else {
