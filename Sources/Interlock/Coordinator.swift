@@ -211,7 +211,14 @@ public actor Coordinator: Service {
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
-    public func reload(services definitions: [ServiceDefinition]) {
+    ///
+    /// - Throws: `InterlockError` with `invalid` when a definition cannot be used; nothing is taken over then.
+    public func reload(services definitions: [ServiceDefinition]) throws(InterlockError) {
+        do throws(DefinitionError) {
+            try definitions.check()
+        } catch {
+            throw InterlockError(error)
+        }
         var next: [String: GuardedService] = [:]
         for definition in definitions {
             if let known = calls.services[definition.name] {

@@ -24,14 +24,15 @@ public struct Locks: Sendable {
     ///   - ttl: the lease's length: how long the lock stays taken if this process dies.
     ///   - wait: how long to wait for the lock; zero: not at all. At most the configuration's `maximumWait`.
     ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
+    ///   - label: what others see of the holder; `nil`: the configuration's `host`.
     /// - Returns: what `body` returns.
     /// - Throws: `LockError`; what `body` throws, unless the lease was lost: then `LockError` with `lost`.
     public func withLock<Result: Sendable>(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
-        isolation: isolated (any Actor)? = #isolation,
+        label: String? = nil, isolation: isolated (any Actor)? = #isolation,
         body: @escaping @Sendable (Lease) async throws -> Result
     ) async throws -> Result {
-        guard let lease = try await acquire(name, ttl: ttl, wait: wait, mode: mode) else {
+        guard let lease = try await acquire(name, ttl: ttl, wait: wait, mode: mode, label: label) else {
             throw wait > .zero
                 ? LockError(.timedOut, "another had the lock \"\(name)\" for all of the \(wait) that were waited")
                 : LockError(.held, "another has the lock \"\(name)\"")

@@ -28,7 +28,7 @@ struct ConfigurationReloader: Service {
                 try started.refuseToServe(keys: configuration.keys)
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
-                await coordinator.reload(services: configuration.services)
+                try await coordinator.reload(services: configuration.services)
                 monitor.reload(services: configuration.services)
                 let left = configuration.changesOfStart(since: started)
                 if !left.isEmpty {

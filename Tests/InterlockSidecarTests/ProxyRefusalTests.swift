@@ -98,9 +98,9 @@ struct ProxyRefusalTests {
             try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
                 #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
                 let moved = ServiceDefinition(name: "shop", upstream: UpstreamSettings(url: url))
-                await proxy.door.coordinator.reload(services: [moved])
+                try await proxy.door.coordinator.reload(services: [moved])
                 #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "new")
-                await proxy.door.coordinator.reload(services: [])
+                try await proxy.door.coordinator.reload(services: [])
                 try await proxy.door.expect(404, "GET", "/proxy/shop/a")
             }
         }

@@ -276,7 +276,7 @@ struct ProxyStreamTests {
             let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
             let text = try await client.exchange(Self.head("GET", [:], client)) { received in
                 guard received.contains("hello"), !isMoved.withLockedValue({ $0 }) else { return }
-                await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
+                try await coordinator.reload(services: [ServiceDefinition(name: "shop", upstream: moved)])
                 let other = try await client.send("GET", "/proxy/shop/new")
                 #expect(other.body == "new")
                 isMoved.withLockedValue { $0 = true }

@@ -14,7 +14,7 @@ struct BreakerRecoveryTests {
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
             try await fleet.expect(.halfOpen)
             try await fleet.report(sidecar, .ok)
-            await sidecar.reload(services: [BreakerTests.service(open: open, permits: 1)])
+            try await sidecar.reload(services: [BreakerTests.service(open: open, permits: 1)])
             _ = try await fleet.permit(sidecar)
             try await fleet.expect(.closed)
         }
@@ -42,7 +42,7 @@ struct BreakerRecoveryTests {
             let sidecar = fleet.sidecars[0]
             for _ in 0..<2 { _ = try await sidecar.take(service: "catalog") }
             try await fleet.expect(.open)
-            await sidecar.reload(services: [BreakerTests.service()])
+            try await sidecar.reload(services: [BreakerTests.service()])
             try await eventually("a call that is made closes it") {
                 _ = try await sidecar.acquirePermit(service: "catalog")
                 return try await sidecar.breaker(service: "catalog").fleet.state == .closed
@@ -106,7 +106,7 @@ struct BreakerRecoveryTests {
                 try await sidecar.forceBreaker(service: "catalog", to: .open, forMilliseconds: 100, by: "ops")
             }
             try await eventually(within: .seconds(10), "it was sent") { await sidecar.status.redisCommands > before }
-            await sidecar.reload(services: [other])
+            try await sidecar.reload(services: [other])
             await fleet.server.resume()
             _ = await forcing.result
             _ = try await sidecar.forceBreaker(service: "other", to: .open, forMilliseconds: 500, by: "ops")

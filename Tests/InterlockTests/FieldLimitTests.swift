@@ -156,9 +156,9 @@ struct FieldLimitTests {
         try await Fleet.run(services: [limit(3)]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<4 { _ = try await sidecar.take(service: "catalog") }
-            await sidecar.reload(services: [limit(5)])
+            try await sidecar.reload(services: [limit(5)])
             #expect(try await sidecar.take(service: "catalog").isTaken)
-            await sidecar.reload(services: [limit(2)])
+            try await sidecar.reload(services: [limit(2)])
             #expect(try await sidecar.take(service: "catalog").isTaken == false)
         }
     }

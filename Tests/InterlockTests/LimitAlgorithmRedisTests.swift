@@ -197,7 +197,7 @@ struct LimitAlgorithmRedisTests {
         try await Fleet.run(services: [Self.service(Self.perMinute(3, .fixed))]) { fleet in
             let sidecar = fleet.sidecars[0]
             for algorithm in [.fixed, .sliding, .gcra(burst: 2), .fixed] as [LimitAlgorithm] {
-                await sidecar.reload(services: [Self.service(Self.perMinute(3, algorithm))])
+                try await sidecar.reload(services: [Self.service(Self.perMinute(3, algorithm))])
                 let answer = try await sidecar.take(service: "catalog")
                 #expect(answer.isTaken)
             }

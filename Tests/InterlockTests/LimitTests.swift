@@ -221,11 +221,11 @@ struct LimitTests {
             for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
             var more = Self.tenPerMinute
             more.limit = 12
-            await sidecar.reload(services: [Self.service([more])])
+            try await sidecar.reload(services: [Self.service([more])])
             #expect(try await sidecar.take(service: "catalog").isTaken)
             #expect(try await sidecar.take(service: "catalog").isTaken)
             #expect(try await sidecar.take(service: "catalog").isTaken == false)
-            await sidecar.reload(services: [])
+            try await sidecar.reload(services: [])
             await #expect(throws: InterlockError.self) { try await sidecar.take(service: "catalog") }
         }
     }
@@ -238,7 +238,7 @@ struct LimitTests {
             _ = try await sidecar.take(service: "catalog")
             let waiter = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
             #expect(try await sidecar.take(service: "catalog").isTaken == false)
-            await sidecar.reload(services: isServiceKept ? [Self.service([])] : [])
+            try await sidecar.reload(services: isServiceKept ? [Self.service([])] : [])
             await #expect(throws: InterlockError.self) { try await waiter.value }
         }
     }

@@ -138,7 +138,7 @@ struct PermitTests {
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
             try await Self.waiting(1, in: sidecar)
-            await sidecar.reload(services: [Self.service(places: 2)])
+            try await sidecar.reload(services: [Self.service(places: 2)])
             _ = try await waiter.value
         }
     }
@@ -271,7 +271,7 @@ struct PermitTests {
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
             try await Self.waiting(1, in: sidecar)
-            await sidecar.reload(services: [])
+            try await sidecar.reload(services: [])
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unknownService)
             let underWay = await sidecar.status.permitsUnderWay

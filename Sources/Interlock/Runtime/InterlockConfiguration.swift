@@ -10,6 +10,8 @@ public struct InterlockConfiguration: Sendable {
     package var quorum: [RedisConfiguration]
     /// The prefix of all keys unless another is given.
     public static let defaultPrefix = "interlock:"
+    package static let quorumSizes = 3...15
+    package static let timeouts: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
 
     /// What every key begins with; programs and sidecars with the same Redis, database and prefix are one fleet.
     public var prefix: String
@@ -33,7 +35,7 @@ public struct InterlockConfiguration: Sendable {
     ///     one Redis.
     ///   - timeout: how long a command may wait for Redis' reply, and a connection for its login.
     ///   - host: shown to the fleet, and the label of owners that give none; by default this host's name.
-    /// - Throws: `InterlockError` with `invalid` when a URL or a service cannot be used.
+    /// - Throws: `InterlockError` with `invalid` when a URL, a bound of the locks or a service cannot be used.
     public init(
         redis url: String, quorum: [String] = [], timeout: Duration = .milliseconds(500),
         prefix: String = Self.defaultPrefix, locks: LockSettings = LockSettings(), services: [ServiceDefinition] = [],
@@ -52,11 +54,25 @@ public struct InterlockConfiguration: Sendable {
         let redis = try server(url)
         var servers: [RedisConfiguration] = []
         for url in quorum { servers.append(try server(url)) }
-        guard servers.isEmpty || servers.count >= 3 else {
-            throw InterlockError(
-                .invalid, "a quorum of \(servers.count) servers: no majority is left when one is down; name at least 3")
+        func require(_ condition: Bool, _ message: @autoclosure () -> String) throws(InterlockError) {
+            guard condition else { throw InterlockError(.invalid, message()) }
         }
-        try services.check()
+        try require(
+            servers.isEmpty || Self.quorumSizes.contains(servers.count),
+            "a quorum of \(servers.count) servers: expected \(Self.quorumSizes.lowerBound) to \(Self.quorumSizes.upperBound); "
+                + "with fewer no majority is left when one is down")
+        try require(
+            Self.timeouts.contains(timeout),
+            "timeout: expected \(Self.timeouts.lowerBound) to \(Self.timeouts.upperBound), got \(timeout)")
+        if let expected = ResourceName.expectedPrefix(insteadOf: prefix, isEmptyAllowed: false) {
+            throw InterlockError(.invalid, "prefix: expected \(expected), got \"\(Excerpt(prefix))\"")
+        }
+        do throws(DefinitionError) {
+            try locks.check()
+            try services.check()
+        } catch {
+            throw InterlockError(error)
+        }
         self.init(
             redis: redis, quorum: servers, prefix: prefix, locks: locks, services: services, fleetSize: max(1, fleetSize),
             host: host, version: version)
@@ -94,51 +110,7 @@ public struct InterlockConfiguration: Sendable {
     }
 }
 
-extension [ServiceDefinition] {
-    /// - Throws: `InterlockError` for what no coordinator can work with: what the sidecar's configuration refuses by itself.
-    func check() throws(InterlockError) {
-        var names: Set<String> = []
-        for service in self {
-            func require(_ condition: Bool, _ what: String) throws(InterlockError) {
-                guard condition else { throw InterlockError(.invalid, "the service \"\(service.name)\": \(what)") }
-            }
-            do {
-                _ = try ResourceName(service.name)
-            } catch {
-                throw InterlockError(.invalid, "a service's name: \(error)")
-            }
-            try require(names.insert(service.name).inserted, "it is defined twice")
-            try require(service.concurrency ?? 1 > 0, "concurrency must be 1 or more, or nil")
-            try require(service.maximumSubjects > 0, "maximumSubjects must be 1 or more")
-            try require(service.permitLifetime >= .milliseconds(1), "permitLifetime must be 1 ms or more")
-            try require(
-                (0...1).contains(service.breaker.failureRate) && (0...1).contains(service.breaker.slowRate),
-                "the breaker's rates are between 0 and 1")
-            try require(
-                service.breaker.minimumCalls > 0 && service.breaker.halfOpenPermits > 0 && service.breaker.reporters > 0,
-                "the breaker's minimumCalls, halfOpenPermits and reporters must be 1 or more")
-            try require(service.breaker.openFor.lowerBound >= .milliseconds(1), "the breaker's openFor must be 1 ms or more")
-            var limits: Set<String> = []
-            for limit in service.limits {
-                try require(
-                    !limit.name.isEmpty && !limit.name.unicodeScalars.contains { LimitDefinition.forbiddenInNames.contains($0) },
-                    "a limit's name is not empty and has neither : nor ~")
-                try require(limits.insert(limit.name).inserted, "the limit \"\(limit.name)\" is defined twice")
-                try require(limit.window >= .milliseconds(1), "the window of the limit \"\(limit.name)\" must be 1 ms or more")
-                let largest =
-                    switch limit.algorithm {
-                    case .fixed: LimitDefinition.largestLimit
-                    case .sliding: LimitDefinition.largestSlidingLimit
-                    case .gcra: LimitDefinition.largestSmoothLimit
-                    }
-                try require(
-                    (1...largest).contains(limit.limit), "the limit \"\(limit.name)\" must allow between 1 and \(largest)")
-                if case .gcra(let burst) = limit.algorithm {
-                    try require(
-                        (0...LimitDefinition.largestBurst).contains(burst),
-                        "the burst of the limit \"\(limit.name)\" must be between 0 and \(LimitDefinition.largestBurst)")
-                }
-            }
-        }
-    }
+extension InterlockError {
+    /// What no coordinator can work with.
+    init(_ error: DefinitionError) { self.init(.invalid, error.description) }
 }

@@ -45,9 +45,6 @@ public struct LimitDefinition: Hashable, Sendable {
         self.isShadow = isShadow
     }
 
-    /// Characters that a name must not have: they end it in its key.
-    package static let forbiddenInNames: [Unicode.Scalar] = [":", "~"]
-
     /// The window's length in milliseconds.
     package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 

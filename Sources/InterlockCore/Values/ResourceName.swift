@@ -30,6 +30,25 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 
     package func hash(into hasher: inout Hasher) { ExactText(text).hash(into: &hasher) }
 
+    /// What a name should have been that becomes a part of a key, whose parts are joined with `:`; `nil`: it will do.
+    package static func expectedPart(insteadOf text: String) -> String? {
+        do throws(Violation) {
+            _ = try Self(text)
+        } catch {
+            return "a name of 1-\(longest) bytes without control characters, spaces or braces"
+        }
+        return text.contains(":") ? "a name without \":\"" : nil
+    }
+
+    /// What a text should have been that keys begin with: all of them, or those of locks; `nil`: it will do.
+    package static func expectedPrefix(insteadOf text: String, isEmptyAllowed: Bool) -> String? {
+        let lengths = (isEmptyAllowed ? 0 : 1)...64
+        let isAcceptable = lengths.contains(text.utf8.count) && !text.unicodeScalars.contains(where: isForbidden)
+        return isAcceptable
+            ? nil
+            : "\(lengths.lowerBound)-\(lengths.upperBound) bytes without control characters, spaces or braces"
+    }
+
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "{", "}", "\u{FFFD}": true

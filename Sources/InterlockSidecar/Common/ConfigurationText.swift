@@ -18,18 +18,6 @@ enum ConfigurationText {
         return words.dropLast().joined(separator: ", ") + " or " + last
     }
 
-    /// A name that becomes part of a key, whose parts are joined with `:`.
-    static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
-        do {
-            _ = try ResourceName(text)
-        } catch {
-            let rule = "a name of 1-\(ResourceName.longest) bytes without control characters, spaces or braces"
-            throw ConfigurationExpectation(rule)
-        }
-        guard !text.contains(":") else { throw ConfigurationExpectation("a name without \":\"") }
-        return text
-    }
-
     /// The candidate that `word` was probably meant to be: at most two letters put in, left out or replaced.
     static func closest(to word: String, among candidates: [String]) -> String? {
         let furthest = 2

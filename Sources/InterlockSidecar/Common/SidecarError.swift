@@ -13,9 +13,3 @@ package struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible 
         self.init("\(place): cannot listen there: \(NetworkReason(error))")
     }
 }
-
-/// Which Interlock this is.
-package enum SidecarVersion {
-    /// Semantic version of the sidecar, its messages and its scripts.
-    package static let current = "0.2.0"
-}

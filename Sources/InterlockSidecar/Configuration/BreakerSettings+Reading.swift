@@ -2,13 +2,6 @@ import InterlockCore
 import Yams
 
 extension BreakerSettings {
-    private static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    private static let callCounts = 1...1_000_000_000
-    /// Slices of a window of calls are filled in one script, and a tenth of it is the least that can be told apart.
-    private static let windowCalls = 10...1_000_000_000
-    private static let permitCounts = 1...10_000
-    private static let reporterCounts = 1...1000
-
     /// Reads `services.NAME.breaker`.
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in

@@ -114,6 +114,14 @@ extension ConfigurationValue {
         }
     }
 
+    /// A text, unless something else was expected instead of it.
+    func parsed(insteadOf expected: (String) -> String?) -> String? {
+        parsed { text throws(ConfigurationExpectation) in
+            if let expected = expected(text) { throw ConfigurationExpectation(expected) }
+            return text
+        }
+    }
+
     /// Digits without quotes, within `bounds`.
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"

@@ -1,10 +1,6 @@
 import InterlockCore
 
 extension LimitDefinition {
-    private static let limits: ClosedRange<Int64> = 1...LimitDefinition.largestLimit
-    private static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    private static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
-
     private enum AlgorithmName: String, CaseIterable {
         case fixed, sliding, gcra
     }
@@ -33,17 +29,16 @@ extension LimitDefinition {
         value.section { section in
             limit = section.required("limit", "a whole number of 1 or more") { $0.wholeNumber(in: Self.limits) }
             window = section.required("per", "a duration such as 1s") { $0.duration(in: Self.windows) }
-            section.read("name", into: &name) { $0.parsed(by: Self.checkedName) }
+            section.read("name", into: &name) { $0.parsed(insteadOf: Self.expectedName) }
             section.read("per_subject", into: &isPerSubject) { $0.flag() }
             section.read("shadow", into: &isShadow) { $0.flag() }
             algorithm = Self.algorithm(section)
-            guard let limit, let window, let algorithm else { return }
-            if let wrong = Self.violation(limit: limit, window: window, algorithm: algorithm) { section.whole.refuse(wrong) }
         }
         guard let limit, let window, let algorithm else { return nil }
         self.init(
             name: name ?? Self.defaultName(window: window, isPerSubject: isPerSubject), limit: limit, window: window,
             algorithm: algorithm, isPerSubject: isPerSubject, isShadow: isShadow)
+        if let expected = expectedOfAlgorithm { value.refuse(expected) }
     }
 
     /// Reads `algorithm`, by default `fixed`, and `burst`, by default 0.
@@ -59,34 +54,6 @@ extension LimitDefinition {
         return .gcra(burst: burst)
     }
 
-    /// What cannot be counted exactly.
-    private static func violation(limit: Int64, window: Duration, algorithm: LimitAlgorithm) -> String? {
-        switch algorithm {
-        case .fixed:
-            return nil
-        case .sliding:
-            guard limit > largestSlidingLimit else { return nil }
-            return "expected a limit of \(largestSlidingLimit) or less with the algorithm sliding, which remembers each grant "
-                + "for its window, got \(limit); use fixed or gcra"
-        case .gcra(let burst):
-            guard limit <= largestSmoothLimit else {
-                return "expected a limit of \(largestSmoothLimit) or less with the algorithm gcra, got \(limit)"
-            }
-            let definition = LimitDefinition(name: "", limit: limit, window: window, algorithm: algorithm)
-            guard !definition.cellRate.isExact else { return nil }
-            return "expected a burst that comes back within a hundred years, got \(burst)"
-        }
-    }
-
-    /// A name ends in its key where the algorithm's suffix or the subject begins.
-    private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
-        let name = try ConfigurationText.checkedName(text)
-        for scalar in forbiddenInNames where name.unicodeScalars.contains(scalar) {
-            throw ConfigurationExpectation("a name without \"\(scalar)\"")
-        }
-        return name
-    }
-
     /// The window in its shortest spelling: `1s`, `500ms`, `1d`; `1s-subject` for a limit of each subject.
     private static func defaultName(window: Duration, isPerSubject: Bool) -> String {
         DurationText.shortest(window) + (isPerSubject ? "-subject" : "")
@@ -94,10 +61,6 @@ extension LimitDefinition {
 }
 
 extension LimitPolicy {
-    private static let pauses: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
-    private static let patiences: ClosedRange<Duration> = .zero ... .seconds(86_400)
-    private static let waitingCounts = 0...100_000
-
     /// Reads `services.NAME.on_limit`.
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in

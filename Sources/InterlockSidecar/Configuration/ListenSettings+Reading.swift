@@ -90,7 +90,7 @@ extension APIKey {
         var role: Role?
         var secret: String?
         value.section { section in
-            name = section.required("name", "a name") { $0.parsed(by: ConfigurationText.checkedName) }
+            name = section.required("name", "a name") { $0.parsed(insteadOf: ResourceName.expectedPart) }
             role = section.required("role", "use or admin") { $0.parsed(by: Role.init(parsing:)) }
             secret = Self.secret(in: section, environment: environment)
         }

@@ -1,16 +1,11 @@
 import Hiredis
+import Interlock
 import InterlockCore
 import Yams
 
 extension LockSettings {
     /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.
     static let defaultMinimumTTL = Duration.milliseconds(100)
-    private static let shortestLeases: ClosedRange<Duration> = .milliseconds(LeaseValidity.shortestTTL) ... .seconds(86_400)
-    private static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
-    private static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
-    private static let replicas = 0...100
-    private static let fences: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
-
     static let waitReplicasPath = "locks.wait_replicas"
 
     /// `locks.key_prefix`, `locks.min_ttl`, `locks.max_ttl`, `locks.max_wait`, `locks.max_hold`, `locks.wait_replicas`,
@@ -18,9 +13,7 @@ extension LockSettings {
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in
             section.readOptional("key_prefix", into: &keyPrefix) {
-                $0.parsed { text throws(ConfigurationExpectation) in
-                    try RedisSettings.checkedPrefix(text, isEmptyAllowed: true)
-                }
+                $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: true) }
             }
             section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.leases) }
             let longest = maximumTTL
@@ -47,21 +40,21 @@ extension LockSettings {
 
 extension RedisSettings {
     static let urlsPath = "redis.urls"
-    private static let quorumSizes = 3...15
 
     /// Reads `redis.urls`; empty when something was refused.
     static func quorum(_ value: ConfigurationValue) -> [String] {
         guard !value.isNull else { return [] }
         value.findings.places[urlsPath] = value.place
         guard case .sequence = value.node else {
-            value.refuse(expected: ConfigurationExpectation("a list of \(quorumSizes.lowerBound) or more URLs"))
+            value.refuse(
+                expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
             return []
         }
         let items = value.list()
-        guard quorumSizes.contains(items.count) else {
+        guard InterlockConfiguration.quorumSizes.contains(items.count) else {
             value.refuse(
                 """
-                expected \(quorumSizes.lowerBound)-\(quorumSizes.upperBound) servers, best an odd number, \
+                expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, best an odd number, \
                 got \(items.count); with fewer no majority is left when one is down
                 """)
             return []

@@ -1,3 +1,6 @@
+internal import Interlock
+internal import InterlockCore
+
 /// `redis`: the server that the fleet shares, and how its keys begin.
 package struct RedisSettings: Sendable, Equatable {
     /// `redis.url`: `redis://`, `rediss://` or `unix://`. `nil`, the default: the sidecar starts a private server of its own.
@@ -6,7 +9,7 @@ package struct RedisSettings: Sendable, Equatable {
     /// are in `redis.url` as everything else is.
     package var urls: [String] = []
     /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
-    package var prefix = "interlock:"
+    package var prefix = InterlockConfiguration.defaultPrefix
     /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
     package var timeout: Duration = .milliseconds(500)
 
@@ -56,19 +59,15 @@ extension RedisSettings {
             section.read("embedded", into: &isEmbeddedOnPurpose) { $0.flag() }
             section.read("urls") { urls = Self.quorum($0) }
             section.read("prefix", into: &prefix) {
-                $0.parsed { text throws(ConfigurationExpectation) in
-                    try Self.checkedPrefix(text, isEmptyAllowed: false)
-                }
+                $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
             }
-            section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
+            section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
             section.refuse(["cluster", "sentinel", "nodes"], "is not supported by this version; give one redis.url")
         }
     }
 
     /// The schemes that are carried out. What follows is parsed by whoever connects.
     private static let schemes = ["redis://", "rediss://", "unix://"]
-    private static let timeouts: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
-    private static let longestPrefix = 64
 
     static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
         guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
@@ -81,18 +80,6 @@ extension RedisSettings {
         }
         guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
             throw ConfigurationExpectation("a URL without spaces or control characters")
-        }
-        return text
-    }
-
-    /// The rule of everything that keys begin with: `redis.prefix` and `locks.key_prefix`.
-    static func checkedPrefix(_ text: String, isEmptyAllowed: Bool) throws(ConfigurationExpectation) -> String {
-        let isAcceptable =
-            text.utf8.count <= longestPrefix && (isEmptyAllowed || !text.isEmpty)
-            && !text.unicodeScalars.contains { ConfigurationText.isSpaceOrControl($0) || $0 == "{" || $0 == "}" }
-        guard isAcceptable else {
-            let shortest = isEmptyAllowed ? 0 : 1
-            throw ConfigurationExpectation("\(shortest)-\(longestPrefix) bytes without control characters, spaces or braces")
         }
         return text
     }

@@ -1,21 +1,17 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    private static let permitLifetimes: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
     /// A call through the proxy is over with `timeouts.total`, and its outcome is reported soon after.
     private static let reporting: Duration = .seconds(10)
-    private static let concurrencies = 1...1_000_000
-    private static let subjectCounts = 1...10_000_000
 
     /// Reads `services`: a mapping from names to services, in the order of the file.
     static func list(_ value: ConfigurationValue) -> [ServiceDefinition] {
         var services: [ServiceDefinition] = []
         value.section { section in
             for entry in section.named() {
-                do throws(ConfigurationExpectation) {
-                    _ = try ConfigurationText.checkedName(entry.name)
-                } catch {
-                    entry.key.refuse(error.message(got: ConfigurationValue.quoted(entry.name)))
+                if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
+                    let got = ConfigurationValue.quoted(entry.name)
+                    entry.key.refuse(ConfigurationExpectation(expected).message(got: got))
                 }
                 var service = ServiceDefinition(name: entry.name)
                 service.read(entry.value)

@@ -140,7 +140,15 @@ final class SidecarHost {
     func reload(_ services: [ServiceDefinition]) {
         configuration.services = services
         guard let process, !isStopped else { return }
-        process.loop.enter { process.coordinator.assumeIsolated { $0.reload(services: services) } }
+        process.loop.enter {
+            process.coordinator.assumeIsolated { coordinator in
+                do {
+                    try coordinator.reload(services: services)
+                } catch {
+                    preconditionFailure("the world's services are refused: \(error)")
+                }
+            }
+        }
     }
 
     /// SIGTERM: waiting callers are answered, then the door closes.

@@ -1,0 +1,181 @@
+/// The bounds of what can be defined: the reader of the sidecar's configuration names the key that broke one, `check()` the
+/// property.
+
+extension ServiceDefinition {
+    package static let concurrencies = 1...1_000_000
+    package static let subjectCounts = 1...10_000_000
+    package static let permitLifetimes: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+}
+
+extension LimitDefinition {
+    package static let limits: ClosedRange<Int64> = 1...largestLimit
+    package static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let bursts: ClosedRange<Int64> = 0...largestBurst
+
+    /// What a name should have been that is not one of a limit's; `nil`: it is one. It ends in its key where the algorithm's
+    /// suffix or the subject begins.
+    package static func expectedName(insteadOf name: String) -> String? {
+        if let expected = ResourceName.expectedPart(insteadOf: name) { return expected }
+        return name.unicodeScalars.contains("~") ? "a name without \"~\"" : nil
+    }
+
+    /// What was expected where the algorithm could not count exactly; `nil`: it can.
+    package var expectedOfAlgorithm: String? {
+        switch algorithm {
+        case .fixed:
+            return nil
+        case .sliding:
+            guard limit > Self.largestSlidingLimit else { return nil }
+            return
+                "expected a limit of \(Self.largestSlidingLimit) or less with the algorithm sliding, which remembers each grant "
+                + "for its window, got \(limit); use fixed or gcra"
+        case .gcra(let burst):
+            guard limit <= Self.largestSmoothLimit else {
+                return "expected a limit of \(Self.largestSmoothLimit) or less with the algorithm gcra, got \(limit)"
+            }
+            guard !cellRate.isExact else { return nil }
+            return "expected a burst that comes back within a hundred years, got \(burst)"
+        }
+    }
+}
+
+extension LimitPolicy {
+    package static let pauses: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let patiences: ClosedRange<Duration> = .zero ... .seconds(86_400)
+    package static let waitingCounts = 0...100_000
+}
+
+extension BreakerSettings {
+    package static let rates = 0.01...1
+    package static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
+    package static let callCounts = 1...1_000_000_000
+    /// Slices of a window of calls are filled in one script, and a tenth of it is the least that can be told apart.
+    package static let windowCalls = 10...1_000_000_000
+    package static let permitCounts = 1...10_000
+    package static let reporterCounts = 1...1000
+}
+
+extension LockSettings {
+    package static let shortestLeases: ClosedRange<Duration> = shortestTTL ... .seconds(86_400)
+    package static let leases: ClosedRange<Duration> = .milliseconds(10) ... .seconds(366 * 86_400)
+    package static let waits: ClosedRange<Duration> = .zero ... .seconds(86_400)
+    package static let replicas = 0...100
+    package static let fences: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
+}
+
+/// A definition that no coordinator can work with. Says which it is, what was expected and what was there instead.
+package struct DefinitionError: Error, Equatable, Sendable, CustomStringConvertible {
+    package let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}
+
+extension [ServiceDefinition] {
+    /// - Throws: `DefinitionError` for the first service that breaks a bound, or has another's name.
+    package func check() throws(DefinitionError) {
+        var names: Set<ExactText> = []
+        for service in self {
+            try service.check()
+            guard names.insert(ExactText(service.name)).inserted else {
+                throw DefinitionError("the service \"\(service.name)\" is defined twice")
+            }
+        }
+    }
+}
+
+extension ServiceDefinition {
+    fileprivate func check() throws(DefinitionError) {
+        if let expected = ResourceName.expectedPart(insteadOf: name) {
+            throw DefinitionError("a service's name: expected \(expected), got \"\(Excerpt(name))\"")
+        }
+        let checks = DefinitionChecks(of: "the service \"\(name)\"")
+        try checks.check("concurrency", concurrency, in: Self.concurrencies)
+        try checks.check("maximumSubjects", maximumSubjects, in: Self.subjectCounts)
+        try checks.check("permitLifetime", permitLifetime, in: Self.permitLifetimes)
+        try checks.check("onLimit.pause", onLimit.pause, in: LimitPolicy.pauses)
+        try checks.check("onLimit.patience", onLimit.patience, in: LimitPolicy.patiences)
+        try checks.check("onLimit.maximumWaiting", onLimit.maximumWaiting, in: LimitPolicy.waitingCounts)
+        try breaker.check(checks)
+        var names: Set<ExactText> = []
+        for limit in limits {
+            try limit.check(checks)
+            guard names.insert(ExactText(limit.name)).inserted else {
+                throw checks.error("the limit \"\(limit.name)\" is defined twice")
+            }
+        }
+    }
+}
+
+extension BreakerSettings {
+    fileprivate func check(_ checks: DefinitionChecks) throws(DefinitionError) {
+        try checks.check("breaker.failureRate", failureRate, in: Self.rates)
+        try checks.check("breaker.slowRate", slowRate, in: Self.rates)
+        try checks.check("breaker.slowCall", slowCall, in: Self.durations)
+        try checks.check("breaker.minimumCalls", minimumCalls, in: Self.callCounts)
+        try checks.check("breaker.consecutiveFailures", consecutiveFailures, in: Self.callCounts)
+        try checks.check("breaker.reporters", reporters, in: Self.reporterCounts)
+        try checks.check("breaker.openFor", openFor, in: Self.durations)
+        try checks.check("breaker.halfOpenPermits", halfOpenPermits, in: Self.permitCounts)
+        switch window {
+        case .time(let time):
+            try checks.check("breaker.window", time, in: Self.durations)
+        case .calls(let calls):
+            try checks.check("breaker.window", calls, in: Self.windowCalls)
+            try checks.check("breaker.minimumCalls", minimumCalls, in: 1...calls)
+        }
+    }
+}
+
+extension LimitDefinition {
+    fileprivate func check(_ checks: DefinitionChecks) throws(DefinitionError) {
+        if let expected = Self.expectedName(insteadOf: name) {
+            throw checks.error("a limit's name: expected \(expected), got \"\(Excerpt(name))\"")
+        }
+        let checks = DefinitionChecks(of: "\(checks.subject), the limit \"\(name)\"")
+        try checks.check("limit", limit, in: Self.limits)
+        try checks.check("window", window, in: Self.windows)
+        if case .gcra(let burst) = algorithm { try checks.check("burst", burst, in: Self.bursts) }
+        if let expected = expectedOfAlgorithm { throw checks.error(expected) }
+    }
+}
+
+extension LockSettings {
+    /// - Throws: `DefinitionError` for the first setting that breaks a bound.
+    package func check() throws(DefinitionError) {
+        let checks = DefinitionChecks(of: "the locks")
+        if let keyPrefix, let expected = ResourceName.expectedPrefix(insteadOf: keyPrefix, isEmptyAllowed: true) {
+            throw checks.error("keyPrefix: expected \(expected), got \"\(Excerpt(keyPrefix))\"")
+        }
+        try checks.check("maximumTTL", maximumTTL, in: Self.leases)
+        try checks.check("minimumTTL", minimumTTL, in: Self.shortestTTL...min(maximumTTL, Self.shortestLeases.upperBound))
+        try checks.check("maximumWait", maximumWait, in: Self.waits)
+        try checks.check("maximumHold", maximumHold, in: Self.leases)
+        try checks.check("waitReplicas", waitReplicas, in: Self.replicas)
+        try checks.check("fenceLifetime", fenceLifetime, in: Self.fences)
+    }
+}
+
+/// Tells which property of what broke which bound.
+private struct DefinitionChecks {
+    let subject: String
+
+    init(of subject: String) {
+        self.subject = subject
+    }
+
+    func error(_ message: String) -> DefinitionError { DefinitionError("\(subject): \(message)") }
+
+    func check<Value: Comparable>(_ property: String, _ value: Value?, in bounds: ClosedRange<Value>) throws(DefinitionError) {
+        guard let value, !bounds.contains(value) else { return }
+        throw error("\(property): expected \(bounds.lowerBound) to \(bounds.upperBound), got \(value)")
+    }
+
+    func check(
+        _ property: String, _ range: ClosedRange<Duration>, in bounds: ClosedRange<Duration>
+    ) throws(DefinitionError) {
+        try check(property, range.lowerBound, in: bounds)
+        try check(property, range.upperBound, in: bounds)
+    }
+}
