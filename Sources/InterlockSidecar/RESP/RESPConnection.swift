@@ -1,5 +1,4 @@
 internal import DequeModule
-internal import Glibc
 internal import Interlock
 internal import InterlockCore
 internal import Logging
@@ -55,8 +54,7 @@ final class RESPConnection: ChannelDuplexHandler {
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
     /// When the commands that are being taken came.
     private(set) var now = Instant(nanoseconds: 0)
-    /// Plain takes of one service that came one after another: they are made as one call.
-    @exclusivity(unchecked) private var takes: (service: ServiceReference, tag: UInt64, count: Int)?
+    @exclusivity(unchecked) private var takes = PlainTakes()
     @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
     private var isFlushPlanned = false
@@ -246,21 +244,19 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// A plain `LIMIT.TAKE`: it is made together with those of the same service around it.
     func take(_ service: ServiceReference, tag: UInt64) {
-        if let takes, takes.service == service, takes.tag &+ UInt64(takes.count) == tag {
-            self.takes = (service, takes.tag, takes.count + 1)
-        } else {
-            submitTakes()
-            takes = (service, tag, 1)
-        }
+        if let ended = takes.append(service, tag: tag) { submit(ended) }
     }
 
     /// Makes the takes that were put together.
     func submitTakes() {
-        guard let takes, let completions else { return }
-        self.takes = nil
+        if let run = takes.remove() { submit(run) }
+    }
+
+    private func submit(_ run: PlainTakes.Run) {
+        guard let completions else { return }
         _ = door.commands.calls.take(
-            takes.service, count: takes.count, cost: 1, subject: nil, waitMilliseconds: 0, now: now,
-            completion: completions.take(takes.tag))
+            run.service, count: run.count, cost: 1, subject: nil, waitMilliseconds: 0, now: now,
+            completion: completions.take(run.tag))
     }
 
     private func afterWriting() {
@@ -372,7 +368,9 @@ final class RESPConnection: ChannelDuplexHandler {
             let tag = firstTag + UInt64(slots.count)
             slots.append(.pending(nil))
             door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
-            return .command(consumed: length * (1 + takeRepeats(of: tag, length: length, in: bytes)))
+            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: Self.longestPipeline - slots.count)
+            for _ in 0..<repeats { slots.append(.pending(nil)) }
+            return .command(consumed: length * (1 + repeats))
         }
         switch outcome {
         case .command(let consumed), .nothing(let consumed):
@@ -388,20 +386,6 @@ final class RESPConnection: ChannelDuplexHandler {
             drop(context)
             return false
         }
-    }
-
-    /// Plain takes that repeat the one just taken byte for byte, as pipelines do: they need no parsing. How many.
-    private func takeRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer) -> Int {
-        guard let takes, takes.tag &+ UInt64(takes.count) == tag &+ 1, let start = bytes.baseAddress else { return 0 }
-        var repeats = 0
-        while slots.count < Self.longestPipeline, bytes.count >= (repeats + 2) * length,
-            memcmp(start, start + (repeats + 1) * length, length) == 0
-        {
-            slots.append(.pending(nil))
-            repeats += 1
-        }
-        self.takes?.count += repeats
-        return repeats
     }
 
     /// Answers in its turn with an error, and closes.
@@ -512,7 +496,7 @@ extension RESPConnection {
         // What was read already and not taken is not taken any more.
         isClosing = true
         completions = nil
-        takes = nil
+        takes = PlainTakes()
         stall?.cancel()
         login?.cancel()
         relief?.cancel()
