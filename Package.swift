@@ -24,7 +24,6 @@ let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-s
 
 let package = Package(
     name: "interlock",
-    platforms: [.macOS(.v15)],
     products: [
         .executable(name: "interlock", targets: ["InterlockCLI"]),
         .library(name: "Interlock", targets: ["Interlock"]),
@@ -51,7 +50,7 @@ let package = Package(
         .systemLibrary(
             name: "CHiredis",
             // No pkg-config: Debian's flags for hiredis are refused by SwiftPM, and the default paths have it.
-            providers: [.apt(["libhiredis-dev"]), .brew(["hiredis"])]
+            providers: [.apt(["libhiredis-dev"])]
         ),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
         .target(
@@ -160,7 +159,7 @@ let package = Package(
         .systemLibrary(
             name: "CLua", path: "Tests/Simulation/CLua",
             // No pkg-config: Debian's flags for Lua are refused by SwiftPM, and the default paths have it.
-            providers: [.apt(["liblua5.1-0-dev", "lua-cjson-dev"]), .brew(["lua@5.1", "lua-cjson"])]
+            providers: [.apt(["liblua5.1-0-dev", "lua-cjson-dev"])]
         ),
         .target(
             name: "SimulatedRedis", dependencies: ["CLua", crypto], path: "Tests/Simulation/SimulatedRedis",
