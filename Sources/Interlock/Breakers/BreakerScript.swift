@@ -249,6 +249,7 @@ struct BreakerCall {
         case .time(let length): add("window", length.wholeMilliseconds)
         case .calls(let count): add("window_calls", count)
         }
+        add("slices", BreakerSettings.windowSlices)
         add("minimum", settings.minimumCalls)
         add("failure_rate", settings.failureRate)
         if settings.slowCall != nil { add("slow_rate", settings.slowRate) }

@@ -8,7 +8,7 @@
 --         open_min and open_max (ms) with what may open it. "expect" is the generation that the caller acts on; on another one nothing is changed.
 --         sync    configuration [declares] [known: a snapshot's fields]    reads; a hash that is lost or older is restored
 --                 from what is known; remembers the configuration's digest when there is none, or when it is declared
---         report  expect calls failures slow trailing (failures after the last success) slices minimum failure_rate
+--         report  expect calls failures slow trailing (failures after the last success) slices (of a window) minimum failure_rate
 --                 slow_rate consecutive, and window (ms) or window_calls    adds sums; with "judge" trips when due
 --                 [retry_after ms: what the upstream asked for, the least open time]
 --         vote    expect cause lapse (ms) reporters [pause]    opens when so many sidecars have found the service bad
@@ -34,7 +34,6 @@
 local call = cjson.decode(ARGV[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local SLICES = 10
 -- What a window of calls holds goes by calls; without any it is dropped a day later.
 local IDLE_WINDOW = 86400000
 
@@ -157,20 +156,20 @@ local function numbers(slice) return string.match(slice, '(%d+):(%d+):(%d+)') en
 
 -- Adds the call's sums to the slice of the present time; slices that are no longer in the window go.
 local function addByTime(slices)
-  local width = math.max(1, math.floor(call.window / SLICES))
+  local width = math.max(1, math.floor(call.window / call.slices))
   local current = math.floor(now / width)
   local mine = slices[current] or {0, 0, 0}
   slices[current] = {mine[1] + call.calls, mine[2] + call.failures, mine[3] + call.slow}
-  return current, SLICES, call.window + width
+  return current, call.slices, call.window + width
 end
 
 -- Fills slices with the call's sums, evenly mixed. The last one is being filled; behind it stand as many as a window is.
 local function addByCalls(slices)
-  local width = math.ceil(call.window_calls / SLICES)
+  local width = math.ceil(call.window_calls / call.slices)
   local current = 0
   for number in pairs(slices) do current = math.max(current, number) end
   local left = {call.calls, call.failures, call.slow}
-  local most = width * (SLICES + 1)
+  local most = width * (call.slices + 1)
   if left[1] > most then
     local share = most / left[1]
     left = {most, math.floor(left[2] * share + 0.5), math.floor(left[3] * share + 0.5)}
@@ -189,7 +188,7 @@ local function addByCalls(slices)
       left[i] = left[i] - part
     end
   end
-  return current, SLICES + 1, IDLE_WINDOW
+  return current, call.slices + 1, IDLE_WINDOW
 end
 
 local function add()

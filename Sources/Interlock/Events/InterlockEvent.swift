@@ -63,6 +63,16 @@ public struct LockEvent: Hashable, Sendable {
     }
 }
 
+extension LockEvent {
+    /// The message that tells of a broken lock; Redis' time stands between its two parts.
+    static func broken(_ lock: String, by: String, origin: String, database: Int) -> (start: String, end: String) {
+        let start =
+            #"{"v":1,"type":"\#(Kind.broken.rawValue)","origin":\#(JSONText.quoted(origin)),"db":\#(database),"#
+            + #""lock":\#(JSONText.quoted(lock)),"by":\#(JSONText.quoted(by)),"at_ms":"#
+        return (start, "}")
+    }
+}
+
 /// Something about a limit that people want to know of. Each is told at most once per window of the limit and sidecar,
 /// whatever the number of calls and subjects.
 public struct LimitEvent: Hashable, Sendable {

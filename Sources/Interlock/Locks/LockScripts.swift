@@ -317,10 +317,9 @@ struct BreakScript: ScriptCommand {
         keys.encodeFive(into: &encoder)
         encoder.append(keys.space.wakePrefix)
         encoder.append(keys.space.events)
-        encoder.append(
-            #"{"v":1,"type":"lock.broken","origin":"# + JSONText.quoted(origin) + #","db":\#(database),"lock":"#
-                + JSONText.quoted(keys.name) + #","by":"# + JSONText.quoted(by) + #","at_ms":"#)
-        encoder.append("}")
+        let event = LockEvent.broken(keys.name, by: by, origin: origin, database: database)
+        encoder.append(event.start)
+        encoder.append(event.end)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {

@@ -8,6 +8,9 @@ public struct BreakerSettings: Hashable, Sendable {
         case calls(Int)
     }
 
+    /// What a window is divided into: the oldest of these parts goes as a whole.
+    package static let windowSlices = 10
+
     /// The share of failed calls in the window, 0…1, from which the breaker trips.
     public var failureRate: Double
     /// From which duration a call counts as slow; `nil`: calls are not judged by their duration.

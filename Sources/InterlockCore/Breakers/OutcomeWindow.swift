@@ -1,9 +1,8 @@
 /// What this sidecar alone has seen of a service lately, in slices of which the oldest are dropped. The script keeps the
 /// fleet's in the same way. O(1) for each outcome.
 struct OutcomeWindow: Sendable {
-    /// What a window is divided into. One of calls has the slice that is being filled besides, so that it never holds less
-    /// than it is said to.
-    static let slices: Int64 = 10
+    /// A window of calls has the slice that is being filled besides, so that it never holds less than it is said to.
+    private static let slices = Int64(BreakerSettings.windowSlices)
 
     private let kind: BreakerSettings.Window
     private var ring: [OutcomeSums]

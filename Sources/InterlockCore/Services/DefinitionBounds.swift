@@ -49,8 +49,8 @@ extension BreakerSettings {
     package static let rates = 0.01...1
     package static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     package static let callCounts = 1...1_000_000_000
-    /// Slices of a window of calls are filled in one script, and a tenth of it is the least that can be told apart.
-    package static let windowCalls = 10...1_000_000_000
+    /// A window of calls has at least one for each of its slices.
+    package static let windowCalls = windowSlices...1_000_000_000
     package static let permitCounts = 1...10_000
     package static let reporterCounts = 1...1000
 }

@@ -1,3 +1,5 @@
+internal import InterlockCore
+
 /// What a history is judged by.
 package struct HistoryRules: Hashable, Sendable, Codable {
     /// The services by their numbers.
@@ -22,6 +24,11 @@ package struct HistoryRules: Hashable, Sendable, Codable {
         self.recovery = recovery
         self.handOver = handOver
         self.clockDrift = clockDrift
+    }
+
+    /// When a lease of `ttl` ms is over that was set at `instant` at the latest: by a clock that drifts, and a little after that.
+    func leaseEnd(_ ttl: Int64, after instant: Instant) -> Instant {
+        instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
     }
 }
 

@@ -72,10 +72,9 @@ extension QuorumLocks {
 
     /// The fleet's events are on the one Redis that it shares.
     private func publishBreak(of name: String, by: String, atMilliseconds time: Int64) {
-        let event =
-            #"{"v":1,"type":"lock.broken","origin":"# + JSONText.quoted(runtime.id) + #","db":\#(runtime.database),"lock":"#
-            + JSONText.quoted(name) + #","by":"# + JSONText.quoted(by) + #","at_ms":\#(time)}"#
-        runtime.pipeline.send(PublishMessage(channel: runtime.keys.events, message: event)) { _ in }
+        let event = LockEvent.broken(name, by: by, origin: runtime.id, database: runtime.database)
+        let message = event.start + "\(time)" + event.end
+        runtime.pipeline.send(PublishMessage(channel: runtime.keys.events, message: message)) { _ in }
     }
 
     // MARK: Looking

@@ -47,12 +47,12 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 
     private let recovery: Int64
-    private let clockDrift: Double
+    private let rules: HistoryRules
     private var locks: [Int: Lock] = [:]
 
     init(rules: HistoryRules) {
         recovery = rules.recovery
-        clockDrift = rules.clockDrift
+        self.rules = rules
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -137,7 +137,7 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 
     private mutating func extend(_ number: Int, _ ttl: Int64, at instant: Instant) {
-        let end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+        let end = rules.leaseEnd(ttl, after: instant)
         locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
     }
 
@@ -170,7 +170,7 @@ struct FalseRefusalChecker: HistoryChecker {
                 lock.suspects.append(Suspect(call: call, at: instant, open: lock.open))
             }
         default:
-            var end = instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
+            var end = rules.leaseEnd(ttl, after: instant)
             if case .unknown(OperationEnding.abandoned) = ending, case .acquire(_, _, _, _, false) = call.operation {
                 end = lock.abandoned.left(
                     call, at: instant, heldUntil: lock.held.values.max(), isOver: end, recovery: recovery,

@@ -87,13 +87,13 @@ struct FreeLockChecker: HistoryChecker {
 
     private let recovery: Int64
     private let handOver: Int64
-    private let clockDrift: Double
+    private let rules: HistoryRules
     private var locks: [Int: Lock] = [:]
 
     init(rules: HistoryRules) {
         recovery = rules.recovery
         handOver = rules.handOver ?? rules.recovery
-        clockDrift = rules.clockDrift
+        self.rules = rules
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -102,7 +102,7 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].hold(lease, nil, until: .distantFuture, at: step.at)
         case .linked(let lock, let lease, let ttl, _, let sidecar, _):
             mayBeReleased(lock, at: step.at)
-            let end = ended(ttl, after: step.at)
+            let end = rules.leaseEnd(ttl, after: step.at)
             locks[lock, default: Lock()].hold(lease, nil, until: end, at: step.at)
             if let sidecar { locks[lock]?.lateCalls.notHeard(by: sidecar, ttl: ttl, faults: faults) }
         case .faultBegan(_, let kind, _):
@@ -125,7 +125,7 @@ struct FreeLockChecker: HistoryChecker {
             for number in locks.keys {
                 if kind == .failover, let end = locks[number]?.replicated { locks[number]?.mayAllBeHeld(until: end) }
                 guard let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) else { continue }
-                let end = ended(ttl, after: step.at)
+                let end = rules.leaseEnd(ttl, after: step.at)
                 locks[number]?.mayAllBeHeld(until: end)
             }
         default:
@@ -168,12 +168,12 @@ struct FreeLockChecker: HistoryChecker {
             if mode == .exclusive, call.invoked > faults.lastClockJump {
                 locks[lock]?.clockLeases.removeAll()
             }
-            locks[lock, default: Lock()].hold(lease, mode, until: ended(ttl, after: instant), at: instant)
+            locks[lock, default: Lock()].hold(lease, mode, until: rules.leaseEnd(ttl, after: instant), at: instant)
         case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
             (.renew(let lock, let lease, let ttl), .unknown):
             // Granted or not: for as long as was asked for, and no shorter than before.
             let before = locks[lock]?.holds[lease]?.end ?? .distantPast
-            locks[lock, default: Lock()].hold(lease, nil, until: max(before, ended(ttl, after: instant)), at: instant)
+            locks[lock, default: Lock()].hold(lease, nil, until: max(before, rules.leaseEnd(ttl, after: instant)), at: instant)
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
             guard !isJoint else {
                 // It may have been held while the call waited for another lock.
@@ -185,10 +185,11 @@ struct FreeLockChecker: HistoryChecker {
         case (.acquire(let lock, _, let ttl, _, false), .unknown(OperationEnding.abandoned)):
             let heldUntil = locks[lock]?.holds.values.filter { $0.mode == .exclusive }.map(\.end).max()
             let end = locks[lock, default: Lock()].abandoned.left(
-                call, at: instant, heldUntil: heldUntil, isOver: ended(ttl, after: instant), recovery: recovery, faults: faults)
+                call, at: instant, heldUntil: heldUntil, isOver: rules.leaseEnd(ttl, after: instant), recovery: recovery,
+                faults: faults)
             locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
-            let end = ended(ttl, after: instant)
+            let end = rules.leaseEnd(ttl, after: instant)
             locks[lock, default: Lock()].mayBeHeld(until: end)
         case (.renew(let lock, let lease, _), .refused), (.release(let lock, let lease), .done),
             (.release(let lock, let lease), .refused):
@@ -197,11 +198,6 @@ struct FreeLockChecker: HistoryChecker {
         default:
             return
         }
-    }
-
-    /// When a lease of this TTL ends that was set at `instant` at the latest.
-    private func ended(_ ttl: Int64, after instant: Instant) -> Instant {
-        instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
     }
 
     private func judge(
@@ -216,7 +212,7 @@ struct FreeLockChecker: HistoryChecker {
                 let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
                 // It may have been granted before its sidecar stopped, without an answer.
                 if other.invoked <= stopped {
-                    lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: ended(ttl, after: stopped))
+                    lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: rules.leaseEnd(ttl, after: stopped))
                 }
             } else if mode == .shared, otherMode == .exclusive {
                 // Readers do not starve writers.
