@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs contract documents static install uninstall deb clean
+.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -88,6 +88,9 @@ seeded: setup ## Put known bugs into the product, one at a time; the simulation 
 docs: $(VENV)/docs.installed ## Check the HTTP contract against OpenAPI 3.1, and the links between the documents.
 	$(PYTHON) -m openapi_spec_validator Sources/InterlockSidecar/HTTP/openapi.yaml
 	python3 Tests/Layout/links.py
+
+docc: setup ## Build the documentation of the Swift libraries into .build/docc; a warning is a failure. It needs the toolchain's docc.
+	Tools/docc.sh
 
 contract: setup $(VENV)/contract.installed ## Send valid and invalid HTTP requests; each response must match the contract. ARGS='--examples 200'.
 	swift build --product interlock

@@ -19,6 +19,7 @@ public struct Breakers: Sendable {
     /// Forces a breaker's state for the whole fleet.
     ///
     /// - Parameters:
+    ///   - service: the service's name.
     ///   - state: the state; `nil`: back to automatic, closed.
     ///   - lifetime: after so long it goes back to automatic; `nil`: it does not by itself.
     ///   - reason: for people, at most 256 bytes on one line.

@@ -40,6 +40,7 @@ public actor Coordinator: Service {
     private var awaitingReadiness: [Int: CheckedContinuation<Void, Never>] = [:]
     private var lastAwaiting = 0
 
+    /// The coordinator's event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor {
         eventLoop.executor.asUnownedSerialExecutor()
     }

@@ -10,6 +10,9 @@ public import Logging
 /// - Parameters:
 ///   - url: see `InterlockConfiguration.init(redis:)`.
 ///   - services: the services whose limits and breakers are shared.
+///   - logger: where the coordinator logs.
+///   - isolation: where `body` runs: with its caller.
+///   - body: what is done with the coordinator.
 /// - Returns: what `body` returns.
 /// - Throws: `InterlockError` when the URL or a service cannot be used; what `body` throws.
 public func withCoordinator<Result>(

@@ -13,6 +13,7 @@ public struct Limits: Sendable {
     /// Takes `cost` from all limits of a service that apply, or from none.
     ///
     /// - Parameters:
+    ///   - service: the service's name.
     ///   - cost: how much to take, 1 or more.
     ///   - subject: whom the call counts for in the limits that count per subject.
     ///   - wait: how long to wait for a turn; zero: not at all. At most the configuration's `maximumWait`.

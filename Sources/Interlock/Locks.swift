@@ -25,6 +25,8 @@ public struct Locks: Sendable {
     ///   - wait: how long to wait for the lock; zero: not at all. At most the configuration's `maximumWait`.
     ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
     ///   - label: what others see of the holder; `nil`: the configuration's `host`.
+    ///   - isolation: where this call runs: with its caller.
+    ///   - body: what is done while the lock is held, in a task of its own.
     /// - Returns: what `body` returns.
     /// - Throws: `LockError`; what `body` throws, unless the lease was lost: then `LockError` with `lost`.
     public func withLock<Result: Sendable>(
@@ -92,6 +94,9 @@ public struct Locks: Sendable {
     ///
     /// - Parameters:
     ///   - name: 1 to 256 bytes without control characters, spaces or braces.
+    ///   - ttl: the lease's length.
+    ///   - wait: how long to wait for the lock; zero: not at all. At most the configuration's `maximumWait`.
+    ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
     ///   - owner: the token to hold it by. The same owner asking again gets the same lease; `nil`: a new token is made.
     ///   - label: what others see of the holder; `nil`: the configuration's `host`.
     /// - Returns: the lease; `nil`: another has the lock, also at the end of the wait.
@@ -109,8 +114,12 @@ public struct Locks: Sendable {
     /// Takes several locks, or none.
     ///
     /// - Parameters:
-    ///   - names: each once, at least one.
+    ///   - names: each once, at least one and at most 32.
+    ///   - ttl: the length of each lease: the first must outlast the wait for the last.
     ///   - wait: how long to wait for all of them together.
+    ///   - mode: how each is held.
+    ///   - owner: the token to hold all of them by; `nil`: a new one is made for each.
+    ///   - label: what others see of the holder; `nil`: the configuration's `host`.
     /// - Returns: the leases, in the order of `names`; `nil`: another has one of the locks, also at the end of the wait.
     /// - Throws: `LockError`. Cancelling the task gives the wait up.
     public func acquire(
@@ -147,7 +156,9 @@ public struct Locks: Sendable {
     }
 
     /// Tells when a lease is lost.
-    /// - Parameter extends: the lease is extended at a third of its length until `unfollow`.
+    /// - Parameters:
+    ///   - lease: as it was granted.
+    ///   - extends: the lease is extended at a third of its length until `unfollow`.
     /// - Throws: `LockError` when too many leases are followed, or locks are kept on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws(LockError) -> FollowedLease {
         try await Self.translated { try await coordinator.followLease(lease, isLinked: extends) }
@@ -168,7 +179,9 @@ public struct Locks: Sendable {
     }
 
     /// Takes a lock from whoever holds it, and gives it to the next who waits.
-    /// - Parameter by: who does it, for the event that tells of it.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - by: who does it, for the event that tells of it.
     /// - Returns: `false`: nobody held it.
     /// - Throws: `LockError`.
     public func breakLock(_ name: String, by: String) async throws(LockError) -> Bool {

@@ -1,11 +1,13 @@
 /// One piece of ordered work: see `WorkQueue.add`. It may be dropped; the work goes on.
 public struct WorkItem<Value: Sendable>: WorkDependency {
     let record: TypedWorkRecord<Value>
+    /// What the queue knows it by.
     public let reference: WorkReference
 
     /// What it was called when it was added.
     public var name: String { record.name }
 
+    /// What it is doing now.
     public var state: WorkState { record.state }
 
     /// Each state from the present one on. It ends after the last one; whoever is slow sees the latest and not each one
@@ -32,6 +34,7 @@ public struct WorkItem<Value: Sendable>: WorkDependency {
 
 /// Work that other work can come after: a `WorkItem` of any value.
 public protocol WorkDependency: Sendable {
+    /// What its queue knows it by.
     var reference: WorkReference { get }
 }
 
@@ -111,6 +114,7 @@ extension WorkError {
 public enum WorkState: Hashable, Sendable {
     /// How an operation ended.
     public enum Ending: Hashable, Sendable {
+        /// It returned a value.
         case success
         /// It threw an error, or its service refused the call.
         case failure
@@ -122,6 +126,7 @@ public enum WorkState: Hashable, Sendable {
     case ready
     /// Its operation runs.
     case executing
+    /// Its operation has ended.
     case finished(Ending)
     /// It was cancelled, its queue shut down, or work that it comes after did not succeed. An operation that was running has
     /// ended.

@@ -45,8 +45,11 @@ public final class WorkQueue: Service {
     ///
     /// - Parameters:
     ///   - name: for people, in errors.
-    ///   - service: the operation is a call to this service, made as by `Services.call`, to which `cost`, `subject`, `patience`
-    ///     and `judge` belong; `nil`: it is not guarded.
+    ///   - service: the operation is a call to this service, made as by `Services.call`; `nil`: it is not guarded.
+    ///   - cost: for how many calls it counts, where it is one.
+    ///   - subject: whom the call counts for in the limits that count per subject.
+    ///   - patience: how long the call may wait for a permit; `nil`: as the service's `onLimit` says.
+    ///   - judge: what the call's end says of its service.
     ///   - dependencies: items of this queue that must have succeeded before it begins. Their values can be had at
     ///     once then.
     ///   - operation: the work. It should end when its task is cancelled.

@@ -11,6 +11,7 @@ public final class LinkedLease: Sendable {
         /// The lock's name.
         public var name: String
 
+        /// A sentence for people.
         public var description: String {
             "the lease of \(name) is lost: the sidecar ended its connection, or there is no connection any more"
         }

@@ -1,9 +1,10 @@
 extension SidecarClient {
     /// Acquires a lock.
     /// - Parameters:
-    ///   - name: up to 512 bytes; see the sidecar's documentation for what a name may be.
+    ///   - name: 1 to 256 bytes without control characters, white space or braces.
     ///   - ttl: how long the lease lasts. Nothing renews it by itself; see `acquireLinkedLock`.
     ///   - wait: how long to wait while another holds it. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
     ///   - owner: a token of one's own. Asking again with it gives the same lease, extended: a retry is safe. `nil`: a new one is made.
     ///   - label: what others see of the holder; `nil`: the sidecar's host name.
     /// - Returns: `nil` when another holds it, also at the end of the wait.
@@ -19,7 +20,13 @@ extension SidecarClient {
     }
 
     /// Acquires several locks, all or none. See `acquireLock`; each lease is renewed and released by itself.
-    /// - Parameter names: each once; at least one.
+    /// - Parameters:
+    ///   - names: each once; at least one and at most 32.
+    ///   - ttl: how long each lease lasts: the first must outlast the wait for the last.
+    ///   - wait: how long to wait for all of them together.
+    ///   - mode: how each is held.
+    ///   - owner: a token of one's own for all of them; `nil`: a new one is made for each.
+    ///   - label: what others see of the holder; `nil`: the sidecar's host name.
     /// - Returns: the leases in the order of the names; `nil` when another holds one of them.
     /// - Throws: as `acquireLock`; with the code `invalid` when no lock is named.
     public func acquireLocks(
@@ -119,6 +126,7 @@ extension SidecarClient {
 
     /// Extends a lease: it lasts for `ttl` from now on.
     /// - Returns: for how long it can be relied on; `nil`: it is lost.
+    /// - Throws: `SidecarClientError`.
     public func renewLock(_ name: String, token: String, ttl: Duration) async throws -> Duration? {
         try await send(LockCalls.Renew(name: name, token: token, ttl: ttl))
     }

@@ -1,9 +1,12 @@
 extension SidecarClient {
     /// Counts a call against all limits of a service, or against none of them when one is used up.
     /// - Parameters:
+    ///   - service: the service's name.
     ///   - cost: how many calls it counts as.
     ///   - subject: the tenant, user or address that it counts for, where limits are per subject.
     ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    /// - Returns: what the limit that binds says; a refusal is an answer.
+    /// - Throws: `SidecarClientError`; `CancellationError` when the task is cancelled.
     public func takeLimit(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> SidecarLimit {
@@ -32,6 +35,8 @@ extension SidecarClient {
 
     /// Reports how a permitted call went, also when the task is cancelled.
     /// - Parameters:
+    ///   - permit: as it was granted, by this sidecar.
+    ///   - outcome: how the call went.
     ///   - latency: how long the call took.
     ///   - status: its HTTP status.
     ///   - retryAfter: what the upstream asked for.
@@ -59,6 +64,7 @@ extension SidecarClient {
 
     /// Forces a breaker in the whole fleet. Needs an API key with the role `admin` where keys are configured.
     /// - Parameters:
+    ///   - service: the service's name.
     ///   - state: `nil`: the breaker acts by itself again.
     ///   - duration: for how long; `nil`: until somebody ends it.
     ///   - reason: for others to read.

@@ -23,6 +23,7 @@ internal import NIOPosix
 /// A call is sent at most once. When the connection is lost before the answer it fails with `answerLost`, and the caller must
 /// find out what became of it: an acquire with the same `owner` is safe to repeat.
 public actor SidecarClient {
+    /// How this client reaches its sidecar.
     public nonisolated let configuration: SidecarClientConfiguration
     nonisolated let eventLoop: any EventLoop
     private let logger: Logger
@@ -41,6 +42,7 @@ public actor SidecarClient {
     private static let mostIdle = 8
     private static let idleTime = TimeAmount.seconds(10)
 
+    /// The client's event loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
     /// A client of the sidecar at `address`. It connects with its first call.

@@ -9,6 +9,7 @@ public struct SidecarEvent: Hashable, Sendable {
     /// One line of JSON.
     public var json: [UInt8]
 
+    /// The same as text.
     public var text: String { String(decoding: json, as: UTF8.self) }
 
     /// Reads the fields that a program wants; every event has `type`, `origin` and `at_ms`.
@@ -21,9 +22,11 @@ public struct SidecarEvent: Hashable, Sendable {
 ///
 /// For one reader. The subscription ends when the reader's task is cancelled or the last copy of this value is dropped.
 public struct SidecarEvents: AsyncSequence, Sendable {
+    /// What a reader of events is told.
     public enum Element: Hashable, Sendable {
         /// From here on nothing is missed while the connection lasts.
         case following
+        /// Something happened.
         case event(SidecarEvent)
         /// The connection is lost: what happens until the next `following` is missed. It is made again.
         case interrupted(SidecarClientError)
@@ -31,17 +34,20 @@ public struct SidecarEvents: AsyncSequence, Sendable {
         case missed(Int)
     }
 
+    /// A reader of the events.
     public struct AsyncIterator: AsyncIteratorProtocol {
         let buffer: EventBuffer
         // The subscription lives as long as it is read.
         let subscription: EventSubscriber
 
+        /// The next element, as soon as there is one; `nil`: the subscription has ended.
         public mutating func next() async -> Element? { await buffer.next() }
     }
 
     let buffer: EventBuffer
     let subscription: EventSubscriber
 
+    /// The reader; there is one.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(buffer: buffer, subscription: subscription) }
 }
 

@@ -14,7 +14,7 @@ struct DocumentationTests {
     @Test(
         "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
         arguments: [
-            ("Sources/Interlock/Interlock.docc/Locks.md", "InterlockTests/DocumentedExamples.swift", 10),
+            ("Sources/Interlock/Interlock.docc/HoldingLocks.md", "InterlockTests/DocumentedExamples.swift", 10),
             ("docs/swift/guarded-calls.md", "InterlockTests/DocumentedServiceExamples.swift", 7),
             ("docs/swift/README.md", "InterlockTests/DocumentedLibraryExamples.swift", 4),
             ("docs/swift/client.md", "InterlockClientTests/DocumentedClientExamples.swift", 8),
@@ -30,12 +30,12 @@ struct DocumentationTests {
         for block in compiled where !documented.contains(block) { Issue.record("not in \(article):\n\(block)") }
     }
 
-    @Test("the landing page and the article have no Swift but that", arguments: ["Interlock.md", "Locks.md"])
+    @Test("the landing page and the article have no Swift but that", arguments: ["Interlock.md", "HoldingLocks.md"])
     func everythingIsMarked(page: String) throws {
         let text = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
         let fences = text.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
         let languages = Set(fences.map { $0.dropFirst(3) })
-        let expected: Set<Substring> = page == "Locks.md" ? ["swift", "sql"] : []
+        let expected: Set<Substring> = page == "HoldingLocks.md" ? ["swift", "sql"] : []
         #expect(languages.isSubset(of: expected))
     }
 

@@ -1,4 +1,4 @@
-// What stands between `snippet` and `end` here is in the article `Sources/Interlock/Interlock.docc/Locks.md`, word for word:
+// What stands between `snippet` and `end` here is in the article `Sources/Interlock/Interlock.docc/HoldingLocks.md`, word for word:
 // so what is documented compiles. `DocumentationTests` compares the two, and runs what can be run.
 
 // snippet: imports

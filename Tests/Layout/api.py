@@ -3,13 +3,14 @@
 
 Each public declaration of Interlock, of what it exports, and of InterlockClient stands there on one line, by file and
 type, with raw values: files and other programs have them. `--update` writes the list anew: look at what git shows, and
-say in CHANGELOG.md what programs must change.
+say in CHANGELOG.md what programs must change. Each has a comment, `///`, that says what it is.
 """
 
 import argparse
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import swift
@@ -24,8 +25,16 @@ CONSTANT = re.compile(r"\bstatic let \w+ = (?:\w+\(rawValue: )?\"")
 NAMED = re.compile(r"\b(?:actor|class|enum|extension|protocol|struct)\s+([\w.]+)")
 
 
-def declarations(text: str) -> Iterator[str]:
-    """The public declarations of one file, each after the types that it is in."""
+@dataclass(frozen=True)
+class Declaration:
+    text: str
+    """After the types that it is in."""
+    line: int
+    is_documented: bool
+
+
+def declarations(text: str) -> Iterator[Declaration]:
+    """The public declarations of one file."""
     lines = swift.code(text).split("\n")
     written = text.split("\n")
     owners: list[tuple[int, str, str]] = []
@@ -52,13 +61,22 @@ def declarations(text: str) -> Iterator[str]:
         elif is_public and CONSTANT.search(written[first]):
             signature = written[first].strip()
         if (is_public and DECLARATION.match(signature)) or is_case:
-            yield " / ".join([*(owner for _, owner, _ in owners), signature])
+            path = " / ".join([*(owner for _, owner, _ in owners), signature])
+            yield Declaration(path, first + 1, is_documented(written, first) or signature.startswith("extension"))
         for index in range(first, at + 1):
             depth += lines[index].count("{") - lines[index].count("}")
         named = NAMED.search(signature) if is_type or is_public else None
         if named and "{" in head and not head.rstrip().endswith("}"):
             owners.append((depth, named[1], raw_type(signature) if is_public else ""))
         at += 1
+
+
+def is_documented(lines: list[str], at: int) -> bool:
+    """Whether a comment for documentation stands before this line, or before its attributes."""
+    before = at - 1
+    while before >= 0 and lines[before].strip().startswith("@"):
+        before -= 1
+    return before >= 0 and lines[before].strip().startswith("///")
 
 
 def raw_type(signature: str) -> str:
@@ -72,13 +90,20 @@ def with_raw_values(cases: str) -> str:
     return ", ".join(case if " = " in case else f'{case} = "{case}"' for case in cases.split(", "))
 
 
-def listing() -> str:
+def listing(undocumented: list[str]) -> str:
+    """The whole list. Names the places of declarations that no comment stands before."""
     found = []
     for library in LIBRARIES:
         for path in sorted((ROOT / "Sources" / library).rglob("*.swift")):
-            public = sorted(declarations(path.read_text()))
+            public = sorted(declarations(path.read_text()), key=lambda declaration: declaration.text)
             if public:
-                found.append(f"# {library}/{path.name}\n" + "\n".join(public) + "\n")
+                lines = "\n".join(declaration.text for declaration in public)
+                found.append(f"# {library}/{path.name}\n{lines}\n")
+            undocumented += [
+                f"{path.relative_to(ROOT)}:{declaration.line}: {declaration.text}"
+                for declaration in public
+                if not declaration.is_documented
+            ]
     return "\n".join(found)
 
 
@@ -86,7 +111,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help="write docs/swift/api.txt")
     options = parser.parse_args()
-    now = listing()
+    undocumented: list[str] = []
+    now = listing(undocumented)
     if options.update:
         LIST.write_text(now)
     before = LIST.read_text() if LIST.exists() else ""
@@ -96,10 +122,15 @@ def main() -> int:
         print(f"api: gone: {line}")
     for line in new:
         print(f"api: new: {line}")
+    for place in undocumented:
+        print(f"api: without a comment: {place}")
+    if undocumented:
+        print("api: say in a comment with /// what each of these is: units, what is returned, which errors are thrown")
     if gone or new:
         print(
             "api: if that is meant, run Tests/Layout/api.py --update and say in CHANGELOG.md what programs must change"
         )
+    if gone or new or undocumented:
         return 1
     count = sum(bool(line) and not line.startswith("#") for line in now.splitlines())
     print(f"api: {count} public declarations, as listed")

@@ -7,7 +7,7 @@ import api
 
 class DeclarationTests(unittest.TestCase):
     def found(self, text: str) -> list[str]:
-        return list(api.declarations(text))
+        return [declaration.text for declaration in api.declarations(text)]
 
     def test_only_what_is_public_is_listed_after_its_types(self) -> None:
         text = """public struct Lease {
@@ -59,6 +59,20 @@ class DeclarationTests(unittest.TestCase):
                 "Mode / case permits(Int)",
             ],
         )
+
+    def test_what_has_no_comment_is_found_also_behind_attributes(self) -> None:
+        text = """/// A lease.
+        public struct Lease {
+            public var ttl: Duration
+            /// Releases it.
+            @discardableResult
+            public func release() -> Bool { true }
+            // No comment for documentation.
+            public func forget() {}
+        }
+        """
+        missing = [declaration.line for declaration in api.declarations(text) if not declaration.is_documented]
+        self.assertEqual(missing, [3, 8])
 
 
 if __name__ == "__main__":

@@ -182,6 +182,7 @@ final class BreakerCoordinator {
 
 /// What a breaker is doing, as this sidecar sees it.
 public struct BreakerStatus: Hashable, Sendable {
+    /// The service's name.
     public var service: String
     /// As this sidecar acts.
     public var state: BreakerSnapshot.State

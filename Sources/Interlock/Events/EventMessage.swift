@@ -5,6 +5,7 @@ internal import InterlockCore
 public struct EventMessage: Hashable, Sendable {
     /// The object's `type`: up to 64 lower-case letters, digits, dots, dashes and underscores.
     public let type: String
+    /// The object, on one line.
     public let json: String
 
     /// Longer messages are none of Interlock's.

@@ -6,6 +6,7 @@ internal import NIOConcurrencyHelpers
 /// The subscription stands when `makeAsyncIterator` or `subscribe` has returned: every event that the coordinator hears of
 /// after that is kept for it, up to its capacity. What happened before is not told.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
+    /// It never throws.
     public typealias Failure = Never
 
     /// How many events are kept for a subscriber that says nothing else.
@@ -37,6 +38,7 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         subscriptions.add(buffer) { [select] in select($0).map(signal) }
     }
 
+    /// Begins a subscription with the standard capacity, and reads it.
     public func makeAsyncIterator() -> EventSubscription<Element>.Iterator {
         subscribe().makeAsyncIterator()
     }

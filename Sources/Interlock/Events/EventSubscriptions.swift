@@ -73,6 +73,7 @@ final class EventSubscriptions: Sendable {
 /// when the coordinator stops; then what is kept can still be read, unless the task was cancelled. It never holds up
 /// whoever publishes. Iterators share its events: each event goes to one of them.
 public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
+    /// It never throws.
     public typealias Failure = Never
 
     private let buffer: NewestBuffer<Element>
@@ -94,10 +95,12 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
         registration.end()
     }
 
+    /// One more reader of this subscription: each event goes to one of them.
     public func makeAsyncIterator() -> Iterator {
         Iterator(subscription: self)
     }
 
+    /// A reader of the subscription.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let subscription: EventSubscription
 

@@ -10,8 +10,10 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
     public var database: Int
     /// When, in milliseconds of the Unix epoch by Redis' clock; by its host's for what a sidecar tells while Redis is away.
     package var atMilliseconds: Int64
+    /// What happened.
     public var payload: Payload
 
+    /// An event as a sidecar tells it; `atMilliseconds` is of the Unix epoch.
     public init(origin: String, database: Int, atMilliseconds: Int64, payload: Payload) {
         self.origin = origin
         self.database = database
@@ -19,6 +21,7 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
         self.payload = payload
     }
 
+    /// A member of the payload.
     public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }
 
     /// The same event with a part of its payload; `nil`: it has no such part.
@@ -45,17 +48,20 @@ extension InterlockEvent<EventPayload> {
 
 /// Something happened to a lock that its holder did not do. Grants and releases are not told.
 public struct LockEvent: Hashable, Sendable {
+    /// What happened to a lock.
     public enum Kind: String, CaseIterable, Sendable {
         /// An operator took it from its holder.
         case broken = "lock.broken"
     }
 
+    /// What happened.
     public var kind: Kind
     /// The lock's name.
     public var lock: String
     /// Who did it: an API key's name; empty: nobody said.
     public var by: String
 
+    /// An event of a lock.
     public init(kind: Kind, lock: String, by: String) {
         self.kind = kind
         self.lock = lock
@@ -76,6 +82,7 @@ extension LockEvent {
 /// Something about a limit that people want to know of. Each is told at most once per window of the limit and sidecar,
 /// whatever the number of calls and subjects.
 public struct LimitEvent: Hashable, Sendable {
+    /// What there is to tell of a limit.
     public enum Kind: String, CaseIterable, Sendable {
         /// Four fifths of the window were granted.
         case near = "limit.near"
@@ -85,7 +92,9 @@ public struct LimitEvent: Hashable, Sendable {
         case shadow = "limit.shadow"
     }
 
+    /// What happened.
     public var kind: Kind
+    /// The service's name.
     public var service: String
     /// The limit's name.
     public var limit: String
@@ -96,6 +105,7 @@ public struct LimitEvent: Hashable, Sendable {
     /// The limit's capacity.
     public var capacity: Int64
 
+    /// An event of a limit.
     public init(kind: Kind, service: String, limit: String, subject: String?, used: Int64, capacity: Int64) {
         self.kind = kind
         self.service = service
@@ -121,12 +131,15 @@ extension LimitEvent {
 
 /// A breaker changed.
 public struct BreakerEvent: Hashable, Sendable {
+    /// The `type` of such an event in JSON.
     public static let type = "breaker"
 
+    /// The service's name.
     public var service: String
     /// What it changed to.
     public var breaker: BreakerSnapshot
 
+    /// An event of a breaker.
     public init(service: String, breaker: BreakerSnapshot) {
         self.service = service
         self.breaker = breaker
@@ -135,15 +148,20 @@ public struct BreakerEvent: Hashable, Sendable {
 
 /// A sidecar came or went. One that dies is not told of: it is off the list when its time is up.
 public struct FleetEvent: Hashable, Sendable {
+    /// Whether a sidecar came or went.
     public enum Kind: String, CaseIterable, Sendable {
+        /// It started.
         case joined = "fleet.joined"
+        /// It was shut down.
         case left = "fleet.left"
     }
 
+    /// What happened.
     public var kind: Kind
     /// The sidecar's ID.
     public var sidecar: String
 
+    /// An event of the fleet.
     public init(kind: Kind, sidecar: String) {
         self.kind = kind
         self.sidecar = sidecar

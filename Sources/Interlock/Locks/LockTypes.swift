@@ -29,6 +29,7 @@ package struct LockRequest: Sendable {
 
 /// One grant of a lock.
 public struct Lease: Hashable, Sendable {
+    /// The lock's name.
     public var name: String
     /// The credential that renews and releases it.
     public var token: String
@@ -99,6 +100,7 @@ package enum ReleaseAnswer: Sendable {
 
 /// What anybody may know of a lock.
 public struct LockInformation: Hashable, Sendable {
+    /// The lock's name.
     public var name: String
     /// The holder's label, or `foreign`; `nil`: nobody holds it.
     public var label: String?

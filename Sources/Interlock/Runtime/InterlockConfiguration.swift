@@ -34,7 +34,12 @@ public struct InterlockConfiguration: Sendable {
     ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty: locks are in the
     ///     one Redis.
     ///   - timeout: how long a command may wait for Redis' reply, and a connection for its login.
+    ///   - prefix: what all keys begin with; another prefix is another fleet.
+    ///   - locks: the bounds of all locks.
+    ///   - services: the services whose limits and breakers are shared.
+    ///   - fleetSize: the least number of programs and sidecars to assume while Redis is away.
     ///   - host: shown to the fleet, and the label of owners that give none; by default this host's name.
+    ///   - version: of the program; shown to the fleet.
     /// - Throws: `InterlockError` with `invalid` when a URL, a bound of the locks or a service cannot be used.
     public init(
         redis url: String, quorum: [String] = [], timeout: Duration = .milliseconds(500),

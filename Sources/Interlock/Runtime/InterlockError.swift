@@ -27,6 +27,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     /// For people: what was asked, what was wrong, what to do.
     public var message: String
 
+    /// An error of this code, with a message for people.
     public init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message

@@ -6,8 +6,10 @@ internal import InterlockCore
 public struct SidecarBreaker: Hashable, Sendable {
     /// What a breaker does with calls. Newer sidecars may have more states.
     public struct State: RawRepresentable, Hashable, Sendable {
+        /// The state as the RESP door spells it.
         public let rawValue: String
 
+        /// A state by its name.
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
@@ -22,8 +24,10 @@ public struct SidecarBreaker: Hashable, Sendable {
 
     /// What an operator has a breaker do. Newer sidecars may have more.
     public struct Forced: RawRepresentable, Hashable, Sendable {
+        /// The state as the RESP door spells it.
         public let rawValue: String
 
+        /// A state by its name.
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
@@ -36,6 +40,7 @@ public struct SidecarBreaker: Hashable, Sendable {
         public static let disabled = Forced(rawValue: "disabled")
     }
 
+    /// The service's name.
     public var service: String
     /// As this sidecar acts.
     public var state: State
@@ -53,6 +58,7 @@ public struct SidecarBreaker: Hashable, Sendable {
     public var generation: Int64
     /// Shares of the window's calls, 0 to 1.
     public var failureRate: Double
+    /// The share of slow calls in the window, 0 to 1.
     public var slowRate: Double
     /// Calls in the window.
     public var calls: Int64

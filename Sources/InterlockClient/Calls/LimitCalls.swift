@@ -3,6 +3,7 @@ internal import InterlockCore
 
 /// What the limits of a service say of a call: the numbers of the window that binds, the one with the least left.
 public struct SidecarLimit: Hashable, Sendable {
+    /// The service's name.
     public var service: String
     /// The call may be made; it was counted unless the limits were only looked at.
     public var isGranted: Bool

@@ -26,6 +26,7 @@ public struct SidecarLease: Hashable, Sendable {
 
 /// What anybody may know of a lock.
 public struct SidecarLock: Hashable, Sendable {
+    /// The lock's name.
     public var name: String
     /// The holder's label, `foreign` if it is no Interlock; `nil`: nobody holds it.
     public var label: String?
@@ -38,6 +39,7 @@ public struct SidecarLock: Hashable, Sendable {
     /// Callers of this sidecar that wait for it, and other sidecars that do.
     public var waiters: Int64
 
+    /// Whether anybody holds it.
     public var isHeld: Bool { label != nil }
     /// It is held by something that set no time limit.
     public var isWithoutEnd: Bool { isHeld && timeLeft == nil }

@@ -3,7 +3,9 @@ internal import InterlockCore
 
 /// Permission for one upstream call. Report how the call went; a permit without a report counts as unfinished until it expires.
 public struct SidecarPermit: Hashable, Sendable {
+    /// The service's name.
     public var service: String
+    /// What its report names it by.
     public var id: String
     /// The breaker's state.
     public var state: SidecarBreaker.State
@@ -13,8 +15,10 @@ public struct SidecarPermit: Hashable, Sendable {
 public struct SidecarRefusal: Hashable, Sendable {
     /// What refused it. Newer sidecars may have more reasons.
     public struct Reason: RawRepresentable, Hashable, Sendable {
+        /// The reason as the RESP door spells it.
         public let rawValue: String
 
+        /// A reason by its name.
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
@@ -27,6 +31,7 @@ public struct SidecarRefusal: Hashable, Sendable {
         public static let busy = Reason(rawValue: "busy")
     }
 
+    /// What refused it.
     public var reason: Reason
     /// The breaker's state.
     public var state: SidecarBreaker.State
@@ -36,13 +41,17 @@ public struct SidecarRefusal: Hashable, Sendable {
 
 /// Whether an upstream call may be made.
 public enum SidecarPermission: Hashable, Sendable {
+    /// The call may be made; report how it went.
     case granted(SidecarPermit)
+    /// The call may not be made now.
     case refused(SidecarRefusal)
 }
 
 /// How an upstream call went.
 public enum SidecarOutcome: String, Hashable, Sendable {
+    /// The call succeeded.
     case success = "OK"
+    /// The call failed.
     case failure = "ERROR"
     /// It says nothing about the service: the caller gave up, or sent nonsense.
     case ignored = "IGNORE"

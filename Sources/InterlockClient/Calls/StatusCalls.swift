@@ -6,9 +6,11 @@ public struct SidecarStatus: Hashable, Sendable {
     public struct Redis: Hashable, Sendable {
         /// Without credentials.
         public var address: String
+        /// Whether the connection stands.
         public var isUp: Bool
         /// Why it is not up; `nil` while it is.
         public var failure: String?
+        /// Redis' version; `nil`: not known.
         public var version: String?
         /// Redis' `maxmemory-policy`; `nil`: not known.
         public var evictionPolicy: String?
@@ -16,13 +18,17 @@ public struct SidecarStatus: Hashable, Sendable {
         public var commandsSent: Int64?
     }
 
+    /// The version of the sidecar.
     public var version: String
+    /// The sidecar's ID, new with each start.
     public var id: String
+    /// The name of its host.
     public var host: String
     /// Of its process on its host.
     public var processID: Int32?
     /// How many clients are connected to the RESP door, this one among them.
     public var connections: Int64?
+    /// The Redis that it uses.
     public var redis: Redis
     /// The IDs of the live sidecars.
     public var fleet: [String]

@@ -3,9 +3,11 @@ internal import NIOSSL
 
 /// Where a sidecar's RESP door is.
 public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
+    /// TCP without encryption.
     case tcp(host: String, port: Int)
     /// TCP with TLS. The certificate is checked against `host`.
     case tls(host: String, port: Int)
+    /// A Unix socket on this host.
     case unixSocket(path: String)
 
     /// Where a sidecar listens unless its configuration says otherwise.
@@ -27,6 +29,7 @@ public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
 
 /// How a client reaches its sidecar, and how long it waits for it.
 public struct SidecarClientConfiguration: Sendable {
+    /// Where the sidecar's RESP door is.
     public var address: SidecarAddress
     /// The API key to log in with; `nil`: the sidecar asks for none.
     public var apiKey: String?
@@ -48,6 +51,7 @@ public struct SidecarClientConfiguration: Sendable {
     /// `nil`: what the system trusts.
     private var trustRoots: [NIOSSLCertificate]?
 
+    /// A configuration; everything else has its default.
     public init(address: SidecarAddress = .standard, apiKey: String? = nil) {
         self.address = address
         self.apiKey = apiKey

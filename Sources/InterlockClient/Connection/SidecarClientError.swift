@@ -23,8 +23,10 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
             case other = "ERR"
         }
 
+        /// The code's name; of an answer, the first word of the sidecar's error.
         public let rawValue: String
 
+        /// A code by its name.
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
@@ -73,6 +75,7 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
         public static let other = Code(.other)
     }
 
+    /// What happened.
     public var code: Code
     /// For people: what was asked and what was wrong. Of an error that the sidecar answered with, its words behind the first.
     public var message: String
@@ -85,6 +88,7 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
         self.isAnswer = isAnswer
     }
 
+    /// The message; of an answer, its first word too.
     public var description: String { isAnswer ? "\(code.rawValue) \(message)" : message }
 
     /// The call may have been carried out although there is no answer.

@@ -17,6 +17,7 @@ public struct BreakerSettings: Hashable, Sendable {
     public var slowCall: Duration?
     /// The share of slow calls in the window, 0…1, from which the breaker trips.
     public var slowRate: Double
+    /// Over which calls the rates are judged.
     public var window: Window
     /// The rates are not judged before the window holds so many calls.
     public var minimumCalls: Int
@@ -37,6 +38,7 @@ public struct BreakerSettings: Hashable, Sendable {
     /// Outcomes are counted and shown, and nothing trips by them.
     public var isMetricsOnly: Bool
 
+    /// Settings; what is left out has its default.
     public init(
         failureRate: Double = 0.5,
         slowCall: Duration? = nil,
@@ -112,12 +114,15 @@ extension BreakerSettings {
 
 /// A set of HTTP statuses, as ranges.
 public struct StatusSet: Hashable, Sendable {
+    /// The ranges; they may overlap.
     public var ranges: [ClosedRange<Int>]
 
+    /// The statuses in any of these ranges.
     public init(_ ranges: ClosedRange<Int>...) {
         self.ranges = ranges
     }
 
+    /// The statuses in any of these ranges.
     public init(ranges: [ClosedRange<Int>]) {
         self.ranges = ranges
     }

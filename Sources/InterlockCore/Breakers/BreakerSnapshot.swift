@@ -1,14 +1,20 @@
 /// A breaker's state as the fleet shares it: the fields of its hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
+    /// What a breaker does with calls.
     public enum State: String, CaseIterable, Codable, Sendable {
+        /// Calls go through.
         case closed
+        /// Calls are refused.
         case open
+        /// A few trial calls find out whether the service is back.
         case halfOpen = "half_open"
     }
 
     /// What an operator forced; it stands until `AUTO`, or until its end.
     public enum Forced: String, Codable, CaseIterable, Sendable {
+        /// All calls are refused.
         case open
+        /// All calls go through, and nothing trips.
         case closed
         /// Nothing is refused and nothing trips; outcomes are still counted.
         case disabled
@@ -37,6 +43,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
         }
     }
 
+    /// What it does with calls.
     public var state: State
     /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
     public var cause: String
@@ -48,12 +55,15 @@ public struct BreakerSnapshot: Hashable, Sendable {
     public var generation: Int64
     /// How often it opened.
     public var trips: Int64
+    /// The share of failed calls in the window at the last report, 0…1.
     public var failureRate: Double
+    /// The share of slow calls in the window at the last report, 0…1.
     public var slowRate: Double
     /// Calls in the window at the last report.
     public var calls: Int64
     /// Who made the change: a sidecar's ID, with the API key's name when a person did.
     public var by: String
+    /// What an operator forced; `nil`: nothing.
     public var forced: Forced?
     /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
     package var forcedUntilMilliseconds: Int64

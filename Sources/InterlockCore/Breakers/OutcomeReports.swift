@@ -68,7 +68,9 @@ struct OutcomeReports: Sendable {
 
 /// What became of a call that a permit was given for.
 public enum Outcome: String, CaseIterable, Hashable, Sendable {
+    /// The call succeeded.
     case ok
+    /// The call failed.
     case error
     /// Says nothing of the service: the call was given up by its caller, for instance.
     case ignore

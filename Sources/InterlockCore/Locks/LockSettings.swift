@@ -19,8 +19,10 @@ public struct LockSettings: Hashable, Sendable {
     /// How long Redis remembers the last fence of a lock that nobody takes again; at least as long as its last lease.
     public var fenceLifetime: Duration
 
+    /// A day.
     public static let defaultFenceLifetime = Duration.seconds(86400)
 
+    /// Bounds; what is left out has its default.
     public init(
         keyPrefix: String? = nil, minimumTTL: Duration = Self.shortestTTL,
         maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),

@@ -18,6 +18,7 @@ public struct LimitDefinition: Hashable, Sendable {
     public static let largestSlidingLimit: Int64 = 10_000
     /// The most of a `gcra` limit and of its burst: beyond, its arithmetic would not be exact.
     public static let largestSmoothLimit: Int64 = 1_000_000_000
+    /// The largest `burst` of a `gcra` limit.
     public static let largestBurst: Int64 = 1_000_000
 
     /// The part of the counter's key that names this limit; unique within the service. By default its window: `1s`. It has
@@ -27,12 +28,14 @@ public struct LimitDefinition: Hashable, Sendable {
     public var limit: Int64
     /// The window's length.
     public var window: Duration
+    /// How it counts.
     public var algorithm: LimitAlgorithm
     /// Whether each subject has a count of its own; such a limit binds only calls that name a subject.
     public var isPerSubject: Bool
     /// It counts and reports what it would refuse, and refuses nobody.
     public var isShadow: Bool
 
+    /// A limit; it is checked when a configuration is made of it.
     public init(
         name: String, limit: Int64, window: Duration, algorithm: LimitAlgorithm = .fixed, isPerSubject: Bool = false,
         isShadow: Bool = false
@@ -69,6 +72,7 @@ public struct LimitDefinition: Hashable, Sendable {
 
 /// What a service does when a limit is reached, besides refusing the call.
 public struct LimitPolicy: Hashable, Sendable {
+    /// What becomes of a call at the limit.
     public enum Action: String, CaseIterable, Sendable {
         /// A guarded proxy call waits for its turn; a call by `TAKE` or `PERMIT` is refused at once unless it said `WAIT`.
         case wait
@@ -78,6 +82,7 @@ public struct LimitPolicy: Hashable, Sendable {
         case trip
     }
 
+    /// What becomes of a call at the limit.
     public var action: Action
     /// For how long a trip by the limit opens the breaker: a random time between these two.
     public var pause: ClosedRange<Duration>
@@ -86,6 +91,7 @@ public struct LimitPolicy: Hashable, Sendable {
     /// The most calls that may wait for a turn in this sidecar, for this service; and as many for a free place.
     public var maximumWaiting: Int
 
+    /// A policy; what is left out has its default.
     public init(
         action: Action = .deny,
         pause: ClosedRange<Duration> = .seconds(2) ... .seconds(3),

@@ -6,14 +6,17 @@ public struct ServiceDefinition: Hashable, Sendable {
     package var upstream: UpstreamSettings?
     /// Checked together: a call takes from all that apply to it, or from none.
     public var limits: [LimitDefinition]
+    /// What happens when a limit is reached.
     public var onLimit: LimitPolicy
     /// The most permits that this sidecar gives at a time; `nil`: as many as are asked for.
     public var concurrency: Int?
     /// So many subjects have counters of their own, at least 1: those beyond share one in each limit.
     public var maximumSubjects: Int
+    /// When its breaker trips, and how it comes back.
     public var breaker: BreakerSettings
     /// How outages are watched for; `nil`: they are not.
     package var probe: ProbeSettings?
+    /// What limits and breaker do while Redis cannot be reached.
     public var whenRedisIsDown: OutagePolicy
     /// For how long a permit's outcome is awaited; later reports are refused, and a half-open permit lapses.
     public var permitLifetime: Duration

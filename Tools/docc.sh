@@ -1,0 +1,31 @@
+#!/bin/bash
+# Builds the documentation of the libraries with the toolchain's own docc, into .build/docc; every warning is a failure.
+# To read it: `docc preview`'s server, or any that serves .build/docc/Interlock.doccarchive.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! command -v docc > /dev/null; then
+    echo "docc: this Swift toolchain has no docc" >&2
+    exit 69
+fi
+for library in Interlock InterlockClient; do swift build --target "$library"; done
+products=$(swift build --show-bin-path)
+out=.build/docc
+rm -rf "$out"
+
+# The compiler's own flags for the modules in C that these import.
+flags=(-target "$(swift -print-target-info | sed -n 's/.*"unversionedTriple": "\(.*\)".*/\1/p')" -I "$products/Modules" -I Sources/CHiredis)
+for map in "$products"/*.build/module.modulemap; do flags+=(-Xcc "-fmodule-map-file=$map"); done
+for headers in .build/checkouts/*/Sources/*/include; do flags+=(-I "$headers"); done
+
+# What InterlockCore declares is had with `import Interlock`: it is described there.
+for library in Interlock InterlockClient; do
+    mkdir -p "$out/$library"
+    swift symbolgraph-extract -module-name "$library" "${flags[@]}" -minimum-access-level public -skip-inherited-docs \
+        -skip-synthesized-members -experimental-allowed-reexported-modules=InterlockCore -output-dir "$out/$library"
+    catalog=()
+    [[ -d Sources/$library/$library.docc ]] && catalog=("Sources/$library/$library.docc")
+    docc convert "${catalog[@]}" --additional-symbol-graph-dir "$out/$library" --fallback-display-name "$library" \
+        --fallback-bundle-identifier "interlock.$library" --output-path "$out/$library.doccarchive" --warnings-as-errors
+    echo "docc: $out/$library.doccarchive"
+done
