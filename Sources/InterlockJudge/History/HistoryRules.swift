@@ -66,6 +66,14 @@ package struct LimitRule: Hashable, Sendable, Codable {
         case fixed, sliding, gcra
     }
 
+    /// Its windows begin with a call and end a length later; `false`: its promise is of every window, wherever that begins.
+    package var hasOwnWindows: Bool {
+        switch algorithm {
+        case .fixed: true
+        case .sliding, .gcra: false
+        }
+    }
+
     package var algorithm: Algorithm
     /// Calls in a window.
     package var limit: Int64

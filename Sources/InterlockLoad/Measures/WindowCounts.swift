@@ -38,7 +38,7 @@ struct WindowCounts: Sendable {
         let time = now.nanoseconds - start.nanoseconds
         let length = rule.window * 1_000_000
         let began: Int64
-        if rule.algorithm == .fixed {
+        if rule.hasOwnWindows {
             let end = time + resetAfter * 1_000_000
             // Two answers of one window differ in its end by how long they took: no new one begins before half of it is over.
             if let open = lines[service]?.open, end - length < open.began + length / 2 {

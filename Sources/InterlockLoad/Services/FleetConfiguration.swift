@@ -50,7 +50,10 @@ package struct FleetConfiguration: Sendable {
         var fields = [
             "name: limit-\(number)", "limit: \(rule.limit)", "per: \(rule.window)ms", "algorithm: \(rule.algorithm.rawValue)",
         ]
-        if rule.algorithm == .gcra { fields.append("burst: \(rule.burst)") }
+        switch rule.algorithm {
+        case .fixed, .sliding: break
+        case .gcra: fields.append("burst: \(rule.burst)")
+        }
         if rule.isPerSubject { fields.append("per_subject: true") }
         return "{ \(fields.joined(separator: ", ")) }"
     }

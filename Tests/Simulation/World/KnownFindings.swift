@@ -81,10 +81,9 @@ struct Story {
         guard let service = service(violation) else { return false }
         let size = Int64(profile.largestFleet)
         let memories = service.definition.limits.map { limit in
-            if case .gcra = limit.algorithm {
-                max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
-            } else {
-                max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
+            switch limit.algorithm {
+            case .gcra: max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
+            case .fixed, .sliding: max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
             }
         }
         let memory = (memories.max() ?? 0) + 1000

@@ -40,7 +40,7 @@ struct LimitCounter: Sendable {
     mutating func add(_ grant: Grant, faults: FaultLog) -> String? {
         lastGrant = grant.ended
         if !grant.isDoubtful {
-            if rule.algorithm == .fixed, let finding = addToWindow(grant, faults: faults) { return finding }
+            if rule.hasOwnWindows, let finding = addToWindow(grant, faults: faults) { return finding }
             if let finding = Self.add(grant, to: &log, rule, bounds, faults: faults) { return finding }
         }
         if var shares = logWithShares {

@@ -72,7 +72,11 @@ struct RefusalChecker: HistoryChecker {
     private mutating func emptied(at instant: Instant) {
         for service in services.indices where isJudged(service) {
             let limit = services[service].limits[0]
-            if case .gcra = limit.algorithm { continue }
+            switch limit.algorithm {
+            case .fixed, .sliding: break
+            // What it grants at once is not its limit.
+            case .gcra: continue
+            }
             capacities[service] = FreeCapacity(
                 left: limit.limit - underWay[service, default: 0] - taken[service, default: 0]
                     + takenBeforeWipe[service, default: 0],

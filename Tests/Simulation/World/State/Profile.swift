@@ -237,13 +237,11 @@ extension Profile {
             ServiceRules(
                 name: service.name,
                 limits: service.limits.map { limit in
-                    var burst: Int64 = 0
-                    if case .gcra(let size) = limit.algorithm { burst = size }
-                    let algorithm: LimitRule.Algorithm =
+                    let (algorithm, burst): (LimitRule.Algorithm, Int64) =
                         switch limit.algorithm {
-                        case .fixed: .fixed
-                        case .sliding: .sliding
-                        case .gcra: .gcra
+                        case .fixed: (.fixed, 0)
+                        case .sliding: (.sliding, 0)
+                        case .gcra(let burst): (.gcra, burst)
                         }
                     return LimitRule(
                         algorithm: algorithm, limit: limit.limit, window: limit.windowMilliseconds, burst: burst,
