@@ -113,6 +113,7 @@ struct ProxyStreamTests {
                     try await channel.writeAndFlush(
                         ByteBuffer(string: Self.head("POST", ["Content-Length": "5"], proxy.client) + "ab")
                     ).get()
+                    // Longer than `slowCall`: the client's slowness itself.
                     try await Task.sleep(for: .milliseconds(400))
                     try await channel.writeAndFlush(ByteBuffer(string: "cde")).get()
                     try await channel.closeFuture.get()

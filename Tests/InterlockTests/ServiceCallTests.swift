@@ -114,6 +114,7 @@ struct ServiceCallTests {
                 let caller = Task {
                     try await services.call("catalog") {
                         begins.finish()
+                        // Until it is cancelled.
                         try await Task.sleep(for: .seconds(600))
                     }
                 }

@@ -66,6 +66,7 @@ final class RealRedis {
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
             if let descriptor = attempt() { return descriptor }
+            // Polling: nothing announces that it listens.
             usleep(10_000)
         }
         throw Failure(reason: "redis-server does not come up; see \(folder)/log")
