@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Glibc
 import InterlockProcesses
 import InterlockTesting
@@ -31,7 +32,7 @@ struct SidecarLifetimeTests {
         #expect(try await process.end(within: .seconds(20)) == .exited(0))
         #expect(clock.now - begin < .seconds(5))
         let log = process.errors
-        #expect(log.contains("cannot connect to redis://127.0.0.1:1/0: Connection refused"))
+        #expect(log.contains("redis://127.0.0.1:1/0 refuses connections"))
         for name in ["Hummingbird", "ServiceLifecycle", "SingleConnectionFailure", "SHA256", "CancellationError"] {
             #expect(!log.contains(name), "\(name)")
         }
@@ -60,7 +61,7 @@ struct SidecarLifetimeTests {
         try await hears("WATCHDOG=1")
         try await eventually("the status names Redis and what is wrong with it") {
             while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
-            return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("Connection refused") }
+            return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("refuses connections") }
         }
         heard = []
         process.send(signal: SIGHUP)
@@ -70,6 +71,40 @@ struct SidecarLifetimeTests {
         process.send(signal: SIGTERM)
         try await hears("STOPPING=1")
         #expect(try await process.end(within: .seconds(20)) == .exited(0))
+    }
+
+    @Test("what keeps a door from opening is said in plain words, with the key to change")
+    func doorsThatCannotOpen() async throws {
+        try await RedisServer.withServer { server in
+            let taken = "127.0.0.1:\(try #require(server.port))"
+            let folder = try TemporaryFolder()
+            defer { folder.remove() }
+            let keys = "auth: { keys: [{ name: ops, role: admin, key: secret }] }\nlisten: { allow_plaintext: true }\n"
+            let file = "\(folder.path)/interlock.yaml"
+            try Data(keys.utf8).write(to: URL(filePath: file))
+            let cases: [(words: [String], line: String)] = [
+                (["--resp", taken], "listen.resp \(taken): the port is in use"),
+                (["--http", taken], "listen.http \(taken): the port is in use"),
+                (["--resp", "192.0.2.1:7379"], "listen.resp 192.0.2.1:7379: this host has no such address"),
+                (["--http", "192.0.2.1:7380"], "listen.http 192.0.2.1:7380: this host has no such address"),
+                (["--resp", "nowhere.invalid:7379"], "listen.resp nowhere.invalid:7379: cannot resolve nowhere.invalid"),
+                (["--http", "nowhere.invalid:7380"], "listen.http nowhere.invalid:7380: cannot resolve nowhere.invalid"),
+                (
+                    ["--unix", "\(folder.path)/none/a.sock"],
+                    "listen.unix \(folder.path)/none/a.sock: there is no such file or folder"
+                ),
+            ]
+            for (words, line) in cases {
+                let free = [("--resp", "127.0.0.1:0"), ("--http", "127.0.0.1:0")].filter { !words.contains($0.0) }
+                let outcome = try await InterlockProcess.outcome(
+                    ["serve", "--config", file, "--redis", "redis://127.0.0.1:1"] + words + free.flatMap { [$0.0, $0.1] })
+                #expect(outcome.status == .exited(69), "\(words)")
+                #expect(outcome.errors.contains(line), "\(words): \(outcome.errors)")
+                for dump in ["descriptor", "errno", "NIO", "SocketAddress", "UnknownHost"] {
+                    #expect(!outcome.errors.contains(dump), "\(dump): \(outcome.errors)")
+                }
+            }
+        }
     }
 
     @Test("SIGKILL leaves no redis-server behind")

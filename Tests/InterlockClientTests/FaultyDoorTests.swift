@@ -122,7 +122,7 @@ struct FaultyDoorTests {
         let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
         let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
         #expect(error?.code == .connectionFailed)
-        #expect(error?.message.contains("Connection refused") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("refuses connections") == true, "\(error?.message ?? "")")
         await client.close()
     }
 

@@ -138,7 +138,7 @@ struct ProbeTests {
     @Test("a name that cannot be resolved is bad")
     func unresolved() async throws {
         let finding = try await found(port: 1, .tcp(host: "nowhere.invalid", port: 1), timeout: .seconds(60))
-        #expect(finding == .bad("the name nowhere.invalid cannot be resolved"))
+        #expect(finding == .bad("cannot resolve nowhere.invalid"))
     }
 
     @Test("a TCP connection that stands is good, and is closed again")
@@ -158,7 +158,8 @@ struct ProbeTests {
             try await ProbedServer.with(certificate: certificate) { _, port in
                 let url = "https://localhost:\(port)"
                 let untrusted = try await found(port: port, url: url)
-                #expect(untrusted.reason?.description.hasPrefix("the TLS handshake failed") == true)
+                #expect(
+                    untrusted.reason?.description.hasPrefix("TLS could not be agreed on: its certificate is not signed") == true)
                 let trusted = try await found(port: port, url: url, certificateAuthority: certificate.certificatePath)
                 #expect(trusted == .good)
             }

@@ -87,7 +87,7 @@ final class RedisLink {
             case .failure(let error as RedisError): attemptFailed(error)
             case .failure(let error):
                 attemptFailed(
-                    RedisError(.connectionFailed, "cannot connect to \(configuration.displayName): \(NetworkReason(error))"))
+                    RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: configuration.displayName)))
             }
         }
     }
@@ -96,7 +96,8 @@ final class RedisLink {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
-            return attemptFailed(RedisError(.connectionFailed, "\(NetworkReason(error))"))
+            return attemptFailed(
+                RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: configuration.displayName)))
         }
         guard case .connecting = state else {
             channel.close(promise: nil)

@@ -118,9 +118,12 @@ extension SidecarClientError {
                 .answerLost,
                 "the connection to the sidecar at \(address) was lost before the answer; the call may have been carried out")
         case .connectionFailed:
-            let prefix = "cannot connect to \(configuration.redisConfiguration.displayName): "
-            let reason = error.message.hasPrefix(prefix) ? String(error.message.dropFirst(prefix.count)) : error.message
-            self.init(.connectionFailed, "cannot connect to the sidecar at \(address): \(reason)")
+            let name = configuration.redisConfiguration.displayName
+            let sidecar = "the sidecar at \(address)"
+            let message =
+                error.message.contains(name)
+                ? error.message.replacing(name, with: sidecar) : "cannot connect to \(sidecar): \(error.message)"
+            self.init(.connectionFailed, message)
         case .protocolViolation, .unexpectedReply:
             self.init(.unreadable, "what \(address) answers is no sidecar's answer: \(error.message)")
         }

@@ -1,4 +1,5 @@
 internal import Glibc
+internal import Hiredis
 internal import NIOCore
 
 /// What a TCP connection does about a peer that vanished without a word: its host lost power, or the network between is cut.
@@ -69,4 +70,23 @@ final class AcceptPause: ChannelInboundHandler {
 package enum DoorBounds {
     /// The longest time, in milliseconds: more than 30 years, and far from where sums of times overflow.
     package static let longestMilliseconds: Int64 = 1_000_000_000_000
+}
+
+extension SidecarError {
+    /// A door cannot be opened.
+    /// - Parameters:
+    ///   - key: `listen.http`, and the address beside it: they are what a person changes.
+    ///   - hint: what more to say of a refused permission.
+    init(cannotListen key: String, at address: String, _ error: any Error, permissionHint hint: String? = nil) {
+        let reason = NetworkReason(error)
+        let isDenied = reason.errorCode == EACCES || reason.errorCode == EPERM
+        self.init("\(key) \(address): \(reason)" + (isDenied ? hint.map { ": \($0)" } ?? "" : ""))
+    }
+
+    /// The door at `endpoint` cannot be opened.
+    init(cannotListen key: String, at endpoint: SocketEndpoint, _ error: any Error) {
+        self.init(
+            cannotListen: key, at: "\(endpoint)", error,
+            permissionHint: (1..<1024).contains(endpoint.port) ? "ports below 1024 are root's, or need CAP_NET_BIND_SERVICE" : nil)
+    }
 }

@@ -95,10 +95,10 @@ package struct HTTPDoor: Service {
         let result: Result<Void, any Error>
         do {
             result = .success(try await run(server))
-        } catch let error as IOError {
-            result = .failure(SidecarError(cannotListen: "listen.http \(listen.http)", error))
+        } catch is CancellationError {
+            result = .failure(CancellationError())
         } catch {
-            result = .failure(error)
+            result = .failure(SidecarError(cannotListen: "listen.http", at: listen.http, error))
         }
         await upstreams.shutDown()
         try result.get()

@@ -1,5 +1,6 @@
 internal import AsyncHTTPClient
 internal import Glibc
+internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
@@ -15,7 +16,7 @@ extension ProbeFinding {
         case let error as IOError: self.init(error)
         case let error as NIOSSLError: self.init(error)
         case let error as ChannelError: self.init(error)
-        default: self = .bad("\(String(describing: error))")
+        default: self = .bad("\(NetworkReason(error))")
         }
     }
 
@@ -36,7 +37,7 @@ extension ProbeFinding {
         } else if let attempt = attempts.first {
             self = attempt
         } else {
-            self = .bad("the name \(error.host) cannot be resolved")
+            self = .bad("\(NetworkReason(error))")
         }
     }
 
@@ -45,28 +46,22 @@ extension ProbeFinding {
         case EMFILE, ENFILE: self = .unjudged("this sidecar has no file descriptor left")
         case ENOMEM, ENOBUFS: self = .unjudged("this host has no memory left for a connection")
         case EADDRNOTAVAIL: self = .unjudged("this host has no port left for a connection")
-        case ECONNREFUSED: self = .bad("the connection was refused")
-        case ECONNRESET, EPIPE: self = .bad("the connection was reset")
-        case EHOSTUNREACH, ENETUNREACH: self = .bad("there is no route to the service")
-        case ETIMEDOUT: self = .bad("the connection timed out")
-        default: self = .bad("\(error.description)")
+        default: self = .bad("\(NetworkReason(error))")
         }
     }
 
     private init(_ error: NIOSSLError) {
         switch error {
         case .noSuchFilesystemObject, .failedToLoadCertificate: self = .unjudged("the file of tls.ca cannot be used")
-        case .handshakeFailed(let cause): self = .bad("the TLS handshake failed: \(String(describing: cause))")
         case .uncleanShutdown: self = .bad("the connection was closed before the whole answer had come")
-        default: self = .bad("TLS failed: \(String(describing: error))")
+        default: self = .bad("\(NetworkReason(error))")
         }
     }
 
     private init(_ error: ChannelError) {
         switch error {
-        case .connectTimeout: self = .bad("no connection in time")
         case .ioOnClosedChannel, .alreadyClosed, .eof: self = .bad("the connection was closed before the whole answer had come")
-        default: self = .bad("\(String(describing: error))")
+        default: self = .bad("\(NetworkReason(error))")
         }
     }
 }

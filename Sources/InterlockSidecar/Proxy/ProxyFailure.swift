@@ -1,5 +1,6 @@
 internal import AsyncHTTPClient
 internal import HTTPTypes
+internal import Hiredis
 internal import Interlock
 internal import InterlockCore
 
@@ -60,7 +61,7 @@ struct ProxyFailure: Error, Sendable {
             case (.sent, _): .closed
             case (.answering, _): .broken
             }
-        self.init(cause: cause, reason: "\(error)")
+        self.init(cause: cause, reason: (error as? HTTPClientError)?.shortDescription ?? "\(NetworkReason(error))")
     }
 }
 

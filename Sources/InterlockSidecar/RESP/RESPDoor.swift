@@ -51,8 +51,12 @@ package struct RESPDoor: Service {
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }
         defer { registration.end() }
-        let tcp = try await bootstrap(context).bind(host: listen.resp.host, port: listen.resp.port)
-            .get(orExplain: "listen.resp \(listen.resp)")
+        let tcp: any Channel
+        do {
+            tcp = try await bootstrap(context).bind(host: listen.resp.host, port: listen.resp.port).get()
+        } catch {
+            throw SidecarError(cannotListen: "listen.resp", at: listen.resp, error)
+        }
         var listeners = [tcp]
         if let path = listen.unix {
             do {
@@ -105,10 +109,13 @@ package struct RESPDoor: Service {
         }
         let mask = umask(0o177)
         defer { umask(mask) }
-        let listener = try await bootstrap(context, isLocal: true).bind(
-            unixDomainSocketPath: path, cleanupExistingSocketFile: true
-        )
-        .get(orExplain: "listen.unix \(path)")
+        let listener: any Channel
+        do {
+            listener = try await bootstrap(context, isLocal: true)
+                .bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+        } catch {
+            throw SidecarError(cannotListen: "listen.unix", at: path, error)
+        }
         // The mask is the whole process', and may have been changed meanwhile.
         chmod(path, 0o600)
         return listener
@@ -126,16 +133,5 @@ package struct RESPDoor: Service {
         let timeout = eventLoop.scheduleTask(in: .seconds(5)) { isEmpty.succeed() }
         try await isEmpty.futureResult.get()
         timeout.cancel()
-    }
-}
-
-extension EventLoopFuture<any Channel> {
-    /// The channel, or an error that says what could not be listened on.
-    func get(orExplain what: String) async throws -> any Channel {
-        do {
-            return try await get()
-        } catch {
-            throw SidecarError(cannotListen: what, error)
-        }
     }
 }

@@ -1,0 +1,79 @@
+internal import Glibc
+internal import NIOCore
+internal import NIOPosix
+internal import NIOSSL
+
+/// Why a connection could not be made, was lost, or an address cannot be listened on, in words for people: the network's errors show
+/// how they are built.
+package struct NetworkReason: CustomStringConvertible {
+    package let description: String
+    /// The system's code, where it has the word.
+    package let errorCode: Int32?
+
+    package init(_ error: any Error) {
+        // Of several addresses the last one tried has had the most time.
+        let last = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
+        errorCode = (last as? IOError)?.errnoCode
+        description = errorCode.map(Self.words(ofCode:)) ?? Self.words(of: last)
+    }
+
+    /// Why there is no connection to what is called `name`, as a sentence.
+    package func sentence(connectingTo name: String) -> String {
+        errorCode == ECONNREFUSED ? "\(name) refuses connections" : "cannot connect to \(name): \(self)"
+    }
+
+    private static func words(ofCode code: Int32) -> String {
+        switch code {
+        case ECONNREFUSED: "the connection was refused"
+        case ECONNRESET, EPIPE: "the connection was reset"
+        case EADDRINUSE: "the port is in use"
+        case EADDRNOTAVAIL: "this host has no such address, or no free port"
+        case EACCES, EPERM: "permission denied"
+        case ENOENT: "there is no such file or folder"
+        case EMFILE, ENFILE: "no more files may be open (ulimit -n)"
+        case ETIMEDOUT: timedOut
+        default: String(cString: strerror(code))
+        }
+    }
+
+    private static let timedOut = "nobody answered in time"
+
+    private static func words(of error: any Error) -> String {
+        switch error {
+        case let error as NIOConnectionError: "cannot resolve \(error.host)"
+        case let error as SocketAddressError.UnknownHost: "cannot resolve \(error.host)"
+        case SocketAddressError.unixDomainSocketPathTooLong: "the path is too long for a Unix socket"
+        case is SocketAddressError: "the address cannot be used"
+        case ChannelError.connectTimeout: timedOut
+        case is ChannelError: "the connection was closed"
+        case NIOSSLError.handshakeFailed(let reason): "TLS could not be agreed on: \(words(ofHandshake: reason))"
+        case NIOSSLError.uncleanShutdown: "the connection was closed without a word"
+        case let error as NIOSSLExtraError where error == .failedToValidateHostname: "its certificate is for another host name"
+        case let error as NIOSSLExtraError where error == .serverHostnameImpossibleToMatch:
+            "TLS could not be agreed on: no certificate can be for this host name"
+        default: "\(error)"
+        }
+    }
+
+    /// What OpenSSL's own name for the error says.
+    private static func words(ofHandshake error: BoringSSLError) -> String {
+        let text = "\(error)"
+        let known = [
+            ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by an authority that is trusted here, or has expired"),
+            ("WRONG_VERSION_NUMBER", "the other side does not speak TLS"),
+            ("UNSUPPORTED_PROTOCOL", "the other side speaks only versions of TLS older than 1.2"),
+            ("PROTOCOL_VERSION", "the other side does not accept TLS 1.2 or 1.3"),
+            ("UNKNOWN_CA", "the other side does not trust this side's certificate"),
+            ("CERTIFICATE_REQUIRED", "the other side wants a certificate of this side"),
+            ("NO_SHARED_CIPHER", "no cipher is common to both sides"),
+        ]
+        if let (_, words) = known.first(where: { text.contains($0.0) }) { return words }
+        // `SSL routines:OPENSSL_internal:NAME at FILE:LINE`: the name, in lower case.
+        guard
+            let name = text.firstRange(of: "OPENSSL_internal:").map({ text[$0.upperBound...].prefix { $0 != " " && $0 != "]" } })
+        else {
+            return "the connection was closed meanwhile"
+        }
+        return name.lowercased().split(separator: "_").joined(separator: " ")
+    }
+}

@@ -1,0 +1,50 @@
+import Glibc
+import Hiredis
+import InterlockProcesses
+import NIOCore
+import NIOSSL
+import Testing
+
+@Suite("Why there is no connection", .timeLimit(.minutes(1)))
+struct NetworkReasonTests {
+    private func message(connectingTo url: String) async throws -> String {
+        var configuration = try RedisConfiguration(url: url)
+        configuration.connectTimeout = .seconds(10)
+        let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
+        #expect(error.code == .connectionFailed)
+        return error.message
+    }
+
+    @Test("a server that refuses connections, a name without an address and a missing socket are told apart in plain words")
+    func plainWords() async throws {
+        let port = try await LocalPort.unused()
+        #expect(
+            try await message(connectingTo: "redis://user:hunter2@127.0.0.1:\(port)/3")
+                == "redis://127.0.0.1:\(port)/3 refuses connections")
+        #expect(
+            try await message(connectingTo: "redis://nowhere.invalid:6379")
+                == "cannot connect to redis://nowhere.invalid:6379/0: cannot resolve nowhere.invalid")
+        #expect(
+            try await message(connectingTo: "unix:///nowhere/redis.sock")
+                == "cannot connect to unix:///nowhere/redis.sock: there is no such file or folder")
+        let long = "unix:///" + String(repeating: "x", count: 120)
+        #expect(try await message(connectingTo: long) == "cannot connect to \(long): the path is too long for a Unix socket")
+    }
+
+    @Test("the system's codes have words of their own")
+    func systemCodes() {
+        #expect("\(NetworkReason(IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")))" == "permission denied")
+        #expect("\(NetworkReason(IOError(errnoCode: EADDRINUSE, reason: "bind(descriptor:ptr:bytes:)")))" == "the port is in use")
+        #expect("\(NetworkReason(IOError(errnoCode: EHOSTUNREACH, reason: "connect(x:)")))" == "No route to host")
+        #expect("\(NetworkReason(ChannelError.connectTimeout(.seconds(1))))" == "nobody answered in time")
+        #expect("\(NetworkReason(ChannelError.eof))" == "the connection was closed")
+    }
+
+    @Test("TLS that cannot be agreed on says why, and not which library found out")
+    func handshakes() {
+        #expect(
+            "\(NetworkReason(NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake]))))"
+                == "TLS could not be agreed on: the connection was closed meanwhile")
+        #expect("\(NetworkReason(NIOSSLExtraError.failedToValidateHostname))" == "its certificate is for another host name")
+    }
+}
