@@ -21,6 +21,8 @@ public actor Coordinator: Service {
     nonisolated let clock: TimeSource
     /// Its ID in the fleet.
     public nonisolated let id: String
+    /// Which Redis it uses, without credentials.
+    package nonisolated var redisName: String { configuration.redis.displayName }
     /// The keys and channels of its fleet.
     package nonisolated let keys: KeySpace
 
@@ -244,7 +246,7 @@ public actor Coordinator: Service {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)
         }
-        runtime.logger.notice("The services were reloaded", metadata: ["services": "\(guarded.count)"])
+        runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
 
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
@@ -318,7 +320,7 @@ public actor Coordinator: Service {
     // MARK: Redis comes and goes
 
     private func redisIsUp() {
-        runtime.logger.info("Redis is connected", metadata: ["redis": "\(configuration.redis.displayName)"])
+        runtime.logger.log(.redisConnected, ["redis": configuration.redis.displayName])
         runtime.metrics.reconnects.increment()
         outageMayBeOver()
         calls.fleet.redisIsBack()
@@ -361,9 +363,8 @@ public actor Coordinator: Service {
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
         // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
         if isFirst {
-            runtime.logger.warning(
-                "Redis is not connected; it is tried again until it is",
-                metadata: ["redis": "\(configuration.redis.displayName)", "error": "\(reason)"])
+            runtime.logger.log(
+                .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
         }
         calls.locks.failWaiters(reason)
         planOutageCheck(isFirst: false)

@@ -49,13 +49,14 @@ struct Serve: AsyncParsableCommand {
         }
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
-        LoggingSetup.bootstrap(configuration.log)
+        let log = LineLogHandler(configuration.log)
+        LoggingSystem.bootstrap { _ in log }
         let logger = Logger(label: "interlock")
-        for warning in configuration.warnings { logger.warning("\(warning)") }
-        if config != nil, let warning = configuration.warningOfOwnRedis { logger.warning("\(warning)") }
+        let warnings = configuration.warnings + (config == nil ? [] : [configuration.warningOfOwnRedis].compactMap { $0 })
+        for warning in warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
         do {
             let sidecar = try Sidecar(
-                configuration: configuration, environment: environment, metrics: metrics, logger: logger
+                configuration: configuration, file: config, environment: environment, metrics: metrics, logger: logger
             ) { [self] in try read(environment: environment) }
             try await sidecar.run { addresses in Self.announce(addresses, configuration) }
         } catch {
@@ -83,22 +84,5 @@ struct Serve: AsyncParsableCommand {
         }
         print(lines.joined(separator: "\n"))
         fflush(nil)
-    }
-}
-
-/// Where this process' messages go: standard error, as the configuration says.
-enum LoggingSetup {
-    static func bootstrap(_ settings: LogSettings) {
-        let level = Logger.Level(rawValue: settings.level.rawValue) ?? .info
-        let format = settings.format
-        LoggingSystem.bootstrap { label in
-            var handler: any LogHandler =
-                switch format {
-                case .text: StreamLogHandler.standardError(label: label)
-                case .json: JSONLogHandler(label: label)
-                }
-            handler.logLevel = level
-            return handler
-        }
     }
 }

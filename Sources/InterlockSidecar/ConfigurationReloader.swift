@@ -24,7 +24,7 @@ struct ConfigurationReloader: Service {
             notifier?.reloadBegins()
             do {
                 let configuration = try read()
-                for warning in configuration.warnings { logger.warning("\(warning)") }
+                for warning in configuration.warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
                 try started.refuseToServe(keys: configuration.keys)
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
@@ -32,13 +32,11 @@ struct ConfigurationReloader: Service {
                 monitor.reload(services: configuration.services)
                 let left = configuration.changesOfStart(since: started)
                 if !left.isEmpty {
-                    logger.warning(
-                        "The configuration was reloaded, but for what takes a new start of the sidecar",
-                        metadata: ["not applied": "\(left.joined(separator: ", "))"])
+                    logger.log(.restartNeeded, ["not_applied": left.joined(separator: ", ")])
                 }
                 notifier?.reloadEnded(failure: nil)
             } catch {
-                logger.error("The configuration was not reloaded; the old one stays", metadata: ["error": "\(error)"])
+                logger.log(.configurationRefused, ["error": "\(error)"])
                 notifier?.reloadEnded(failure: "\(error)")
             }
         }

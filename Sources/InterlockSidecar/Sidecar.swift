@@ -4,6 +4,7 @@ package import Interlock
 internal import InterlockCore
 internal import Hiredis
 package import Logging
+internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
@@ -25,22 +26,26 @@ package struct Sidecar: Sendable {
     package let coordinator: Coordinator
     private let metrics: PrometheusRegistry
     private let certificate: DoorCertificate?
+    private let configurationFile: String?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
     /// `nil`: no service manager listens.
     private let notifier: ServiceNotifier?
 
     /// Prepares everything and opens nothing.
     /// - Parameters:
+    ///   - file: where the configuration was read, for the log; `nil`: it was not read from a file.
     ///   - metrics: where the coordinator's metrics go; bootstrapped by the caller.
     ///   - reload: reads the configuration again on SIGHUP; `nil`: SIGHUP changes nothing.
     /// - Throws: `SidecarError` when the data folder, the certificate or the Redis URL cannot be used.
     package init(
-        configuration: SidecarConfiguration, environment: [String: String], metrics: PrometheusRegistry, logger: Logger,
+        configuration: SidecarConfiguration, file: String? = nil, environment: [String: String], metrics: PrometheusRegistry,
+        logger: Logger,
         reload: (@Sendable () throws -> SidecarConfiguration)? = nil
     ) throws(SidecarError) {
         self.configuration = configuration
         self.logger = logger
         self.metrics = metrics
+        configurationFile = file
         self.reload = reload
         certificate = if let tls = configuration.listen.tls { try DoorCertificate(tls) } else { nil }
         let url: String
@@ -65,6 +70,34 @@ package struct Sidecar: Sendable {
     /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
     /// - Parameter onReady: called once both doors are open and Redis is connected.
     package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
+        let clock = ContinuousClock()
+        let began = clock.now
+        logger.log(.started, fieldsOfStart)
+        let signals = EndSignals(await UnixSignalsSequence(trapping: .sigterm, .sigint))
+        func fieldsOfEnd(_ reason: String) -> [String: String] {
+            ["reason": reason, "ran": "\((clock.now - began).wholeMilliseconds / 1000)s"]
+        }
+        do {
+            try await serve(until: signals, onReady: onReady)
+            logger.log(.stopped, fieldsOfEnd(signals.received ?? "its program ends it"))
+        } catch {
+            logger.log(.failed, fieldsOfEnd("\(error)"))
+            throw error
+        }
+    }
+
+    /// What an operator asks of a log first: which sidecar this is, and what it was told.
+    private var fieldsOfStart: [String: String] {
+        var fields = [
+            "version": SidecarVersion.current, "id": coordinator.id, "config": configurationFile ?? "none",
+            "redis": coordinator.redisName, "prefix": configuration.redis.prefix,
+            "resp": "\(configuration.listen.resp)", "http": "\(configuration.listen.http)",
+        ]
+        fields["unix"] = configuration.listen.unix
+        return fields
+    }
+
+    private func serve(until signals: EndSignals, onReady: @escaping @Sendable (Addresses) -> Void) async throws {
         checkOpenFileBound()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
@@ -108,8 +141,8 @@ package struct Sidecar: Sendable {
         var groupConfiguration = ServiceGroupConfiguration(
             services: services.map {
                 .init(service: $0, successTerminationBehavior: .ignore, failureTerminationBehavior: .gracefullyShutdownGroup)
-            },
-            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger.atLeast(.warning))
+            } + [.init(service: signals, successTerminationBehavior: .gracefullyShutdownGroup)],
+            logger: logger.atLeast(.warning))
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(10)
         try await ServiceGroup(configuration: groupConfiguration).run()
     }
@@ -122,9 +155,28 @@ package struct Sidecar: Sendable {
         let each = configuration.services.contains { $0.upstream != nil } ? 3 : 2
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
         guard let bound = OpenFileBound.raised(), bound < needed else { return }
-        logger.warning(
-            "Fewer files may be open than listen.max_connections wants at both doors: connections beyond will wait unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections",
-            metadata: ["bound": "\(bound)", "needed": "\(needed)"])
+        logger.log(.openFiles, ["bound": "\(bound)", "needed": "\(needed)"])
+    }
+}
+
+/// Ends the sidecar when a signal comes, and remembers which.
+private final class EndSignals: Service {
+    private let signals: UnixSignalsSequence
+    private let first = NIOLockedValueBox<String?>(nil)
+
+    init(_ signals: UnixSignalsSequence) {
+        self.signals = signals
+    }
+
+    /// The name of the signal that came first; `nil`: none has.
+    var received: String? { first.withLockedValue { $0 } }
+
+    /// Ends with the first signal, or when the sidecar goes down for another reason.
+    func run() async throws {
+        for await signal in signals.cancelOnGracefulShutdown() {
+            first.withLockedValue { $0 = signal == .sigterm ? "SIGTERM" : "SIGINT" }
+            return
+        }
     }
 }
 

@@ -126,7 +126,7 @@ struct SecuredSidecarTests {
 
                 try await reload(
                     files.configuration(files.second, keys: ["ops", "new"], further: "locks: { max_ttl: 7m }"),
-                    says: "not applied=locks")
+                    says: "not_applied=locks")
                 _ = try await staying.send(Ping())
                 #expect(await waiting.value == nil)
                 #expect(try await stream.value.isSuccess)

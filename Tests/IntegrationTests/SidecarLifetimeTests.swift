@@ -24,7 +24,7 @@ struct SidecarLifetimeTests {
             ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
             environment: InterlockProcess.environment.updating(["INTERLOCK_LOG_LEVEL": "debug"]))
         try await eventually(within: .seconds(20), "its doors are open, and Redis was tried") {
-            ["The RESP door is open", "The HTTP door is open", "Redis is not connected"].allSatisfy(process.errors.contains)
+            ["event=door.opened", "door=resp", "door=http", "event=redis.lost"].allSatisfy(process.errors.contains)
         }
         let clock = ContinuousClock()
         let begin = clock.now
@@ -36,6 +36,14 @@ struct SidecarLifetimeTests {
         for name in ["Hummingbird", "ServiceLifecycle", "SingleConnectionFailure", "SHA256", "CancellationError"] {
             #expect(!log.contains(name), "\(name)")
         }
+        let lines = log.split(separator: "\n")
+        let start = try #require(lines.first)
+        #expect(start.contains(" event=sidecar.started ") && start.contains(" redis=redis://127.0.0.1:1/0 "))
+        for field in ["config=none", "http=127.0.0.1:0", "id=", "prefix=interlock:", "resp=127.0.0.1:0", "version="] {
+            #expect(start.contains(" \(field)"), "\(field)")
+        }
+        #expect(try #require(lines.last).contains(#"event=sidecar.stopped message="The sidecar has stopped" ran="#))
+        #expect(try #require(lines.last).hasSuffix("s reason=SIGTERM"))
     }
 
     @Test("systemd is told when it is ready, that it lives, of a reload and of its end")
@@ -100,6 +108,7 @@ struct SidecarLifetimeTests {
                     ["serve", "--config", file, "--redis", "redis://127.0.0.1:1"] + words + free.flatMap { [$0.0, $0.1] })
                 #expect(outcome.status == .exited(69), "\(words)")
                 #expect(outcome.errors.contains(line), "\(words): \(outcome.errors)")
+                #expect(outcome.errors.contains("event=sidecar.failed"), "\(words)")
                 for dump in ["descriptor", "errno", "NIO", "SocketAddress", "UnknownHost"] {
                     #expect(!outcome.errors.contains(dump), "\(dump): \(outcome.errors)")
                 }

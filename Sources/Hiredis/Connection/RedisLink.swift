@@ -122,9 +122,7 @@ final class RedisLink {
         onRefusal?(error)
         guard now >= nextComplaint else { return }
         nextComplaint = now + .minutes(1)
-        environment.logger.error(
-            "Redis refuses what it is asked",
-            metadata: ["redis": "\(configuration.displayName)", "error": "\(error.message)"])
+        environment.logger.log(.refused, ["redis": configuration.displayName, "error": error.message])
     }
 
     /// `AUTH`, `SELECT` and `PING` leave together; the first failure is reported.
@@ -166,9 +164,8 @@ final class RedisLink {
         }
         var random = environment.random
         let pause = backoff.next(random: .random(in: 0...1, using: &random))
-        environment.logger.debug(
-            "The connection to Redis is down; it will be tried again",
-            metadata: ["redis": "\(configuration.displayName)", "error": "\(error)", "pause": "\(pause)"])
+        environment.logger.log(
+            .retried, ["redis": configuration.displayName, "error": "\(error)", "pause": "\(pause)"])
         let attempt = eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(pause)) { [self] in
             guard case .pausing = state else { return }
             connect()

@@ -117,13 +117,12 @@ final class BreakerCoordinator {
         defer { onChange(service) }
         // A newcomer reads what others have known for long.
         guard (before.state, before.forced) != (snapshot.state, snapshot.forced) else { return }
-        runtime.logger.notice(
-            "A breaker changed",
-            metadata: [
-                "service": "\(service.name)", "from": "\(before.state.rawValue)", "to": "\(snapshot.state.rawValue)",
-                "cause": "\(BreakerSnapshot.oneLine(snapshot.cause))", "reason": "\(BreakerSnapshot.oneLine(snapshot.reason))",
-                "by": "\(BreakerSnapshot.oneLine(snapshot.by))",
-                "generation": "\(snapshot.generation)",
+        runtime.logger.log(
+            .breakerChanged,
+            [
+                "service": service.name, "from": before.state.rawValue, "to": snapshot.state.rawValue,
+                "cause": BreakerSnapshot.oneLine(snapshot.cause), "reason": BreakerSnapshot.oneLine(snapshot.reason),
+                "by": BreakerSnapshot.oneLine(snapshot.by), "generation": "\(snapshot.generation)",
             ])
     }
 
@@ -135,9 +134,7 @@ final class BreakerCoordinator {
 
     func trippedAlone(_ service: GuardedService, _ cause: BreakerCause) {
         service.metrics.trips.increment()
-        runtime.logger.notice(
-            "A breaker opened for this sidecar alone",
-            metadata: ["service": "\(service.name)", "cause": "\(cause.rawValue)"])
+        runtime.logger.log(.breakerAlone, ["service": service.name, "cause": cause.rawValue])
         onChange(service)
     }
 
@@ -174,9 +171,7 @@ final class BreakerCoordinator {
         guard foreign != service.foreignConfiguration else { return }
         service.foreignConfiguration = foreign
         guard foreign != nil else { return }
-        runtime.logger.warning(
-            "This sidecar's configuration of a service is not the fleet's last one: compare the files, then reload",
-            metadata: ["service": "\(service.name)"])
+        runtime.logger.log(.configurationDiffers, ["service": service.name])
     }
 }
 

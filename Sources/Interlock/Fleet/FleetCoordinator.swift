@@ -21,9 +21,7 @@ final class FleetCoordinator {
     private(set) var server: [String: String] = [:]
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
     var refusal: String? {
-        server["cluster_enabled"] == "1"
-            ? "Redis is a cluster, which this version does not speak: half of all names would be refused; use a Redis that is none"
-            : nil
+        server["cluster_enabled"] == "1" ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
 
     init(runtime: CoordinatorRuntime, version: String) {
@@ -41,11 +39,9 @@ final class FleetCoordinator {
         runtime.pipeline.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }
             server = fields
-            if let refusal { runtime.logger.error("\(refusal)", metadata: ["redis": "\(runtime.redisName)"]) }
+            if refusal != nil { runtime.logger.log(.redisIsCluster, ["redis": runtime.redisName]) }
             guard let policy = fields["maxmemory_policy"], policy != "noeviction" else { return }
-            runtime.logger.warning(
-                "Redis may evict keys: an evicted lock is a lost lock. Set maxmemory-policy to noeviction",
-                metadata: ["maxmemory-policy": "\(policy)"])
+            runtime.logger.log(.redisEvicts, ["policy": policy])
         }
     }
 

@@ -56,9 +56,7 @@ final class KeyWatch {
             case .success:
                 onTracking?()
             case .failure(let error):
-                logger.warning(
-                    "Redis does not tell which keys are changed: foreign releases and lost leases are noticed later",
-                    metadata: ["error": "\(error)"])
+                logger.log(.redisUntracked, ["error": "\(error)"])
             }
         }
     }

@@ -77,7 +77,7 @@ extension LockCoordinator {
             switch result {
             case .success(let isBroken):
                 if isBroken {
-                    runtime.logger.notice("A lock was broken", metadata: ["lock": "\(name)", "by": "\(by)"])
+                    runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     wake(name.text)
                 }
                 completion(isBroken ? .released : .lost)

@@ -296,9 +296,8 @@ final class PermitCoordinator {
         service.metrics.refusedForUnreported.increment()
         guard service.nextComplaint <= now else { return }
         service.nextComplaint = now.advanced(byMilliseconds: Self.complaintMilliseconds)
-        runtime.logger.warning(
-            "A service's permits are used up: its callers do not report the outcomes of their calls",
-            metadata: ["service": "\(service.name)", "permits": "\(service.permits.count)"])
+        runtime.logger.log(
+            .permitsUnreported, ["service": service.name, "permits": "\(service.permits.count)"])
     }
 
     private func isFull(_ service: GuardedService, now: Instant) -> Bool {

@@ -150,10 +150,7 @@ final class RefusedLogins: Sendable {
             return state.untold
         }
         guard let count else { return }
-        logger.warning(
-            "An API key was shown that is none",
-            metadata: [
-                "door": "\(door)", "from": "\(address?.ipAddress ?? "this host")", "times": "\(count)",
-            ])
+        logger.log(
+            .keyUnknown, ["door": door, "from": address?.ipAddress ?? "this host", "times": "\(count)"])
     }
 }

@@ -1,3 +1,5 @@
+internal import NIOCore
+
 /// `listen`: the doors that the sidecar opens.
 package struct ListenSettings: Sendable, Equatable {
     /// `listen.resp`: the RESP door, HOST:PORT; `127.0.0.1:7379`.
@@ -53,6 +55,11 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
         case "localhost", "::1", "0:0:0:0:0:0:0:1": true
         case let host: Self.octets(of: host)?.first == 127
         }
+    }
+
+    /// Where a listener is that was asked to be here: with the port that the system chose.
+    func bound(to address: SocketAddress?) -> SocketEndpoint {
+        SocketEndpoint(host: address?.ipAddress ?? host, port: address?.port ?? port)
     }
 }
 

@@ -82,12 +82,11 @@ package struct HTTPDoor: Service {
             configuration: ServerConfiguration(
                 address: .hostname(listen.http.host, port: listen.http.port),
                 availableConnectionsDelegate: .maximum(places.capacity, logger: quiet)),
-            onServerRunning: { [onBound, logger] listener in
+            onServerRunning: { [onBound, logger, endpoint = listen.http] listener in
                 try? await listener.eventLoop.submit {
                     try listener.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
                 }.get()
-                logger.info(
-                    "The HTTP door is open", metadata: ["address": "\(listener.localAddress.map { "\($0)" } ?? "")"])
+                logger.log(.doorOpened, ["door": "http", "address": "\(endpoint.bound(to: listener.localAddress))"])
                 onBound(listener.localAddress?.port ?? 0)
             },
             eventLoopGroup: eventLoopGroup,

@@ -93,18 +93,16 @@ struct HTTPDoorResponder: Sendable {
                 answer = HTTPAnswer(HTTPProblem(error))
             }
             match.counters.count(answer.status)
-            logger.debug(
-                "Answered a request",
-                metadata: [
-                    "method": "\(request.method)", "route": "\(match.route.path)", "status": "\(answer.status.code)",
-                ])
+            logger.log(
+                .httpAnswered,
+                ["method": "\(request.method)", "route": match.route.path, "status": "\(answer.status.code)"])
             return answer
         } catch let problem as HTTPProblem {
             refusals.count(problem.code)
             if problem.code == .unauthenticated, HTTPGate.showsKey(request.head) {
                 refusedLogins.refused(from: channel.remoteAddress)
             }
-            logger.debug("Refused a request", metadata: ["method": "\(request.method)", "code": "\(problem.code.rawValue)"])
+            logger.log(.httpRefused, ["method": "\(request.method)", "code": problem.code.rawValue])
             var answer = HTTPAnswer(problem)
             answer.endsConnection = Self.hasBody(request)
             return answer

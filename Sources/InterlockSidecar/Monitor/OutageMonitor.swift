@@ -87,7 +87,7 @@ final class OutageMonitor: Service {
                 service: service.name, settings: settings, probe: probe, election: election, reports: reports, readings: watched,
                 logger: logger)
         } catch {
-            logger.error("The service cannot be probed", metadata: ["service": "\(service.name)", "error": "\(error)"])
+            logger.log(.probeImpossible, ["service": service.name, "error": "\(error)"])
             return nil
         }
     }

@@ -74,11 +74,11 @@ struct ServiceWatch: Sendable {
             case .elected(let lease, let atOnce):
                 (away, alone) = (nil, nil)
                 if !atOnce { suspicion = nil }
-                logger.info("This sidecar probes the service")
+                logger.log(.probeElected)
                 suspicion = await election.whileElected(lease) { [suspicion] in await probeOnAndOn(as: .elected, from: suspicion)
                 }
                 guard suspicion != nil else { continue }
-                logger.notice("The probes are bad: another sidecar is to confirm it")
+                logger.log(.probeDoubted)
                 // Until the others in the queue have had their turn. Cancelled, the loop ends.
                 try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
             case .otherElected:
@@ -95,7 +95,7 @@ struct ServiceWatch: Sendable {
                     continue
                 }
                 var watch = alone ?? newWatch
-                if alone == nil { logger.warning("Nobody can be elected to probe the service: this sidecar does, for itself") }
+                if alone == nil { logger.log(.probeUnelected) }
                 await probeOnce(&watch, as: .alone)
                 alone = watch
                 // The configured interval between probes, here as below.
@@ -111,7 +111,7 @@ struct ServiceWatch: Sendable {
             if let lease = try await election.stand(waits: true) { return .elected(lease, atOnce: false) }
             return .otherElected
         } catch {
-            logger.debug("Nobody can be elected to probe the service", metadata: ["error": "\(error)"])
+            logger.log(.electionFailed, ["error": "\(error)"])
             return .redisAway
         }
     }
@@ -156,11 +156,11 @@ struct ServiceWatch: Sendable {
         do {
             let state = try await reports.report(service, advice)
             watch.told(advice)
-            logger.debug("The breaker was told", metadata: ["finding": "\(advice)", "state": "\(state.rawValue)"])
+            logger.log(.probeReported, ["finding": "\(advice)", "state": state.rawValue])
             if case .suspected = advice { return await reports.standing(service) == .undecided }
         } catch {
             guard !Task.isCancelled else { return false }
-            logger.warning("The breaker could not be told what the probes found: it will be", metadata: ["error": "\(error)"])
+            logger.log(.probeUnreported, ["error": "\(error)"])
         }
         return false
     }
@@ -176,12 +176,12 @@ struct ServiceWatch: Sendable {
         }
         switch finding {
         case .good:
-            if case .bad = before { logger.notice("The service is good again at its probes") }
+            if case .bad = before { logger.log(.probeGood) }
         case .bad(let reason):
             let isNews = if case .bad = before { false } else { true }
-            logger.log(level: isNews ? .warning : .debug, "A probe was bad", metadata: ["reason": "\(reason)"])
+            logger.log(isNews ? .probeBad : .probeStillBad, ["reason": "\(reason)"])
         case .unjudged(let reason):
-            logger.warning("A probe could not be judged", metadata: ["reason": "\(reason)"])
+            logger.log(.probeUnjudged, ["reason": "\(reason)"])
         }
     }
 }

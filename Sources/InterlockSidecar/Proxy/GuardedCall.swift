@@ -130,9 +130,8 @@ struct GuardedCall {
                     channel: channel, deadline: deadline))
         } catch {
             peer.forget(observer)
-            logger.debug(
-                "A call to an upstream failed",
-                metadata: ["service": "\(service)", "cause": "\(error.cause.rawValue)", "error": "\(error.reason)"])
+            logger.log(
+                .upstreamFailed, ["service": service, "cause": error.cause.rawValue, "error": error.reason])
             let isOurs = error.cause == .client || peer.hasLeft
             permit.report(
                 OutcomeReport(

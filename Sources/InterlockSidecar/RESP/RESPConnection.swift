@@ -196,7 +196,7 @@ final class RESPConnection: ChannelDuplexHandler {
         guard speaksRESP3 else {
             // RESP2 has no other word for it. Who goes down with all its connections says so by that.
             if wasLinked, loss != .shutdown, let context {
-                door.logger.info("A linked lease was lost; its RESP2 connection is closed", metadata: ["lock": "\(end.name)"])
+                door.logger.log(.leaseLost, ["lock": "\(end.name)"])
                 // Not from within what tells of it, and behind what is answered already.
                 context.eventLoop.assumeIsolated().execute { [self] in closeAfterWhatIsWritten() }
             }
@@ -382,7 +382,7 @@ final class RESPConnection: ChannelDuplexHandler {
             refuse("ERR", "Protocol error: \(reason)")
             return false
         case .http:
-            door.logger.warning("An HTTP request came to the RESP door; the connection was closed")
+            door.logger.log(.httpAtRESP)
             drop(context)
             return false
         }
@@ -471,7 +471,7 @@ extension RESPConnection {
         } else {
             stall = context.eventLoop.assumeIsolated().scheduleTask(in: door.stallTimeout) { [self] in
                 guard let context = self.context else { return }
-                door.logger.info("A client does not read its replies; it was dropped")
+                door.logger.log(.clientStalled)
                 drop(context)
             }
         }

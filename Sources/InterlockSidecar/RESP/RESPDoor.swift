@@ -67,9 +67,8 @@ package struct RESPDoor: Service {
             }
         }
         onBound(tcp.localAddress?.port ?? 0)
-        logger.info(
-            "The RESP door is open",
-            metadata: ["address": "\(tcp.localAddress.map { "\($0)" } ?? "")", "unix": "\(listen.unix ?? "-")"])
+        logger.log(.doorOpened, ["door": "resp", "address": "\(listen.resp.bound(to: tcp.localAddress))"])
+        if let path = listen.unix { logger.log(.doorOpened, ["door": "resp", "address": path]) }
         try? await gracefulShutdown()
         for listener in listeners { try? await listener.close() }
         if let path = listen.unix { unlink(path) }

@@ -24,7 +24,7 @@ final class ServiceNotifier: Service {
     init?(environment: [String: String], coordinator: Coordinator, logger: Logger) {
         guard let manager = ServiceManager(environment: environment, processID: getpid()) else { return nil }
         guard let socket = NotifySocket(to: manager.address) else {
-            logger.warning("No socket can be had to notify the service manager by")
+            logger.log(.managerUnreachable, ["error": String(cString: strerror(errno))])
             return nil
         }
         self.manager = manager
@@ -73,7 +73,7 @@ final class ServiceNotifier: Service {
         let lines = report.withLockedValue { change(&$0) }
         guard !lines.isEmpty else { return }
         if let failure = socket.send(lines.map(\.text).joined(separator: "\n"), waits: waits) {
-            logger.warning("The service manager cannot be notified", metadata: ["error": "\(failure)"])
+            logger.log(.managerUnreachable, ["error": failure])
         }
     }
 }

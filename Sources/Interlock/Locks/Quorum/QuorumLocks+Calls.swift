@@ -58,7 +58,7 @@ extension QuorumLocks {
             let replies = answers.compactMap { try? $0?.get() }
             let brokenAt = replies.filter { $0 > 0 }.max()
             if let brokenAt {
-                runtime.logger.notice("A lock was broken", metadata: ["lock": "\(name)", "by": "\(by)"])
+                runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                 publishBreak(of: name.text, by: by, atMilliseconds: brokenAt)
             }
             if replies.count < servers.majority {

@@ -64,7 +64,7 @@ final class QuorumServers {
 
     private func isUp(_ server: Server) {
         missing.remove(server)
-        runtime.logger.info("A server of the quorum is connected", metadata: ["redis": "\(names[server])"])
+        runtime.logger.log(.quorumConnected, ["redis": names[server]])
         let now = runtime.time.now()
         let pending = leftovers[server].filter { $0.until > now }
         leftovers[server] = []
@@ -73,9 +73,7 @@ final class QuorumServers {
 
     private func isDown(_ server: Server, _ error: RedisError) {
         guard missing.insert(server).inserted else { return }
-        runtime.logger.warning(
-            "A server of the quorum is not connected; it is tried again until it is",
-            metadata: ["redis": "\(names[server])", "error": "\(error)"])
+        runtime.logger.log(.quorumLost, ["redis": names[server], "error": "\(error)"])
     }
 
     // MARK: Asking

@@ -1,0 +1,40 @@
+package import Logging
+
+/// Something that is logged. Its ID, level and message are constants, and docs/operate/logs.md lists them; what varies stands beside
+/// them in fields.
+package protocol LoggedEvent: CaseIterable, RawRepresentable<String>, Sendable {
+    /// The least log level that shows it, and the message for people.
+    var line: (level: Logger.Level, message: String) { get }
+}
+
+extension Logger {
+    /// What the ID stands under in a line's metadata.
+    package static let eventKey = "event"
+
+    /// Writes one line. `fields` are put together only where the line is wanted.
+    package func write(_ event: some LoggedEvent, _ fields: () -> [String: String]) {
+        let (level, message) = event.line
+        guard level >= logLevel else { return }
+        var metadata = fields().mapValues { MetadataValue.string($0) }
+        metadata[Self.eventKey] = .string(event.rawValue)
+        log(level: level, "\(message)", metadata: metadata)
+    }
+}
+
+/// What a connection to Redis logs.
+package enum RedisLogEvent: String, LoggedEvent {
+    case refused = "redis.refused"
+    case retried = "redis.retried"
+
+    package var line: (level: Logger.Level, message: String) {
+        switch self {
+        case .refused: (.error, "Redis refuses what it is asked")
+        case .retried: (.debug, "The connection to Redis is down; it will be tried again")
+        }
+    }
+}
+
+extension Logger {
+    /// Writes one line; see `write`.
+    package func log(_ event: RedisLogEvent, _ fields: @autoclosure () -> [String: String] = [:]) { write(event, fields) }
+}

@@ -1,0 +1,50 @@
+internal import Hiredis
+package import Logging
+
+/// What a coordinator logs.
+package enum CoordinatorLogEvent: String, LoggedEvent {
+    case redisConnected = "redis.connected"
+    case redisLost = "redis.lost"
+    case redisIsCluster = "redis.cluster"
+    case redisEvicts = "redis.evicts"
+    case redisUntracked = "redis.untracked"
+    case quorumConnected = "quorum.connected"
+    case quorumLost = "quorum.lost"
+    case lockBroken = "lock.broken"
+    case breakerChanged = "breaker.changed"
+    case breakerAlone = "breaker.alone"
+    case permitsUnreported = "permits.unreported"
+    case configurationDiffers = "configuration.differs"
+    case servicesReloaded = "services.reloaded"
+
+    package var line: (level: Logger.Level, message: String) {
+        switch self {
+        case .redisConnected: (.info, "Redis is connected")
+        case .redisLost: (.warning, "Redis is not connected; it is tried again until it is")
+        case .redisIsCluster:
+            (
+                .error,
+                "Redis is a cluster, which this version does not speak: half of all names would be refused; use a Redis that is none"
+            )
+        case .redisEvicts:
+            (.warning, "Redis may evict keys: an evicted lock is a lost lock. Set maxmemory-policy to noeviction")
+        case .redisUntracked:
+            (.warning, "Redis does not tell which keys are changed: foreign releases and lost leases are noticed later")
+        case .quorumConnected: (.info, "A server of the quorum is connected")
+        case .quorumLost: (.warning, "A server of the quorum is not connected; it is tried again until it is")
+        case .lockBroken: (.notice, "A lock was broken")
+        case .breakerChanged: (.notice, "A breaker changed")
+        case .breakerAlone: (.notice, "A breaker opened for this sidecar alone")
+        case .permitsUnreported:
+            (.warning, "A service's permits are used up: its callers do not report the outcomes of their calls")
+        case .configurationDiffers:
+            (.warning, "This sidecar's configuration of a service is not the fleet's last one: compare the files, then reload")
+        case .servicesReloaded: (.notice, "The services were reloaded")
+        }
+    }
+}
+
+extension Logger {
+    /// Writes one line; see `write`.
+    package func log(_ event: CoordinatorLogEvent, _ fields: @autoclosure () -> [String: String] = [:]) { write(event, fields) }
+}

@@ -1,0 +1,85 @@
+internal import Glibc
+internal import Hiredis
+internal import InterlockCore
+package import Logging
+
+/// Writes each message as one line of standard error: as logfmt, or as a JSON object.
+///
+/// Both have the same fields in the same order: time, level, event, message, then the others by name.
+package struct LineLogHandler: LogHandler {
+    private let format: LogSettings.Format
+    package var logLevel: Logger.Level
+    package var metadata: Logger.Metadata = [:]
+
+    package init(_ settings: LogSettings) {
+        format = settings.format
+        logLevel = Logger.Level(rawValue: settings.level.rawValue) ?? .info
+    }
+
+    package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    package func log(event: LogEvent) {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        let line = LogLine(
+            seconds: time.tv_sec, milliseconds: time.tv_nsec / 1_000_000, level: event.level, message: "\(event.message)",
+            metadata: metadata.merging(event.metadata ?? [:]) { _, new in new })
+        let bytes = Array((line.text(in: format) + "\n").utf8)
+        // One call for the whole line, so that lines of several threads do not mix.
+        _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+/// One line of the log, before it is put in a form.
+package struct LogLine {
+    /// What a line says its event is that none of ours wrote, such as a library's.
+    package static let otherEvent = "other"
+
+    private let fields: [(name: String, value: String)]
+
+    /// - Parameters:
+    ///   - seconds: since 1970, with the milliseconds beyond.
+    ///   - metadata: with the event's ID among it.
+    package init(seconds: Int, milliseconds: Int, level: Logger.Level, message: String, metadata: Logger.Metadata) {
+        var others = metadata.mapValues { "\($0)" }
+        let event = others.removeValue(forKey: Logger.eventKey) ?? Self.otherEvent
+        fields =
+            [
+                ("time", Self.rfc3339(seconds: seconds, milliseconds: milliseconds)), ("level", level.rawValue), ("event", event),
+                ("message", message),
+            ] + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    package func text(in format: LogSettings.Format) -> String {
+        switch format {
+        case .text: fields.map { "\($0.name)=\(Self.logfmt($0.value))" }.joined(separator: " ")
+        case .json: "{" + fields.map { "\(JSONText.quoted($0.name)):\(JSONText.quoted($0.value))" }.joined(separator: ",") + "}"
+        }
+    }
+
+    /// Bare where nothing in it could be taken for an end; otherwise quoted, with JSON's escapes.
+    private static func logfmt(_ value: String) -> String {
+        let isBare =
+            !value.isEmpty
+            && value.unicodeScalars.allSatisfy {
+                $0.value > 0x20 && $0.value != 0x7F && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.properties.isWhitespace
+            }
+        return isBare ? value : JSONText.quoted(value)
+    }
+
+    /// In UTC, with milliseconds: `2026-11-23T20:31:16.042Z`.
+    private static func rfc3339(seconds: Int, milliseconds: Int) -> String {
+        var seconds = time_t(seconds)
+        var date = tm()
+        gmtime_r(&seconds, &date)
+        func padded(_ number: some BinaryInteger, _ digits: Int) -> String {
+            let text = String(number)
+            return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
+        }
+        let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
+        return "\(day)T\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2)).\(padded(milliseconds, 3))Z"
+    }
+}
