@@ -216,6 +216,10 @@ package final class CoordinatorCalls {
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
     ) -> PendingCall? {
+        if subject == nil, let demand = reference.service.subjectDemand {
+            for call in 0..<count { completion(.failed(demand), offset: call) }
+            return nil
+        }
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
         let id = limits.ask(
             reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
@@ -248,6 +252,10 @@ package final class CoordinatorCalls {
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
     ) -> PendingCall? {
+        if subject == nil, let demand = reference.service.subjectDemand {
+            completion(.failed(demand))
+            return nil
+        }
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
         return permits.acquire(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion

@@ -99,6 +99,21 @@ struct OutcomeRuleTests {
         #expect(service.digest.utf8.count == 16)
     }
 
+    @Test("what later versions added does not change the digest while it is not used: sidecars of two versions agree on one file")
+    func digestAcrossVersions() {
+        var service = ServiceDefinition(
+            name: "catalog",
+            limits: [
+                LimitDefinition(name: "1s", limit: 10, window: .seconds(1)),
+                LimitDefinition(
+                    name: "1m-subject", limit: 5, window: .seconds(60), algorithm: .gcra(burst: 4), isPerSubject: true),
+            ])
+        // As a sidecar without `requiresSubject` wrote it to Redis.
+        #expect(service.digest == "cc35b9f317c68573")
+        service.limits[1].requiresSubject = true
+        #expect(service.digest != "cc35b9f317c68573")
+    }
+
     @Test("a definition that states a default has the digest of one that omits it")
     func digestOfDefaults() {
         #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")

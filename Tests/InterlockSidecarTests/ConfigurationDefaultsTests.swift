@@ -124,6 +124,7 @@ struct ConfigurationDefaultsTests {
                   - { limit: 10, per: 1s, algorithm: sliding }
                   - { name: even, limit: 10, per: 1s, algorithm: gcra }
                   - { limit: 2, per: 1m, per_subject: true, algorithm: gcra, burst: 4, shadow: true }
+                  - { limit: 3, per: 1h, subject: required, per_subject: true }
             """
         )
         let expected = [
@@ -132,6 +133,7 @@ struct ConfigurationDefaultsTests {
             LimitDefinition(
                 name: "1m-subject", limit: 2, window: .seconds(60), algorithm: .gcra(burst: 4), isPerSubject: true, isShadow: true
             ),
+            LimitDefinition(name: "1h-subject", limit: 3, window: .seconds(3600), isPerSubject: true, requiresSubject: true),
         ]
         #expect(read.services.first?.limits == expected)
     }

@@ -94,6 +94,18 @@ struct ConfigurationRefusalTests {
                 "limits: [ { limit: 1, per: 1s }, { limit: 2, per: 1000ms } ]",
                 "limits[1]: the name \"1s\" is given to more than one limit of this service; give each its own name"
             ),
+            (
+                "limits: [ { limit: 1, per: 1s, subject: required } ]",
+                "limits[0].subject: required goes with per_subject: true only; add that to the limit"
+            ),
+            (
+                "limits: [ { limit: 1, per: 1s, per_subject: true, shadow: true, subject: required } ]",
+                "limits[0].subject: required refuses calls, and a shadow refuses none; take one of the two away"
+            ),
+            (
+                "limits: [ { limit: 1, per: 1s, per_subject: true, subject: must } ]",
+                "limits[0].subject: expected optional or required, got \"must\""
+            ),
             ("on_limit: { action: block }", "on_limit.action: expected wait, deny or trip, got \"block\""),
             (
                 "on_limit: { pause: 3s..2s }",

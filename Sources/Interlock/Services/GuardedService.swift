@@ -39,6 +39,8 @@ final class GuardedService {
     var isRestoring = false
     /// Of the definition.
     private(set) var digest: String
+    /// Why a call that names no subject is refused; `nil`: it is not.
+    private(set) var subjectDemand: InterlockError?
     /// The fleet has been told of the definition.
     var isDeclared = false
     /// The digest of another definition, which the fleet had last; `nil`: it is this one.
@@ -70,6 +72,7 @@ final class GuardedService {
         limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: definition.onLimit.maximumWaiting)
         breaker = Breaker(settings: definition.breaker)
         digest = definition.digest
+        subjectDemand = definition.subjectDemand
         bulkhead = Bulkhead(places: definition.concurrency, maximumWaiting: definition.onLimit.maximumWaiting)
         paused = PausedCalls(maximumWaiting: definition.onLimit.maximumWaiting)
     }
@@ -101,6 +104,7 @@ final class GuardedService {
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
         digest = new.digest
+        subjectDemand = new.subjectDemand
         isDeclared = false
         bulkhead.resize(places: new.concurrency, maximumWaiting: new.onLimit.maximumWaiting)
         paused.resize(maximumWaiting: new.onLimit.maximumWaiting)
@@ -111,6 +115,16 @@ extension ServiceDefinition {
     /// In milliseconds; `nil`: no limit counts per subject.
     fileprivate var longestSubjectWindow: Int64? {
         limits.lazy.filter(\.isPerSubject).map(\.window.wholeMilliseconds).max()
+    }
+
+    /// Names the service, the limit and what to add, as each door calls it.
+    fileprivate var subjectDemand: InterlockError? {
+        limits.first(where: \.requiresSubject).map { limit in
+            InterlockError(
+                .invalid,
+                "the limit \"\(limit.name)\" of the service \"\(name)\" counts each subject apart and refuses calls without one "
+                    + "(subject: required): say SUBJECT, over HTTP \"subject\", through the proxy the header Interlock-Subject")
+        }
     }
 }
 

@@ -34,11 +34,13 @@ public struct LimitDefinition: Hashable, Sendable {
     public var isPerSubject: Bool
     /// It counts and reports what it would refuse, and refuses nobody.
     public var isShadow: Bool
+    /// A call that names no subject is refused as invalid, not let pass uncounted. For a limit that counts per subject.
+    public var requiresSubject: Bool
 
     /// A limit; it is checked when a configuration is made of it.
     public init(
         name: String, limit: Int64, window: Duration, algorithm: LimitAlgorithm = .fixed, isPerSubject: Bool = false,
-        isShadow: Bool = false
+        isShadow: Bool = false, requiresSubject: Bool = false
     ) {
         self.name = name
         self.limit = limit
@@ -46,6 +48,7 @@ public struct LimitDefinition: Hashable, Sendable {
         self.algorithm = algorithm
         self.isPerSubject = isPerSubject
         self.isShadow = isShadow
+        self.requiresSubject = requiresSubject
     }
 
     /// The window's length in milliseconds.

@@ -138,6 +138,9 @@ extension LimitDefinition {
         try checks.check("window", window, in: Self.windows)
         if case .gcra(let burst) = algorithm { try checks.check("burst", burst, in: Self.bursts) }
         if let expected = expectedOfAlgorithm { throw checks.error(expected) }
+        if requiresSubject, !isPerSubject || isShadow {
+            throw checks.error("requiresSubject: expected a limit that counts per subject and is no shadow")
+        }
     }
 }
 

@@ -69,8 +69,10 @@ extension ServiceDefinition {
     ///
     /// What has its default does not count, so that a newer version, which has more settings, agrees with an older one.
     package var digest: String {
-        let defaults = Set(Self.settings(of: ServiceDefinition(name: name), at: ""))
-        let settings = Self.settings(of: self, at: "").filter { !defaults.contains($0) }
+        var unset = Set(Self.settings(of: ServiceDefinition(name: name), at: ""))
+        // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
+        for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
+        let settings = Self.settings(of: self, at: "").filter { !unset.contains($0) }
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in settings.joined(separator: "\n").utf8 {
             // FNV-1a: the same in every process, which Swift's own hashes are not.

@@ -5,6 +5,11 @@ extension LimitDefinition {
         case fixed, sliding, gcra
     }
 
+    /// `limits[].subject`: whether a call must name one.
+    private enum SubjectRule: String, CaseIterable {
+        case optional, required
+    }
+
     /// Reads `services.NAME.limits`; those that were refused are left out.
     static func list(_ value: ConfigurationValue) -> [LimitDefinition] {
         var limits: [LimitDefinition] = []
@@ -26,18 +31,29 @@ extension LimitDefinition {
         var algorithm: LimitAlgorithm?
         var isPerSubject = false
         var isShadow = false
+        var subject = SubjectRule.optional
         value.section { section in
             limit = section.required("limit", "a whole number of 1 or more") { $0.wholeNumber(in: Self.limits) }
             window = section.required("per", "a duration such as 1s") { $0.duration(in: Self.windows) }
             section.read("name", into: &name) { $0.parsed(insteadOf: Self.expectedName) }
             section.read("per_subject", into: &isPerSubject) { $0.flag() }
             section.read("shadow", into: &isShadow) { $0.flag() }
+            section.read("subject", into: &subject) { item in
+                let rule = item.parsed(by: SubjectRule.init(parsing:))
+                if rule == .required, !isPerSubject {
+                    item.refuse("required goes with per_subject: true only; add that to the limit")
+                }
+                if rule == .required, isShadow {
+                    item.refuse("required refuses calls, and a shadow refuses none; take one of the two away")
+                }
+                return rule
+            }
             algorithm = Self.algorithm(section)
         }
         guard let limit, let window, let algorithm else { return nil }
         self.init(
             name: name ?? Self.defaultName(window: window, isPerSubject: isPerSubject), limit: limit, window: window,
-            algorithm: algorithm, isPerSubject: isPerSubject, isShadow: isShadow)
+            algorithm: algorithm, isPerSubject: isPerSubject, isShadow: isShadow, requiresSubject: subject == .required)
         if let expected = expectedOfAlgorithm { value.refuse(expected) }
     }
 

@@ -87,6 +87,10 @@ struct GuardedCall {
                 state = refusal.state
                 if let last { return try conclude(last, upstream) }
                 return try fallback(upstream) ?? marked(.refused(refusal, service: service, subject: subject))
+            case .failed(let error) where error.code == .invalid:
+                // The caller's mistake, which no fallback may hide.
+                Self.abandon(last)
+                throw error
             case .failed(let error):
                 if let last { return try conclude(last, upstream) }
                 return try fallback(upstream) ?? marked(HTTPProblem(error))
