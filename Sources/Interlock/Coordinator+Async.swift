@@ -187,6 +187,18 @@ extension Coordinator {
     /// All services' breakers, by name. No Redis.
     package func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
 
+    /// The live sidecars, by ID, with what each publishes of itself.
+    /// - Throws: `InterlockError` when Redis cannot be asked.
+    package func listFleet() async throws -> [FleetMember] {
+        try await withCheckedContinuation { continuation in
+            calls.listFleet(
+                completion: Completion { _, answer in
+                    continuation.resume(returning: answer)
+                    return true
+                })
+        }.get()
+    }
+
     /// A service's definition, if it is configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 

@@ -80,7 +80,7 @@ public actor Coordinator: Service {
         id = runtime.id
         keys = runtime.keys
         func connection() -> RedisPipeline {
-            RedisPipeline(configuration: configuration.redis, environment: environment.redis)
+            RedisPipeline(configuration: runtime.redis, environment: environment.redis)
         }
         watch = KeyWatch(pipeline: connection(), logger: environment.logger)
         lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
@@ -88,7 +88,7 @@ public actor Coordinator: Service {
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
         subscriber = RedisSubscriber(
-            configuration: configuration.redis,
+            configuration: runtime.redis,
             channels: [runtime.keys.events, runtime.keys.wake(runtime.id)],
             hearsInvalidations: true, environment: environment.redis)
         parts = Parts(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
@@ -242,6 +242,7 @@ public actor Coordinator: Service {
             service.metrics.destroy()
         }
         calls.services = next
+        calls.fleet.reconfigured(ConfigurationDigest(definitions))
         for service in guarded {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)

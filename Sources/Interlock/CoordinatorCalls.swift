@@ -68,7 +68,8 @@ package final class CoordinatorCalls {
         limits.onEvent = { publisher.publish($0) }
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
         permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
-        fleet = FleetCoordinator(runtime: runtime, version: configuration.version)
+        fleet = FleetCoordinator(
+            runtime: runtime, version: configuration.version, configuration: ConfigurationDigest(configuration.services))
         services = Dictionary(
             configuration.services.map { ($0.name, GuardedService(definition: $0)) }, uniquingKeysWith: { $1 })
         servicesInOrder = services.values.sorted { $0.name < $1.name }
@@ -319,6 +320,11 @@ package final class CoordinatorCalls {
     /// A service's definition, if it is configured.
     package func definition(ofService name: String) -> ServiceDefinition? {
         services[name]?.definition
+    }
+
+    /// The live sidecars, by ID, with what each publishes of itself.
+    package func listFleet(completion: Completion<Result<[FleetMember], InterlockError>>) {
+        fleet.list { completion($0.mapError(InterlockError.init)) }
     }
 
     // MARK: Giving up, and following

@@ -74,6 +74,11 @@ extension SidecarClient {
         try await send(BreakerCalls.Force(service: service, state: state, duration: duration, reason: reason))
     }
 
+    /// The live sidecars, by ID.
+    public func fleet() async throws -> [SidecarMember] {
+        try await send(FleetCalls.List())
+    }
+
     /// What the sidecar says of itself, its Redis and its fleet.
     public func status() async throws -> SidecarStatus {
         try await send(StatusCalls.Report())

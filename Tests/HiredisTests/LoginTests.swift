@@ -51,6 +51,27 @@ struct LoginTests {
         }
     }
 
+    @Test("a connection has the configured name, and a server that refuses it does not refuse the login")
+    func name() async throws {
+        let unnamed = ["--user", "worker", "on", ">secret", "~*", "+@all", "-client|setname"]
+        try await RedisServer.withServer(arguments: unnamed) { server in
+            var configuration = server.configuration
+            configuration.clientName = "interlock/9f2c41d07ab3"
+            try await withClient(configuration) { client in
+                let name = try await client.words("CLIENT", "GETNAME")
+                #expect(name == .bulk("interlock/9f2c41d07ab3"))
+            }
+            configuration.username = "worker"
+            configuration.password = "secret"
+            try await withClient(configuration) { client in
+                let user = try await client.words("ACL", "WHOAMI")
+                #expect(user == .bulk("worker"))
+                let name = try await client.words("CLIENT", "GETNAME").text ?? ""
+                #expect(name.isEmpty)
+            }
+        }
+    }
+
     @Test("the database of the configuration is selected")
     func database() async throws {
         try await RedisServer.withServer { server in

@@ -1,3 +1,4 @@
+import Hiredis
 import Interlock
 import InterlockProcesses
 import Testing
@@ -19,6 +20,23 @@ struct HTTPServiceTests {
             #expect(reported.text("state") == "closed")
             try await door.expect(400, "POST", "/v1/services/catalog/permits/\(id)", report)
             try await door.expect(400, "POST", "/v1/services/catalog/permits/zz", report)
+        }
+    }
+
+    @Test("the fleet is listed, under the same names at both doors")
+    func fleet() async throws {
+        try await HTTPTestDoor.with { door in
+            let reply = try await door.client.send("GET", "/v1/fleet")
+            #expect(reply.status == 200)
+            #expect(reply.body.contains(#""id":"\#(door.coordinator.id)""#), "\(reply.body)")
+            #expect(reply.body.contains(#""host":"test""#) && reply.body.contains(#""started_ms":"#), "\(reply.body)")
+        }
+        try await RESPTestDoor.with { door in
+            let sidecars = try await door.cli("FLEET.LIST").array ?? []
+            #expect(sidecars.count == 1)
+            let fields = sidecars.first?.array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
+            #expect(fields.prefix(4) == ["id", door.coordinator.id, "host", "test"])
+            #expect(Set(fields).isSuperset(of: ["pid", "version", "started_ms", "configuration"]))
         }
     }
 

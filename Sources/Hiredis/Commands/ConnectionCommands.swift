@@ -28,6 +28,19 @@ struct Select: RedisCommand {
     }
 }
 
+/// `CLIENT SETNAME name`: what `CLIENT LIST` shows of this connection.
+struct SetClientName: RedisCommand {
+    var name: String
+
+    func encode(into encoder: inout CommandEncoder) {
+        for word in ["CLIENT", "SETNAME", name] { encoder.append(word) }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.text == "OK" else { throw reply.unexpected(for: "CLIENT SETNAME") }
+    }
+}
+
 /// `WAIT replicas milliseconds`: waits until so many replicas have acknowledged what this connection wrote before.
 package struct WaitForReplicas: RedisCommand, Sendable {
     package var replicas: Int

@@ -66,6 +66,29 @@ package struct Scan: RedisCommand, Sendable {
     }
 }
 
+/// `HGETALL key`: the fields of a hash; none of one that is not there.
+package struct GetFields: RedisCommand, Sendable {
+    package var key: String
+
+    package init(key: String) {
+        self.key = key
+    }
+
+    package func encode(into encoder: inout CommandEncoder) {
+        encoder.append("HGETALL")
+        encoder.append(key)
+    }
+
+    package func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
+        guard let flat = reply.array, flat.count.isMultiple(of: 2) else { throw reply.unexpected(for: "HGETALL") }
+        var fields: [String: String] = [:]
+        for index in stride(from: 0, to: flat.count, by: 2) {
+            if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
+        }
+        return fields
+    }
+}
+
 /// `HSET key field value …`.
 package struct SetFields: RedisCommand, Sendable {
     package var key: String

@@ -24,6 +24,8 @@ package struct RedisConfiguration: Sendable {
     /// The most commands that may await replies; further ones are refused as `overloaded`.
     package var maximumPending = 100_000
     package var replyLimits = ReplyLimits()
+    /// What `CLIENT LIST` shows of the connection, without spaces; `nil`: nothing. A server that refuses it does not refuse the login.
+    package var clientName: String?
 
     package init(address: Address) {
         self.address = address

@@ -125,7 +125,7 @@ final class RedisLink {
         environment.logger.log(.refused, ["redis": configuration.displayName, "error": error.message])
     }
 
-    /// `AUTH`, `SELECT` and `PING` leave together; the first failure is reported.
+    /// `AUTH`, `SELECT`, `CLIENT SETNAME` and `PING` leave together; the first failure is reported, but for that of the name.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
@@ -141,6 +141,7 @@ final class RedisLink {
         if configuration.database != 0 {
             handler.send(Select(database: configuration.database), timeout: timeout) { note($0) }
         }
+        if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
         handler.send(Ping(), timeout: timeout) { result in
             note(result)
             completion(failure)

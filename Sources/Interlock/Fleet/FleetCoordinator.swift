@@ -10,6 +10,8 @@ final class FleetCoordinator {
     private let runtime: CoordinatorRuntime
     let version: String
     private let startedAt: Int64
+    /// What this sidecar runs with.
+    private var configuration: ConfigurationDigest
     /// The live sidecars' IDs when Redis was last heard of, this one's among them.
     private(set) var members: [String] = []
     /// When each sidecar was last on the list: one that is being refilled, after Redis lost it, names only some of them.
@@ -24,9 +26,10 @@ final class FleetCoordinator {
         server["cluster_enabled"] == "1" ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
 
-    init(runtime: CoordinatorRuntime, version: String) {
+    init(runtime: CoordinatorRuntime, version: String, configuration: ConfigurationDigest) {
         self.runtime = runtime
         self.version = version
+        self.configuration = configuration
         startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
@@ -45,9 +48,27 @@ final class FleetCoordinator {
         }
     }
 
+    /// The services were reloaded: says with what this sidecar runs now.
+    func reconfigured(_ new: ConfigurationDigest) {
+        guard new != configuration else { return }
+        configuration = new
+        if runtime.pipeline.isUp { introduce() }
+    }
+
+    /// The fields of a member's hash.
+    fileprivate enum Field {
+        static let host = "host"
+        static let processID = "pid"
+        static let version = "version"
+        /// In seconds of the Unix epoch, by the sidecar's own clock.
+        static let started = "started"
+        static let configuration = "configuration"
+    }
+
     private func introduce() {
         let fields: [(name: String, value: String)] = [
-            ("host", runtime.host), ("pid", "\(runtime.processID)"), ("version", version), ("started", "\(startedAt)"),
+            (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
+            (Field.started, "\(startedAt)"), (Field.configuration, configuration.whole),
         ]
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
@@ -67,13 +88,33 @@ final class FleetCoordinator {
         }
     }
 
-    private func signOfLife() {
+    private func signOfLife(then done: @escaping (RedisError?) -> Void = { _ in }) {
         runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds)) { [self] result in
-            guard case .success(let reply) = result else { return }
-            members = reply.members
-            let now = runtime.time.now()
-            for member in members { lastSeen[member] = now }
-            forgetTheGone(now: now)
+            switch result {
+            case .failure(let error): done(error)
+            case .success(let reply):
+                members = reply.members
+                let now = runtime.time.now()
+                for member in members { lastSeen[member] = now }
+                forgetTheGone(now: now)
+                done(nil)
+            }
+        }
+    }
+
+    /// The live sidecars, by ID: two round trips. O(n) in sidecars.
+    func list(then done: @escaping (Result<[FleetMember], RedisError>) -> Void) {
+        signOfLife { [self] failure in
+            if let failure { return done(.failure(failure)) }
+            let ids = members.sorted()
+            var list: [FleetMember] = []
+            for id in ids {
+                runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { result in
+                    // Replies come in order. One that failed leaves a sidecar of which nothing but its ID is known.
+                    list.append(FleetMember(id: id, fields: (try? result.get()) ?? [:]))
+                    if list.count == ids.count { done(.success(list)) }
+                }
+            }
         }
     }
 
@@ -110,5 +151,31 @@ final class FleetCoordinator {
 
     private func script(lifetime: Int64) -> FleetScript {
         FleetScript(keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime)
+    }
+}
+
+/// A live sidecar as it publishes itself. Older ones publish less.
+package struct FleetMember: Hashable, Sendable {
+    package var id: String
+    package var host: String?
+    package var processID: Int64?
+    package var version: String?
+    /// In milliseconds of the Unix epoch, by its own clock; to the second.
+    package var startedMilliseconds: Int64?
+    /// See `ConfigurationDigest.whole`.
+    package var configuration: String?
+}
+
+extension FleetMember {
+    fileprivate init(id: String, fields: [String: String]) {
+        self.id = id
+        host = fields[FleetCoordinator.Field.host]
+        processID = fields[FleetCoordinator.Field.processID].flatMap { Int64($0) }
+        version = fields[FleetCoordinator.Field.version]
+        startedMilliseconds = fields[FleetCoordinator.Field.started].flatMap { Int64($0) }.flatMap { seconds in
+            let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
+            return overflow ? nil : milliseconds
+        }
+        configuration = fields[FleetCoordinator.Field.configuration]
     }
 }

@@ -12,6 +12,8 @@ final class CoordinatorRuntime {
     let keys: KeySpace
     let database: Int
     let host: String
+    /// How its connections to Redis are made.
+    let redis: RedisConfiguration
     /// Which Redis, without credentials.
     let redisName: String
     let time: TimeSource
@@ -42,10 +44,18 @@ final class CoordinatorRuntime {
         // Owners are called so who give no label of their own.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
-        pipeline = RedisPipeline(configuration: configuration.redis, environment: redisEnvironment)
+        redis = Self.named(configuration.redis, id: id)
+        pipeline = RedisPipeline(configuration: redis, environment: redisEnvironment)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
+    }
+
+    /// `CLIENT LIST` at a server shows which sidecar a connection is of.
+    static func named(_ server: RedisConfiguration, id: String) -> RedisConfiguration {
+        var server = server
+        server.clientName = "interlock/\(id)"
+        return server
     }
 }
 

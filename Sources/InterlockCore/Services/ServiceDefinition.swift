@@ -73,12 +73,7 @@ extension ServiceDefinition {
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
         let settings = Self.settings(of: self, at: "").filter { !unset.contains($0) }
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in settings.joined(separator: "\n").utf8 {
-            // FNV-1a: the same in every process, which Swift's own hashes are not.
-            hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3
-        }
-        return OwnerToken.hexadecimal(hash)
+        return TextDigest.of(settings.joined(separator: "\n"))
     }
 
     /// Every setting with its path, in the order in which they are declared.

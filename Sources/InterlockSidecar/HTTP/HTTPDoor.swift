@@ -118,6 +118,7 @@ package struct HTTPDoor: Service {
             + LimitRoutes(coordinator: coordinator).routes
             + PermitRoutes(coordinator: coordinator).routes
             + ServiceRoutes(coordinator: coordinator).routes
+            + FleetRoutes(coordinator: coordinator).routes
             + EventRoutes(coordinator: coordinator).routes
             + ProxyRoutes(coordinator: coordinator, upstreams: upstreams, isTLS: certificate != nil, logger: logger).routes
             + SmallestLockRoutes(coordinator: coordinator).routes

@@ -6,6 +6,7 @@ package struct RESPCommandTable: Sendable {
         case limitTake, limitPeek, throttle
         case permitAcquire, permitReport
         case breakerState, breakerList, breakerForce
+        case fleetList
     }
 
     package final class Entry: Sendable {
@@ -77,6 +78,7 @@ package struct RESPCommandTable: Sendable {
         case .breakerList: entry("BREAKER.LIST", 1...1)
         case .breakerForce:
             entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]", 3...many, .admin)
+        case .fleetList: entry("FLEET.LIST", 1...1)
         }
     }
 }

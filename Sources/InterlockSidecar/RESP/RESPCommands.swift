@@ -122,6 +122,7 @@ final class RESPCommands {
         case .breakerState: try breakerState(request, tag, connection)
         case .breakerList: breakerList(tag, connection)
         case .breakerForce: try forceBreaker(request, tag, connection)
+        case .fleetList: listFleet(tag, connection)
         case .ping, .echo, .auth, .hello, .client, .command, .info, .select, .quit, .reset, .subscribe, .unsubscribe:
             try runConnectionCommand(command, request, tag, connection)
         }

@@ -31,7 +31,7 @@ final class QuorumServers {
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
         pipelines = configurations.map {
-            RedisPipeline(configuration: $0, environment: runtime.redisEnvironment)
+            RedisPipeline(configuration: CoordinatorRuntime.named($0, id: runtime.id), environment: runtime.redisEnvironment)
         }
         names = configurations.map(\.displayName)
         leftovers = Array(repeating: [], count: configurations.count)

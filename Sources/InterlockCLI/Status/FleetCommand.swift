@@ -1,0 +1,67 @@
+import ArgumentParser
+import InterlockClient
+
+/// `interlock fleet`: the sidecars that share a Redis.
+struct FleetCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "fleet",
+        abstract: "List the live sidecars.",
+        discussion: """
+            Those with the same CONFIGURATION run with the same services. Sidecars of older versions say less of themselves. \
+            `CLIENT LIST` at Redis calls a sidecar's connections interlock/ID.
+
+            EXAMPLES
+              interlock fleet
+              interlock fleet --json
+            """
+    )
+
+    @OptionGroup var sidecar: SidecarOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let members = try await sidecar.withClient("fleet") { try await $0.fleet() }
+        try Terminal.show(FleetListing(sidecars: members.map { FleetListing.Sidecar($0) }), asJSON: output.json)
+    }
+}
+
+/// The live sidecars.
+struct FleetListing: Answer {
+    struct Sidecar: Encodable {
+        var id: String
+        /// Empty, or `nil`: an older sidecar, which does not say. So below.
+        var host: String
+        var process: Int64?
+        var version: String
+        var startedMilliseconds: Int64?
+        var configuration: String
+
+        private enum CodingKeys: String, CodingKey {
+            case id, host, version, configuration
+            case process = "pid"
+            case startedMilliseconds = "started_ms"
+        }
+
+        init(_ member: SidecarMember) {
+            id = member.id
+            host = member.host ?? ""
+            process = member.processID
+            version = member.version ?? ""
+            startedMilliseconds = member.startedMilliseconds
+            configuration = member.configuration ?? ""
+        }
+    }
+
+    var sidecars: [Sidecar]
+
+    var table: String {
+        var table = Table(["ID", "HOST", "PID", "VERSION", "STARTED", "CONFIGURATION"])
+        for sidecar in sidecars {
+            table.add([
+                sidecar.id, sidecar.host, sidecar.process.map { "\($0)" } ?? "", sidecar.version,
+                ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configuration,
+            ])
+        }
+        return table.text
+    }
+}

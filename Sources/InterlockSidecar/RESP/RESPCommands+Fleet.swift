@@ -1,0 +1,36 @@
+internal import Interlock
+
+extension RESPCommands {
+    /// `FLEET.LIST`.
+    func listFleet(_ tag: UInt64, _ connection: RESPConnection) {
+        let completion = Completion<Result<[FleetMember], InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success(let members):
+                    writer.array(members.count)
+                    for member in members { writer.sidecar(member) }
+                }
+            }
+        }
+        calls.listFleet(completion: completion)
+    }
+}
+
+extension RESPWriter {
+    fileprivate func sidecar(_ member: FleetMember) {
+        map(6)
+        bulk("id")
+        bulk(member.id)
+        bulk("host")
+        bulkOrNull(member.host)
+        bulk("pid")
+        integerOrNull(member.processID)
+        bulk("version")
+        bulkOrNull(member.version)
+        bulk("started_ms")
+        integerOrNull(member.startedMilliseconds)
+        bulk("configuration")
+        bulkOrNull(member.configuration)
+    }
+}

@@ -1,0 +1,74 @@
+import Glibc
+import Hiredis
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@testable import Interlock
+
+@Suite("The list of the fleet", .timeLimit(.minutes(1)))
+struct FleetListTests {
+    private static let services = [ServiceDefinition(name: "catalog"), ServiceDefinition(name: "mail")]
+
+    @Test("each live sidecar is on it with what it says of itself")
+    func members() async throws {
+        try await Fleet.run(of: 2, services: Self.services) { fleet in
+            try await fleet.untilEveryoneIsKnown()
+            let members = try await fleet.sidecars[0].listFleet()
+            #expect(members.map(\.id) == fleet.sidecars.map(\.id).sorted())
+            let digest = ConfigurationDigest(Self.services).whole
+            for member in members {
+                #expect(member.host == "test")
+                #expect(member.version == "unknown")
+                #expect(member.processID == Int64(getpid()))
+                #expect(try #require(member.startedMilliseconds) > 1_600_000_000_000)
+                #expect(member.configuration == digest)
+            }
+        }
+    }
+
+    @Test("a reload is seen, in whatever order the services stand")
+    func reloaded() async throws {
+        try await Fleet.run(services: Self.services) { fleet in
+            func published() async throws -> String? { try await fleet.sidecars[0].listFleet().first?.configuration }
+            let before = try await published()
+            await fleet.sidecars[0].reload(services: Self.services.reversed())
+            #expect(try await published() == before)
+            await fleet.sidecars[0].reload(services: [Self.services[0]])
+            #expect(try await published() == ConfigurationDigest([Self.services[0]]).whole)
+        }
+    }
+
+    @Test("an older sidecar is on it with what it publishes, and one that published nothing with its ID")
+    func older() async throws {
+        try await Fleet.run { fleet in
+            try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa", "9999999999999", "0000000000bb")
+            try await fleet.cli(
+                "HSET", "interlock:fleet:0000000000aa", "host", "old", "pid", "7", "version", "0.1.0", "started", "5")
+            let members = try await fleet.sidecars[0].listFleet()
+            #expect(members.count == 3)
+            #expect(
+                members[0]
+                    == FleetMember(
+                        id: "0000000000aa", host: "old", processID: 7, version: "0.1.0", startedMilliseconds: 5000))
+            #expect(members[1] == FleetMember(id: "0000000000bb"))
+        }
+    }
+
+    @Test("a Redis that is away is said to be")
+    func away() async throws {
+        try await Fleet.run { fleet in
+            await fleet.server.stop()
+            let error = await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].listFleet() }
+            #expect(error?.code == .unavailable)
+        }
+    }
+
+    @Test("Redis shows whose its connections are")
+    func connectionNames() async throws {
+        try await Fleet.run { fleet in
+            let list = try await fleet.cli("CLIENT", "LIST").text ?? ""
+            #expect(list.split(separator: "\n").count { $0.contains(" name=interlock/\(fleet.sidecars[0].id) ") } == 3)
+        }
+    }
+}
