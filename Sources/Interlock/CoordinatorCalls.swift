@@ -86,7 +86,7 @@ package final class CoordinatorCalls {
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
-            servicesDiffering: servicesInOrder.filter { $0.foreignConfiguration != nil }.map(\.name),
+            servicesDiffering: fleet.differences.map(\.service),
             permitsUnderWay: permits.underWay,
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
             redisCommands: runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0))
@@ -379,7 +379,7 @@ package struct CoordinatorStatus: Sendable {
     /// `locks.max_wait` in milliseconds: what is asked for beyond it is cut.
     package var longestWait: Int64
     package var services: Int
-    /// Those whose definition here is not the fleet's last one.
+    /// Those that another live sidecar defines differently.
     package var servicesDiffering: [String]
     package var permitsUnderWay: Int
     /// Calls that wait for a place, or through a pause that a limit made.

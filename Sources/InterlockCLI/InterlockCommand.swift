@@ -30,7 +30,8 @@ struct InterlockCommand: AsyncParsableCommand {
             """,
         version: SidecarVersion.current,
         subcommands: [
-            Serve.self, CheckConfig.self, Status.self, FleetCommand.self, LockCommand.self, Run.self, LimitCommand.self,
+            Serve.self, CheckConfig.self, ConfigCommand.self, Status.self, FleetCommand.self, LockCommand.self, Run.self,
+            LimitCommand.self,
             BreakerCommand.self,
             EventsCommand.self, BenchCommand.self, RunChild.self,
         ]

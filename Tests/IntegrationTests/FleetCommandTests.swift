@@ -20,6 +20,38 @@ struct FleetCommandTests {
         var sidecars: [Sidecar]
     }
 
+    private struct Shown: Decodable {
+        var configuration: String
+        var services: [String: String]
+        var yaml: String
+    }
+
+    @Test("interlock config show prints what is in force, with the digest that the fleet shows")
+    func show() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/interlock.yaml"
+        try Data("redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1h } ] } }".utf8)
+            .write(to: URL(filePath: file))
+        let shown = try await InterlockProcess.outcome(
+            ["config", "show", file, "--json"],
+            environment: InterlockProcess.environment.updating(["INTERLOCK_RESP": "127.0.0.1:7999"]))
+        #expect(shown.status == .exited(0))
+        let answer = try shown.decoded(Shown.self)
+        #expect(answer.yaml.contains(#"resp: "127.0.0.1:7999""#))
+        #expect(answer.services.keys.sorted() == ["catalog"])
+        let text = try await InterlockProcess.outcome(["config", "show", file]).output
+        #expect(text.hasPrefix("# configuration \(answer.configuration)\n# service catalog "))
+        #expect(text.contains("\n        per: 1h\n") || text.contains("per: 1h"))
+        try await SidecarProcess.withSidecar(configuration: "services: { catalog: { limits: [ { limit: 3, per: 1h } ] } }") {
+            let listed = try await $0.interlock("fleet").output
+            #expect(listed.contains(answer.configuration))
+        }
+        let missing = try await InterlockProcess.outcome(["config", "show", "\(folder.path)/none.yaml"])
+        #expect(missing.status == .exited(64))
+        #expect(missing.errors.contains("none.yaml"))
+    }
+
     @Test("interlock fleet lists the live sidecars")
     func fleet() async throws {
         try await SidecarProcess.withSidecar(configuration: "services: { catalog: {} }") { sidecar in

@@ -79,7 +79,7 @@ struct RequiredSubjectTests {
         try await RESPTestDoor.with(services: [lenient]) { door in
             let before = try await door.errorWord("PERMIT.ACQUIRE", "partner")
             #expect(before == nil)
-            await door.coordinator.reload(services: [Self.service])
+            try await door.coordinator.reload(services: [Self.service])
             let after = try await door.errorWord("PERMIT.ACQUIRE", "partner")
             #expect(after == "INVALID")
         }

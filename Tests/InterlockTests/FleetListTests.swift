@@ -32,9 +32,9 @@ struct FleetListTests {
         try await Fleet.run(services: Self.services) { fleet in
             func published() async throws -> String? { try await fleet.sidecars[0].listFleet().first?.configuration }
             let before = try await published()
-            await fleet.sidecars[0].reload(services: Self.services.reversed())
+            try await fleet.sidecars[0].reload(services: Self.services.reversed())
             #expect(try await published() == before)
-            await fleet.sidecars[0].reload(services: [Self.services[0]])
+            try await fleet.sidecars[0].reload(services: [Self.services[0]])
             #expect(try await published() == ConfigurationDigest([Self.services[0]]).whole)
         }
     }

@@ -146,7 +146,8 @@ struct ProjectScripts {
     mutating func fleetCall() -> Call {
         if chance(20) { return call("publish", [], ["events", #"{"v":1,"at_ms":"#]) }
         return call(
-            "fleet", ["fleet"], [pick(Self.sidecars), pick(["15000", "100", "0"]), "events", #"{"type":""#, #"","at_ms":"#])
+            "fleet", ["fleet"],
+            [pick(Self.sidecars), pick(["15000", "100", "0"]), "events", #"{"type":""#, #"","at_ms":"#, "fleet:"])
     }
 
     /// - Parameter generation: the breaker's current one.

@@ -37,11 +37,8 @@ final class BreakerCoordinator {
         let operation = BreakerOperation.sync(
             known: snapshot.generation > 0 ? snapshot : nil, configuration: digest, declares: !service.isDeclared)
         run(operation, on: service) { [self] result in
-            guard case .success(let reply) = result else { return }
-            if service.digest == digest {
-                service.isDeclared = true
-                compare(service, with: reply.configuration)
-            }
+            guard case .success = result else { return }
+            if service.digest == digest { service.isDeclared = true }
             let now = runtime.time.now()
             guard service.breaker.snapshot.state == .open, let until = service.breaker.openUntil, until <= now else { return }
             halfOpen(service)
@@ -161,17 +158,6 @@ final class BreakerCoordinator {
         service.forcedEnd = service.breaker.forcedUntil.map { until in
             runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in synchronise(service) }
         }
-    }
-
-    // MARK: Configuration
-
-    /// Tells of a definition that is not the fleet's last one, once for each such.
-    private func compare(_ service: GuardedService, with configuration: String?) {
-        let foreign = configuration == service.digest ? nil : configuration
-        guard foreign != service.foreignConfiguration else { return }
-        service.foreignConfiguration = foreign
-        guard foreign != nil else { return }
-        runtime.logger.log(.configurationDiffers, ["service": service.name])
     }
 }
 

@@ -39,9 +39,7 @@ struct BreakerScript: ScriptCommand {
         for index in stride(from: 0, to: flat.count - 1, by: 2) {
             if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
         }
-        return BreakerReply(
-            isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields),
-            configuration: fields["configuration"])
+        return BreakerReply(isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
     }
 
     private var call: String {
@@ -154,14 +152,11 @@ package struct BreakerReply: Hashable, Sendable {
     /// In milliseconds of the Unix epoch.
     package var redisTime: Int64
     package var snapshot: BreakerSnapshot
-    /// The digest of the service's definition that the fleet had last; `nil`: not known.
-    package var configuration: String?
 
-    package init(isDone: Bool, redisTime: Int64, snapshot: BreakerSnapshot, configuration: String?) {
+    package init(isDone: Bool, redisTime: Int64, snapshot: BreakerSnapshot) {
         self.isDone = isDone
         self.redisTime = redisTime
         self.snapshot = snapshot
-        self.configuration = configuration
     }
 }
 

@@ -19,6 +19,12 @@ final class FleetCoordinator {
     /// Of how many sidecars a share is reckoned: of all that were on the list within a lifetime, and have not left it by their own
     /// word. While Redis is away, of all that were when it was last heard of.
     private(set) var size = 0
+    /// The services that other live sidecars define differently.
+    private(set) var differences: [ConfigurationDifference] = []
+    /// The digest of what each other live sidecar runs with, by ID. Older ones publish none.
+    private var digests: [String: String] = [:]
+    /// What is behind such a digest: it is read once, however many sidecars have it.
+    private var read: [String: ConfigurationDigest] = [:]
     /// What Redis says of itself: version and eviction policy.
     private(set) var server: [String: String] = [:]
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
@@ -52,6 +58,7 @@ final class FleetCoordinator {
     func reconfigured(_ new: ConfigurationDigest) {
         guard new != configuration else { return }
         configuration = new
+        compare()
         if runtime.pipeline.isUp { introduce() }
     }
 
@@ -63,12 +70,15 @@ final class FleetCoordinator {
         /// In seconds of the Unix epoch, by the sidecar's own clock.
         static let started = "started"
         static let configuration = "configuration"
+        /// See `ConfigurationDigest.text`.
+        static let services = "services"
     }
 
     private func introduce() {
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
             (Field.started, "\(startedAt)"), (Field.configuration, configuration.whole),
+            (Field.services, configuration.text),
         ]
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
@@ -93,7 +103,8 @@ final class FleetCoordinator {
             switch result {
             case .failure(let error): done(error)
             case .success(let reply):
-                members = reply.members
+                members = reply.members.map(\.id)
+                look(at: reply.members)
                 let now = runtime.time.now()
                 for member in members { lastSeen[member] = now }
                 forgetTheGone(now: now)
@@ -102,16 +113,57 @@ final class FleetCoordinator {
         }
     }
 
+    // MARK: What the others run with
+
+    /// Reads what is behind digests that are not known yet, and compares.
+    private func look(at members: [(id: String, digest: String)]) {
+        digests = Dictionary(
+            members.filter { $0.id != runtime.id && !$0.digest.isEmpty }.map { ($0.id, $0.digest) }, uniquingKeysWith: { $1 })
+        let wanted = Set(digests.values)
+        read = read.filter { wanted.contains($0.key) }
+        var unread = wanted.subtracting(read.keys).subtracting([configuration.whole])
+        for (id, digest) in digests where unread.remove(digest) != nil {
+            runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
+                guard let fields = try? result.get(), let text = fields[Field.services],
+                    let other = ConfigurationDigest(text: text)
+                else { return }
+                // It may have reloaded meanwhile: then this is kept for the next look.
+                read[other.whole] = other
+                compare()
+            }
+        }
+        compare()
+    }
+
+    /// Tells of each service that others define differently, and of each that nobody does any more, once.
+    private func compare() {
+        let before = Dictionary(uniqueKeysWithValues: differences.map { ($0.service, $0.sidecars) })
+        differences = configuration.differences(from: digests.compactMapValues { read[$0] })
+        for difference in differences where before[difference.service] != difference.sidecars {
+            runtime.logger.log(
+                .configurationDiffers,
+                ["service": difference.service, "sidecars": difference.sidecars.joined(separator: ",")])
+        }
+        for service in before.keys.sorted() where !differences.contains(where: { $0.service == service }) {
+            runtime.logger.log(.configurationAgrees, ["service": service])
+        }
+    }
+
+    // MARK: The list
+
     /// The live sidecars, by ID: two round trips. O(n) in sidecars.
     func list(then done: @escaping (Result<[FleetMember], RedisError>) -> Void) {
         signOfLife { [self] failure in
             if let failure { return done(.failure(failure)) }
             let ids = members.sorted()
+            guard !ids.isEmpty else { return done(.success([])) }
             var list: [FleetMember] = []
             for id in ids {
-                runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { result in
+                runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                     // Replies come in order. One that failed leaves a sidecar of which nothing but its ID is known.
-                    list.append(FleetMember(id: id, fields: (try? result.get()) ?? [:]))
+                    var member = FleetMember(id: id, fields: (try? result.get()) ?? [:])
+                    member.differing = differences.filter { $0.sidecars.contains(id) }.map(\.service)
+                    list.append(member)
                     if list.count == ids.count { done(.success(list)) }
                 }
             }
@@ -132,6 +184,8 @@ final class FleetCoordinator {
             lastSeen[event.sidecar] = runtime.time.now()
         case .left:
             members.removeAll { $0 == event.sidecar }
+            digests[event.sidecar] = nil
+            compare()
             lastSeen[event.sidecar] = nil
         }
         size = lastSeen.count
@@ -164,6 +218,8 @@ package struct FleetMember: Hashable, Sendable {
     package var startedMilliseconds: Int64?
     /// See `ConfigurationDigest.whole`.
     package var configuration: String?
+    /// The services that it defines differently from the sidecar that made the list, by name.
+    package var differing: [String] = []
 }
 
 extension FleetMember {

@@ -5,7 +5,8 @@ internal import Hiredis
 struct FleetScript: ScriptCommand {
     struct Reply {
         var redisTime: Int64
-        var members: [String]
+        /// In the order of their deadlines, with the digest of what each runs with; empty: it has published none.
+        var members: [(id: String, digest: String)]
     }
 
     static let source = RedisScript(name: "fleet.lua", source: PackageResources.fleet_lua)
@@ -26,12 +27,13 @@ struct FleetScript: ScriptCommand {
         encoder.append(keys.events)
         encoder.append(#"{"v":1,"type":""#)
         encoder.append(#"","origin":\#(JSONText.quoted(id)),"db":\#(database),"at_ms":"#)
+        encoder.append(keys.fleetMember(""))
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 2, let time = parts[0].integer, let members = parts[1].array else {
-            throw reply.unexpected(for: "fleet.lua")
-        }
-        return Reply(redisTime: time, members: members.compactMap(\.text))
+        guard let parts = reply.array, parts.count == 3, let time = parts[0].integer, let ids = parts[1].array,
+            let digests = parts[2].array, ids.count == digests.count
+        else { throw reply.unexpected(for: "fleet.lua") }
+        return Reply(redisTime: time, members: zip(ids, digests).map { ($0.text ?? "", $1.text ?? "") })
     }
 }

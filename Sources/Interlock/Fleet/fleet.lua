@@ -3,7 +3,8 @@
 -- KEYS  1 fleet (zset)
 -- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
 --       3 the event channel  4 the event, up to its type  5 the event, from its time on, up to the time's value
--- Reply {time in ms, {the live sidecars' IDs}}
+--       6 what the key of a sidecar's own hash begins with
+-- Reply {time in ms, {the live sidecars' IDs}, {what each runs with: its digest; empty: it has published none}}
 --
 -- Guarantees that a sidecar that says nothing more is off the list when its time is up.
 
@@ -20,4 +21,9 @@ end
 if changed then
   redis.call('PUBLISH', ARGV[3], ARGV[4] .. changed .. ARGV[5] .. string.format('%.0f', now) .. '}')
 end
-return {now, redis.call('ZRANGE', KEYS[1], 0, -1)}
+local members = redis.call('ZRANGE', KEYS[1], 0, -1)
+local digests = {}
+for place, id in ipairs(members) do
+  digests[place] = redis.call('HGET', ARGV[6] .. id, 'configuration') or ''
+end
+return {now, members, digests}

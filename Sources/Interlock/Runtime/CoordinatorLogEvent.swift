@@ -15,6 +15,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     case breakerAlone = "breaker.alone"
     case permitsUnreported = "permits.unreported"
     case configurationDiffers = "configuration.differs"
+    case configurationAgrees = "configuration.agrees"
     case servicesReloaded = "services.reloaded"
 
     package var line: (level: Logger.Level, message: String) {
@@ -38,7 +39,8 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .permitsUnreported:
             (.warning, "A service's permits are used up: its callers do not report the outcomes of their calls")
         case .configurationDiffers:
-            (.warning, "This sidecar's configuration of a service is not the fleet's last one: compare the files, then reload")
+            (.warning, "Other sidecars have another configuration of a service: compare `interlock config show`, then reload")
+        case .configurationAgrees: (.notice, "No sidecar has another configuration of the service any more")
         case .servicesReloaded: (.notice, "The services were reloaded")
         }
     }

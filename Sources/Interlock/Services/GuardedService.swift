@@ -41,10 +41,8 @@ final class GuardedService {
     private(set) var digest: String
     /// Why a call that names no subject is refused; `nil`: it is not.
     private(set) var subjectDemand: InterlockError?
-    /// The fleet has been told of the definition.
+    /// The digest stands in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
     var isDeclared = false
-    /// The digest of another definition, which the fleet had last; `nil`: it is this one.
-    var foreignConfiguration: String?
     /// Until when the upstream asked to be left alone.
     var upstreamRetryAt: Instant?
     /// By which subjects it asked to be.

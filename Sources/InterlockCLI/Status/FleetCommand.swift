@@ -7,7 +7,8 @@ struct FleetCommand: AsyncParsableCommand {
         commandName: "fleet",
         abstract: "List the live sidecars.",
         discussion: """
-            Those with the same CONFIGURATION run with the same services. Sidecars of older versions say less of themselves. \
+            Those with the same CONFIGURATION run with the same services; DIFFERS names the services that a sidecar defines \
+            differently from the one that was asked. Sidecars of older versions say less of themselves. \
             `CLIENT LIST` at Redis calls a sidecar's connections interlock/ID.
 
             EXAMPLES
@@ -35,9 +36,11 @@ struct FleetListing: Answer {
         var version: String
         var startedMilliseconds: Int64?
         var configuration: String
+        var differing: [String]
 
         private enum CodingKeys: String, CodingKey {
             case id, host, version, configuration
+            case differing = "differs"
             case process = "pid"
             case startedMilliseconds = "started_ms"
         }
@@ -49,17 +52,19 @@ struct FleetListing: Answer {
             version = member.version ?? ""
             startedMilliseconds = member.startedMilliseconds
             configuration = member.configuration ?? ""
+            differing = member.differing
         }
     }
 
     var sidecars: [Sidecar]
 
     var table: String {
-        var table = Table(["ID", "HOST", "PID", "VERSION", "STARTED", "CONFIGURATION"])
+        var table = Table(["ID", "HOST", "PID", "VERSION", "STARTED", "CONFIGURATION", "DIFFERS"])
         for sidecar in sidecars {
             table.add([
                 sidecar.id, sidecar.host, sidecar.process.map { "\($0)" } ?? "", sidecar.version,
                 ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configuration,
+                sidecar.differing.joined(separator: ", "),
             ])
         }
         return table.text

@@ -88,8 +88,10 @@ struct SidecarReading: Answer {
     var fleet: [String]
     var locks: Locks
     var services: [BreakerReading]
-    /// Services whose configuration differs between this sidecar and the one last published in the fleet.
+    /// Services that another live sidecar defines differently.
     var servicesDiffering: [String]
+    /// Those sidecars; none where the list of the fleet cannot be had.
+    private var sidecarsDiffering: [SidecarMember] = []
 
     private enum CodingKeys: String, CodingKey {
         case sidecar, redis, fleet, locks, services, warnings
@@ -106,10 +108,18 @@ struct SidecarReading: Answer {
         }
         if !servicesDiffering.isEmpty {
             warnings.append(
-                "this sidecar's configuration of \(servicesDiffering.joined(separator: ", ")) differs from the one last published in the fleet: "
-                    + "compare the files, then reload")
+                "the configuration of \(servicesDiffering.joined(separator: ", ")) is another in \(whoDiffers): compare "
+                    + "`interlock config show` there and here, then reload")
         }
         return warnings
+    }
+
+    /// `9f2c41d07ab3 on web-2 (catalog, search)`, for each.
+    private var whoDiffers: String {
+        guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
+        return sidecarsDiffering.map { member in
+            member.id + (member.host.map { " on \($0)" } ?? "") + " (\(member.differing.joined(separator: ", ")))"
+        }.joined(separator: ", ")
     }
 
     private static let safeEvictionPolicy = "noeviction"
@@ -171,6 +181,7 @@ extension SidecarReading {
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)
         services = try await client.breakers().map { BreakerReading($0) }
         guard redis.isUp, countsFleet else { return }
+        if !servicesDiffering.isEmpty { sidecarsDiffering = try await client.fleet().filter { !$0.differing.isEmpty } }
         let (names, isComplete) = try await client.lockNames(limit: LockListing.standardLimit)
         locks.heldInFleet = names.count
         locks.areMoreInFleet = !isComplete

@@ -175,6 +175,9 @@ struct ReplyFields {
 
     func text(_ name: String) -> String? { values[name]?.text }
 
+    /// Those of a list; none where there is no list.
+    func texts(_ name: String) -> [String] { values[name]?.array?.compactMap(\.text) ?? [] }
+
     func integer(_ name: String) -> Int64? { values[name]?.integer }
 
     /// Only numbers that JSON has.

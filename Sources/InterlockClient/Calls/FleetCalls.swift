@@ -14,6 +14,8 @@ public struct SidecarMember: Hashable, Sendable {
     public var startedMilliseconds: Int64?
     /// The digest of its services: sidecars with the same one run with the same services.
     public var configuration: String?
+    /// The services that it defines differently from the sidecar that was asked, by name.
+    public var differing: [String]
 
     /// `nil` when the reply is no sidecar's map.
     fileprivate init?(_ reply: RedisReply) {
@@ -24,6 +26,7 @@ public struct SidecarMember: Hashable, Sendable {
         version = fields.text("version")
         startedMilliseconds = fields.integer("started_ms")
         configuration = fields.text("configuration")
+        differing = fields.texts("differs")
     }
 }
 

@@ -39,7 +39,7 @@ public struct SidecarStatus: Hashable, Sendable {
     /// The longest wait that the sidecar allows, for locks, limits and permits: `locks.max_wait`. A longer one that is asked for is
     /// cut to it. `nil`: an older sidecar, which does not say.
     public var maximumWait: Duration?
-    /// Those whose configuration in this sidecar is not the fleet's last one.
+    /// Those that another live sidecar defines differently; of a sidecar of 0.1.0: whose configuration is not the last one published.
     public var servicesDiffering: [String]
     /// What to subscribe to for the fleet's events; `nil`: an older sidecar, which does not say.
     public var eventChannel: String?

@@ -17,9 +17,39 @@ package struct ConfigurationDigest: Hashable, Sendable {
     /// Names and digests by turns, with spaces between, by name: no name has a space.
     package var text: String { Self.text(of: services) }
 
+    /// What another sidecar has published as its `text`; `nil`: it is none.
+    package init?(text: String) {
+        let words = text.split(separator: " ")
+        guard words.count.isMultiple(of: 2) else { return nil }
+        self.init(
+            services: Dictionary(
+                stride(from: 0, to: words.count, by: 2).map { (String(words[$0]), String(words[$0 + 1])) },
+                uniquingKeysWith: { $1 }))
+    }
+
+    /// The services that this sidecar and others define differently. One that only some of them define is no difference: sidecars
+    /// may guard different services. O(n) in services of all of them.
+    /// - Parameter others: what other live sidecars run with, by their IDs.
+    package func differences(from others: [String: ConfigurationDigest]) -> [ConfigurationDifference] {
+        var sidecars: [String: [String]] = [:]
+        for (id, other) in others where other.whole != whole {
+            for (service, digest) in other.services where services[service].map({ $0 != digest }) ?? false {
+                sidecars[service, default: []].append(id)
+            }
+        }
+        return sidecars.sorted { $0.key < $1.key }.map { ConfigurationDifference(service: $0, sidecars: $1.sorted()) }
+    }
+
     private static func text(of services: [String: String]) -> String {
         services.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: " ")
     }
+}
+
+/// A service that live sidecars define differently.
+package struct ConfigurationDifference: Hashable, Sendable {
+    package var service: String
+    /// The IDs of those whose definition is not this sidecar's.
+    package var sidecars: [String]
 }
 
 /// 64 bits of a text, as 16 hexadecimal digits: FNV-1a, the same in every process, which Swift's own hashes are not.

@@ -16,6 +16,9 @@ struct FleetRoutes {
 struct FleetReply: Encodable {
     struct Sidecar: Encodable {
         private let members: [String: JSONValue]
+        private let differs: [String]
+
+        private enum CodingKeys: String, CodingKey { case differs }
 
         init(_ member: FleetMember) {
             members = [
@@ -26,10 +29,13 @@ struct FleetReply: Encodable {
                 "started_ms": member.startedMilliseconds.map { .integer($0) } ?? .null,
                 "configuration": member.configuration.map { .text($0) } ?? .null,
             ]
+            differs = member.differing
         }
 
         func encode(to encoder: any Encoder) throws {
             try members.encode(to: encoder)
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(differs, forKey: .differs)
         }
     }
 

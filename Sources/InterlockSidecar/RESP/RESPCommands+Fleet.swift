@@ -19,7 +19,7 @@ extension RESPCommands {
 
 extension RESPWriter {
     fileprivate func sidecar(_ member: FleetMember) {
-        map(6)
+        map(7)
         bulk("id")
         bulk(member.id)
         bulk("host")
@@ -32,5 +32,8 @@ extension RESPWriter {
         integerOrNull(member.startedMilliseconds)
         bulk("configuration")
         bulkOrNull(member.configuration)
+        bulk("differs")
+        array(member.differing.count)
+        for service in member.differing { bulk(service) }
     }
 }

@@ -1,0 +1,232 @@
+package import InterlockCore
+internal import Yams
+
+/// A configuration as it is in force, as YAML: every setting with its value, whether it was said or is a default, without secrets.
+///
+/// What is shown can be read again, and means the same but for the secrets.
+package struct EffectiveConfiguration {
+    /// With the keys in the order of the documents.
+    package let yaml: String
+    package let digest: ConfigurationDigest
+
+    /// What stands in the place of a secret.
+    static let hidden = "***"
+
+    /// - Throws: what the library throws that writes YAML; none of these settings makes it.
+    package init(_ configuration: SidecarConfiguration) throws {
+        yaml = try Yams.serialize(node: Self.tree(configuration), width: -1, allowUnicode: true)
+        digest = ConfigurationDigest(configuration.services)
+    }
+
+    private static func tree(_ configuration: SidecarConfiguration) -> Node {
+        .entries([
+            ("redis", redis(configuration.redis)),
+            ("listen", listen(configuration.listen)),
+            (
+                "log",
+                .entries([
+                    ("level", .word(configuration.log.level.rawValue)), ("format", .word(configuration.log.format.rawValue)),
+                ])
+            ),
+            ("auth", .entries([("keys", .items(configuration.keys.map(key)))])),
+            ("locks", locks(configuration.locks)),
+            ("fleet_size", .word(configuration.fleetSize)),
+            ("services", .entries(configuration.services.map { ($0.name, service($0)) }, keysAreText: true)),
+        ])
+    }
+
+    private static func redis(_ settings: RedisSettings) -> Node {
+        .entries([
+            ("url", .text(settings.maskedURL)), ("embedded", settings.isEmbedded ? .word(true) : nil),
+            ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(ConfigurationValue.masked($0)) })),
+            ("password_file", settings.passwordFile.map { .text($0) }), ("prefix", .text(settings.prefix)),
+            ("timeout", .duration(settings.timeout)),
+        ])
+    }
+
+    private static func listen(_ settings: ListenSettings) -> Node {
+        .entries([
+            ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")), ("unix", .text(settings.unix)),
+            ("hosts", .items(settings.hosts.map { .text($0) })),
+            (
+                "tls",
+                settings.tls.map { .entries([("certificate", .text($0.certificate)), ("key", .text($0.key))]) } ?? .null
+            ),
+            ("allow_plaintext", .word(settings.allowsPlaintext)), ("max_connections", .word(settings.maximumConnections)),
+        ])
+    }
+
+    private static func key(_ key: APIKey) -> Node {
+        .entries([("name", .text(key.name)), ("key", .text(hidden)), ("role", .word(key.role.rawValue))])
+    }
+
+    private static func locks(_ settings: LockSettings) -> Node {
+        .entries([
+            ("key_prefix", .text(settings.keyPrefix)), ("min_ttl", .duration(settings.minimumTTL)),
+            ("max_ttl", .duration(settings.maximumTTL)), ("max_wait", .duration(settings.maximumWait)),
+            ("max_hold", .duration(settings.maximumHold)), ("fence_ttl", .duration(settings.fenceLifetime)),
+            ("wait_replicas", .word(settings.waitReplicas)),
+        ])
+    }
+
+    // MARK: Services
+
+    private static func service(_ service: ServiceDefinition) -> Node {
+        let upstream: [(String, Node?)] = service.upstream.map(upstream) ?? []
+        return .entries(
+            upstream + [
+                ("limits", .items(service.limits.map(limit))),
+                (
+                    "on_limit",
+                    .entries([
+                        ("action", .word(service.onLimit.action.rawValue)), ("pause", .durations(service.onLimit.pause)),
+                        ("patience", .duration(service.onLimit.patience)), ("max_waiting", .word(service.onLimit.maximumWaiting)),
+                    ])
+                ),
+                ("when_redis_is_down", .word(service.whenRedisIsDown.rawValue)),
+                ("breaker", breaker(service.breaker)), ("permit_ttl", .duration(service.permitLifetime)),
+                ("concurrency", .word(service.concurrency)), ("max_subjects", .word(service.maximumSubjects)),
+                ("probe", service.probe.map(probe)),
+            ])
+    }
+
+    private static func upstream(_ settings: UpstreamSettings) -> [(String, Node?)] {
+        let fallback: Node? =
+            switch settings.fallback {
+            case .lastGood(let age): .entries([("last_good", .duration(age))])
+            case .fixed(let status, let body, let mediaType):
+                .entries([("status", .word(status)), ("body", .text(body)), ("type", .text(mediaType))])
+            case nil: nil
+            }
+        return [
+            ("url", .text(settings.url)), ("tls", settings.certificateAuthority.map { .entries([("ca", .text($0))]) }),
+            (
+                "timeouts",
+                .entries([
+                    ("connect", .duration(settings.connectTimeout)), ("first_byte", .duration(settings.firstByteTimeout)),
+                    ("total", .duration(settings.totalTimeout)),
+                ])
+            ),
+            (
+                "retries",
+                .entries([
+                    ("attempts", .word(settings.retries.attempts)), ("budget", .percentage(settings.retries.budget)),
+                    ("min_per_second", .word(settings.retries.minimumPerSecond)),
+                ])
+            ),
+            ("fallback", fallback),
+        ]
+    }
+
+    private static func limit(_ limit: LimitDefinition) -> Node {
+        let (algorithm, burst): (String, Int64?) =
+            switch limit.algorithm {
+            case .fixed: ("fixed", nil)
+            case .sliding: ("sliding", nil)
+            case .gcra(let burst): ("gcra", burst)
+            }
+        return .entries([
+            ("name", .text(limit.name)), ("limit", .word(limit.limit)), ("per", .duration(limit.window)),
+            ("algorithm", .word(algorithm)), ("burst", burst.map { .word($0) }), ("per_subject", .word(limit.isPerSubject)),
+            ("subject", .word(limit.requiresSubject ? "required" : "optional")), ("shadow", .word(limit.isShadow)),
+        ])
+    }
+
+    private static func breaker(_ settings: BreakerSettings) -> Node {
+        let window: (String, Node?) =
+            switch settings.window {
+            case .time(let length): ("window", .duration(length))
+            case .calls(let count): ("window_calls", .word(count))
+            }
+        return .entries([
+            ("failure_rate", .percentage(settings.failureRate)), ("slow_call", .duration(settings.slowCall)),
+            ("slow_rate", .percentage(settings.slowRate)), window, ("minimum_calls", .word(settings.minimumCalls)),
+            ("consecutive_failures", .word(settings.consecutiveFailures)), ("reporters", .word(settings.reporters)),
+            ("open_for", .durations(settings.openFor)), ("half_open_permits", .word(settings.halfOpenPermits)),
+            ("failures", .statuses(settings.failureStatuses)), ("ignore", .statuses(settings.ignoredStatuses)),
+            ("honour_retry_after", .word(settings.honoursRetryAfter)), ("metrics_only", .word(settings.isMetricsOnly)),
+        ])
+    }
+
+    private static func probe(_ settings: ProbeSettings) -> Node {
+        let target: (String, Node?) =
+            switch settings.target {
+            case .http(let address): (address.hasPrefix("/") ? "path" : "url", .text(address))
+            case .tcp(let host, let port): ("tcp", .text("\(SocketEndpoint(host: host, port: port))"))
+            }
+        let isHTTP = if case .http = settings.target { true } else { false }
+        return .entries([
+            target, ("every", .duration(settings.interval)), ("timeout", .duration(settings.timeout)),
+            ("expect", isHTTP ? expectation(settings.expectation) : nil), ("unhealthy_after", .word(settings.unhealthyAfter)),
+            ("healthy_after", .word(settings.healthyAfter)), ("trial", .word(settings.isFollowedByTrial)),
+            ("from", .word(settings.origin.rawValue)),
+        ])
+    }
+
+    private static func expectation(_ expectation: ProbeExpectation) -> Node {
+        var entries: [(String, Node?)] = [("status", .statuses(expectation.statuses))]
+        if !expectation.headers.isEmpty {
+            entries.append(("headers", .entries(expectation.headers.map { ($0.name, .text($0.value)) }, keysAreText: true)))
+        }
+        var members: [(String, Node?)] = []
+        for part in expectation.body {
+            switch part {
+            case .contains(let text): entries.append(("body", .text(text)))
+            case .matches(let expression): entries.append(("body_matches", .text(expression)))
+            case .json(let path, let value): members.append((path, .text(value)))
+            }
+        }
+        if !members.isEmpty { entries.append(("json", .entries(members, keysAreText: true))) }
+        return .entries(entries)
+    }
+}
+
+extension Node {
+    /// A mapping, in this order; `nil` leaves a key out.
+    /// - Parameter keysAreText: the keys are names that users choose, which may need quotes.
+    fileprivate static func entries(_ entries: [(String, Node?)], keysAreText: Bool = false) -> Node {
+        let pairs = entries.compactMap { key, value -> (Node, Node)? in
+            guard let value else { return nil }
+            return (keysAreText ? Node.text(key) : Node.word(key), value)
+        }
+        return .mapping(Mapping(pairs, Tag(.implicit), pairs.isEmpty ? .flow : .block))
+    }
+
+    fileprivate static func items(_ items: [Node]) -> Node {
+        .sequence(Sequence(items, Tag(.implicit), items.isEmpty ? .flow : .block))
+    }
+
+    /// A number, a flag, or a word that needs no quotes; `null` for none.
+    fileprivate static func word(_ value: (some CustomStringConvertible)?) -> Node {
+        .scalar(Scalar(value.map { "\($0)" } ?? "null", Tag(.implicit), .plain))
+    }
+
+    /// Any text, in quotes; `null` for none.
+    fileprivate static func text(_ text: String?) -> Node {
+        guard let text else { return .null }
+        return .scalar(Scalar(text, Tag(.implicit), .doubleQuoted))
+    }
+
+    fileprivate static var null: Node { .scalar(Scalar("null", Tag(.implicit), .plain)) }
+
+    fileprivate static func duration(_ duration: Duration?) -> Node {
+        duration.map { .word(DurationText.shortest($0)) } ?? .null
+    }
+
+    fileprivate static func durations(_ range: ClosedRange<Duration>) -> Node {
+        .word("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
+    }
+
+    /// To as many digits as a share of one was read from.
+    fileprivate static func percentage(_ share: Double) -> Node {
+        let percent = (share * 100 * 1e9).rounded() / 1e9
+        return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")
+    }
+
+    fileprivate static func statuses(_ statuses: StatusSet) -> Node {
+        .items(
+            statuses.ranges.map { range in
+                .word(range.count == 1 ? "\(range.lowerBound)" : "\(range.lowerBound)..\(range.upperBound)")
+            })
+    }
+}

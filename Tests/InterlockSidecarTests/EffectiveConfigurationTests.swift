@@ -1,0 +1,65 @@
+import FoundationEssentials
+import InterlockCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The configuration that is in force")
+struct EffectiveConfigurationTests {
+    private static let environment = ["INTERLOCK_OPS_KEY": "ops-secret", "K": "web-secret"]
+
+    private static func file(_ path: String) throws -> String {
+        let root = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+        return try String(decoding: Data(contentsOf: URL(filePath: "/\(root)/\(path)")), as: UTF8.self)
+    }
+
+    @Test(
+        "what is shown means the same when it is read again, but for the secrets",
+        arguments: [
+            "docs/sample.yaml", "Tests/Fuzzing/Corpus/configuration/all-sections",
+            "Tests/Fuzzing/Corpus/configuration/sample",
+        ])
+    func roundTrip(path: String) throws {
+        let read = try SidecarConfiguration.load(yaml: Self.file(path), fileName: "file", environment: Self.environment)
+        let shown = try EffectiveConfiguration(read)
+        var again = try SidecarConfiguration.load(
+            yaml: shown.yaml.replacing(#"key: "***""#, with: "key: SECRET", maxReplacements: 1), fileName: "shown")
+        #expect(again.keys.map(\.name) == read.keys.map(\.name))
+        again.keys = read.keys
+        again.warnings = read.warnings
+        // Of one that names no Redis it is said that there is none.
+        again.redis.isEmbeddedOnPurpose = read.redis.isEmbeddedOnPurpose
+        #expect(again == read)
+        #expect(shown.digest.services.count == read.services.count)
+    }
+
+    @Test("texts that YAML would read otherwise, and every kind of setting, survive")
+    func awkward() throws {
+        let yaml = """
+            services:
+              "null":
+                url: "http://a.example"
+                fallback: { status: 503, body: "yes: \\"no\\" # \\n\\ttab é", type: text/plain }
+                limits: [ { limit: 5, per: 1s, per_subject: true, subject: required, algorithm: gcra, burst: 3, name: "1" } ]
+                breaker: { window_calls: 100, failure_rate: 33.3%, ignore: [404, 400..403] }
+                probe: { tcp: "[::1]:5432" }
+              "*a'b":
+                probe: { url: "http://a.example/x?y=1", expect: { headers: { X-A: "true" }, json: { $.a: "~" } } }
+            """
+        let read = try SidecarConfiguration.load(yaml: yaml, fileName: "file")
+        let again = try SidecarConfiguration.load(yaml: EffectiveConfiguration(read).yaml, fileName: "shown")
+        #expect(again.services == read.services)
+    }
+
+    @Test("no secret is shown")
+    func secrets() throws {
+        let yaml = """
+            redis: { url: "redis://user:hunter2@10.0.0.5:6379/3" }
+            auth: { keys: [ { name: ops, key: hunter3, role: admin } ] }
+            """
+        let shown = try EffectiveConfiguration(SidecarConfiguration.load(yaml: yaml, fileName: "file")).yaml
+        #expect(!shown.contains("hunter"))
+        #expect(shown.contains("redis://***@10.0.0.5:6379/3"))
+        #expect(shown.contains("***"))
+    }
+}
