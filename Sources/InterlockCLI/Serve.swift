@@ -11,7 +11,7 @@ struct Serve: AsyncParsableCommand {
         discussion: """
             Without a Redis named anywhere it starts a private redis-server on a Unix socket in its data folder, for one \
             machine. The environment (INTERLOCK_REDIS_URL, INTERLOCK_RESP, INTERLOCK_HTTP, INTERLOCK_UNIX, \
-            INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads \
+            INTERLOCK_UNIX_MODE, INTERLOCK_UNIX_GROUP, INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads \
             services, API keys and certificate; SIGTERM stops it within 10 seconds.
 
             EXAMPLES
@@ -35,6 +35,12 @@ struct Serve: AsyncParsableCommand {
 
     @Option(help: ArgumentHelp("A Unix socket for the RESP door as well.", valueName: "path"), completion: .file())
     var unix: String?
+
+    @Option(help: ArgumentHelp("Who may use that socket: 0600, 0660, 0666.", valueName: "mode"))
+    var unixMode: String?
+
+    @Option(help: ArgumentHelp("The group of that socket.", valueName: "group"))
+    var unixGroup: String?
 
     @Option(help: ArgumentHelp("Folder of the private Redis.", valueName: "dir"), completion: .directory)
     var dataDir: String?
@@ -68,7 +74,8 @@ struct Serve: AsyncParsableCommand {
         try SidecarConfiguration.load(
             file: config, environment: environment,
             flags: SidecarConfiguration.Overrides(
-                redisURL: redis, resp: resp, http: http, unix: unix, dataDirectory: dataDir))
+                redisURL: redis, resp: resp, http: http, unix: unix, unixMode: unixMode, unixGroup: unixGroup,
+                dataDirectory: dataDir))
     }
 
     /// What a person needs next, on standard output.

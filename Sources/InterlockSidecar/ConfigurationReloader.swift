@@ -65,6 +65,8 @@ extension SidecarConfiguration {
         note("listen.resp", listen.resp != other.listen.resp)
         note("listen.http", listen.http != other.listen.http)
         note("listen.unix", listen.unix != other.listen.unix)
+        note("listen.unix_mode", listen.unixMode != other.listen.unixMode)
+        note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
         note("listen.hosts", listen.hosts != other.listen.hosts)
         // Another certificate is shown at once.
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))

@@ -23,7 +23,8 @@ final class InterlockProcess: Sendable {
     /// That of this process, without what would tell `interlock` something.
     static let environment = Environment.inherit.updating([
         "INTERLOCK_SIDECAR": nil, "INTERLOCK_API_KEY": nil, "INTERLOCK_REDIS_URL": nil, "INTERLOCK_RESP": nil,
-        "INTERLOCK_HTTP": nil, "INTERLOCK_UNIX": nil, "INTERLOCK_DATA_DIR": nil, "INTERLOCK_LOG_LEVEL": nil,
+        "INTERLOCK_HTTP": nil, "INTERLOCK_UNIX": nil, "INTERLOCK_UNIX_MODE": nil, "INTERLOCK_UNIX_GROUP": nil,
+        "INTERLOCK_DATA_DIR": nil, "INTERLOCK_LOG_LEVEL": nil,
     ])
 
     /// Starts `interlock` with these words.

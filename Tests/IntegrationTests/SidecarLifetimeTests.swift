@@ -116,6 +116,39 @@ struct SidecarLifetimeTests {
         }
     }
 
+    @Test(
+        "the Unix socket has the rights and the group that are configured",
+        arguments: [
+            ([], 0o600), (["--unix-mode", "0666"], 0o666), (["--unix-group", "\(getegid())"], 0o660),
+            (["--unix-group", "\(getegid())", "--unix-mode", "620"], 0o620),
+        ] as [([String], mode_t)])
+    func unixSocket(words: [String], mode: mode_t) async throws {
+        try await SidecarProcess.withSidecar(arguments: words) { sidecar in
+            var status = stat()
+            try #require(stat("\(sidecar.folder)/door.sock", &status) == 0)
+            #expect(status.st_mode & 0o7777 == mode)
+            #expect(status.st_gid == getegid())
+            #expect(access("\(sidecar.folder)/door.sock.new", F_OK) != 0)
+            let answered = try await sidecar.interlock("status", "--live", "--sidecar", sidecar.unixAddress)
+            #expect(answered.status == .exited(0))
+        }
+    }
+
+    @Test("what is no socket is left where it is, and an unknown group is named")
+    func unixSocketRefused() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        try Data("precious".utf8).write(to: URL(filePath: "\(folder.path)/file"))
+        let words = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1", "--unix"]
+        let taken = try await InterlockProcess.outcome(words + ["\(folder.path)/file"])
+        #expect(taken.status == .exited(69))
+        #expect(taken.errors.contains("listen.unix \(folder.path)/file: something is there that is no socket"))
+        #expect(try String(decoding: Data(contentsOf: URL(filePath: "\(folder.path)/file")), as: UTF8.self) == "precious")
+        let group = try await InterlockProcess.outcome(words + ["\(folder.path)/a.sock", "--unix-group", "no such group"])
+        #expect(group.status == .exited(64))
+        #expect(group.errors.contains("--unix-group"))
+    }
+
     @Test("SIGKILL leaves no redis-server behind")
     func kill() async throws {
         try await SidecarProcess.withSidecar { sidecar in

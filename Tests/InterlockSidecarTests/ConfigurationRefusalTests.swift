@@ -46,6 +46,19 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
+        "rights of the Unix socket that no socket can use, and a group that is not there, are refused",
+        arguments: [
+            ("unix_mode: 0777", "expected permissions such as 0600, 0660 or 0666"),
+            ("unix_mode: 660x", "expected permissions such as 0600, 0660 or 0666"),
+            ("unix_mode: 0060", "expected permissions such as 0600, 0660 or 0666"),
+            ("unix_group: no such group", "expected the name of a group that there is on this host, or a number"),
+        ])
+    func unixSocket(yaml: String, refusal: String) throws {
+        let found = try #require(refusals(of: "listen: { unix: /run/a.sock, \(yaml) }").first)
+        #expect(found.contains("listen.\(yaml.prefix { $0 != ":" }): \(refusal)"), "\(found)")
+    }
+
+    @Test(
         "an impossible value of a service is refused where it stands",
         arguments: [
             ("limits: [ { limit: 0, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got 0"),

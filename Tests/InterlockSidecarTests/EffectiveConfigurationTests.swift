@@ -36,6 +36,7 @@ struct EffectiveConfigurationTests {
     @Test("texts that YAML would read otherwise, and every kind of setting, survive")
     func awkward() throws {
         let yaml = """
+            listen: { unix: /run/a.sock, unix_mode: 0660, unix_group: 0 }
             services:
               "null":
                 url: "http://a.example"
@@ -49,6 +50,8 @@ struct EffectiveConfigurationTests {
         let read = try SidecarConfiguration.load(yaml: yaml, fileName: "file")
         let again = try SidecarConfiguration.load(yaml: EffectiveConfiguration(read).yaml, fileName: "shown")
         #expect(again.services == read.services)
+        #expect(again.listen == read.listen)
+        #expect(read.listen.unixMode?.bits == 0o660)
     }
 
     @Test("no secret is shown")

@@ -47,6 +47,7 @@ package struct EffectiveConfiguration {
     private static func listen(_ settings: ListenSettings) -> Node {
         .entries([
             ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")), ("unix", .text(settings.unix)),
+            ("unix_mode", .word(settings.unixMode)), ("unix_group", .text(settings.unixGroup)),
             ("hosts", .items(settings.hosts.map { .text($0) })),
             (
                 "tls",

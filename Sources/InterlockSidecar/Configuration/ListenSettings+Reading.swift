@@ -12,6 +12,8 @@ extension ListenSettings {
             section.read("resp", into: &resp) { $0.endpoint() }
             section.read("http", into: &http) { $0.endpoint() }
             section.readOptional("unix", into: &unix) { $0.parsed(by: Self.checkedSocketPath) }
+            section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
+            section.readOptional("unix_group", into: &unixGroup) { $0.parsed(by: Self.checkedGroup) }
             section.read("hosts") { hosts = $0.list().compactMap { $0.parsed(by: Self.checkedHost) } }
             section.readOptional("tls", into: &tls) { TLSSettings(reading: $0) }
             section.read("allow_plaintext", into: &allowsPlaintext) { $0.flag() }
@@ -23,6 +25,13 @@ extension ListenSettings {
         let isAcceptable = !path.isEmpty && path.utf8.count <= longestSocketPath && !path.utf8.contains(0)
         guard isAcceptable else { throw ConfigurationExpectation("the path of a socket, 1-\(longestSocketPath) bytes") }
         return path
+    }
+
+    static func checkedGroup(_ group: String) throws(ConfigurationExpectation) -> String {
+        guard UnixSocketFile.groupNumber(of: group) != nil else {
+            throw ConfigurationExpectation("the name of a group that there is on this host, or a number")
+        }
+        return group
     }
 
     private static func checkedHost(_ text: String) throws(ConfigurationExpectation) -> String {

@@ -75,6 +75,10 @@ extension SidecarConfiguration {
         package var http: String?
         /// `--unix`, `INTERLOCK_UNIX`: as `listen.unix`.
         package var unix: String?
+        /// `--unix-mode`, `INTERLOCK_UNIX_MODE`: as `listen.unix_mode`.
+        package var unixMode: String?
+        /// `--unix-group`, `INTERLOCK_UNIX_GROUP`: as `listen.unix_group`.
+        package var unixGroup: String?
         /// `--data-dir`, `INTERLOCK_DATA_DIR`: the folder of the embedded Redis.
         package var dataDirectory: String?
         /// `INTERLOCK_LOG_LEVEL`: as `log.level`. The command line `interlock` has no flag for it.
@@ -85,12 +89,16 @@ extension SidecarConfiguration {
             resp: String? = nil,
             http: String? = nil,
             unix: String? = nil,
+            unixMode: String? = nil,
+            unixGroup: String? = nil,
             dataDirectory: String? = nil
         ) {
             self.redisURL = redisURL
             self.resp = resp
             self.http = http
             self.unix = unix
+            self.unixMode = unixMode
+            self.unixGroup = unixGroup
             self.dataDirectory = dataDirectory
         }
 
@@ -105,6 +113,8 @@ extension SidecarConfiguration {
                 resp: variable(.resp),
                 http: variable(.http),
                 unix: variable(.unix),
+                unixMode: variable(.unixMode),
+                unixGroup: variable(.unixGroup),
                 dataDirectory: variable(.dataDirectory)
             )
             logLevel = variable(.logLevel)
@@ -116,6 +126,8 @@ extension SidecarConfiguration {
             case resp = "--resp"
             case http = "--http"
             case unix = "--unix"
+            case unixMode = "--unix-mode"
+            case unixGroup = "--unix-group"
             case dataDirectory = "--data-dir"
             case logLevel = "--log-level"
 
@@ -125,6 +137,8 @@ extension SidecarConfiguration {
                 case .resp: "INTERLOCK_RESP"
                 case .http: "INTERLOCK_HTTP"
                 case .unix: "INTERLOCK_UNIX"
+                case .unixMode: "INTERLOCK_UNIX_MODE"
+                case .unixGroup: "INTERLOCK_UNIX_GROUP"
                 case .dataDirectory: "INTERLOCK_DATA_DIR"
                 case .logLevel: "INTERLOCK_LOG_LEVEL"
                 }
@@ -163,6 +177,8 @@ extension SidecarConfiguration {
         listen.resp = endpoint(overrides.resp, .resp, ListenSettings.respPath) ?? listen.resp
         listen.http = endpoint(overrides.http, .http, ListenSettings.httpPath) ?? listen.http
         listen.unix = parsed(overrides.unix, .unix, ListenSettings.checkedSocketPath) ?? listen.unix
+        listen.unixMode = parsed(overrides.unixMode, .unixMode, SocketMode.init(parsing:)) ?? listen.unixMode
+        listen.unixGroup = parsed(overrides.unixGroup, .unixGroup, ListenSettings.checkedGroup) ?? listen.unixGroup
         dataDirectory = parsed(overrides.dataDirectory, .dataDirectory, Self.checkedFolder) ?? dataDirectory
         log.level = parsed(overrides.logLevel, .logLevel, LogSettings.Level.init(parsing:)) ?? log.level
     }

@@ -122,6 +122,9 @@ extension SidecarConfiguration {
             let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
             findings.warn("\(variable) means nothing to interlock serve; it reads \(all)")
         }
+        if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
+            findings.warn("listen.unix_mode and listen.unix_group mean nothing without listen.unix")
+        }
         if !redis.isEmbedded, redis.isEmbeddedOnPurpose {
             findings.refuse(
                 at: findings.wholeFile, path: "redis.embedded", "true, and a Redis is named besides: expected one of the two")

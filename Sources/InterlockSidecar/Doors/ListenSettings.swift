@@ -8,6 +8,10 @@ package struct ListenSettings: Sendable, Equatable {
     package var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
     /// `listen.unix`: the path of a Unix socket for the RESP door, at most 103 bytes; none by default.
     package var unix: String?
+    /// `listen.unix_mode`: who may use that socket; by default this user alone, with `listen.unix_group` its members too.
+    package var unixMode: SocketMode?
+    /// `listen.unix_group`: the group of that socket, by name or number; by default the process' own.
+    package var unixGroup: String?
     /// `listen.hosts`: further names by which the HTTP door may be called; none by default.
     package var hosts: [String] = []
     /// `listen.tls`: certificate and key for both doors; none by default.
@@ -18,6 +22,36 @@ package struct ListenSettings: Sendable, Equatable {
     package var maximumConnections = 10_000
 
     package init() {}
+}
+
+/// Who may use a Unix socket: the file's permissions, `0660`. Connecting takes the right to write.
+package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
+    /// The owner's, the group's and everybody's, as `chmod` has them.
+    package let bits: UInt16
+
+    /// 0600: this user.
+    static let own = SocketMode(bits: 0o600)
+    /// 0660: the group as well.
+    static let ofGroup = SocketMode(bits: 0o660)
+
+    package var description: String { "0" + String(bits, radix: 8) }
+
+    private init(bits: UInt16) {
+        self.bits = bits
+    }
+
+    /// Reads three octal digits, also behind a zero.
+    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
+    package init(parsing text: String) throws(ConfigurationExpectation) {
+        let digits = text.utf8.count == 4 && text.hasPrefix("0") ? text.dropFirst() : text[...]
+        guard digits.utf8.count == 3, digits.allSatisfy({ "0246".contains($0) }), digits.first == "6",
+            let bits = UInt16(digits, radix: 8)
+        else {
+            throw ConfigurationExpectation(
+                "permissions such as 0600, 0660 or 0666: reading and writing for the owner, and no others than these two")
+        }
+        self.init(bits: bits)
+    }
 }
 
 /// `listen.tls`: both are paths of PEM files, relative to the working directory.

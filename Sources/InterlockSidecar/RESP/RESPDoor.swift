@@ -99,24 +99,31 @@ package struct RESPDoor: Service {
             }
     }
 
-    /// A socket that only this user can open. One that a dead sidecar left is replaced; a live one is not.
+    /// Where a dead sidecar left its socket, this one's takes its place; a live one is not disturbed.
     private func bindUnixSocket(_ path: String, _ context: NIOLoopBound<RESPDoorContext>) async throws -> any Channel {
         let probe = ClientBootstrap(group: coordinator.eventLoop).connectTimeout(.milliseconds(200))
         if let live = try? await probe.connect(unixDomainSocketPath: path).get() {
             try? await live.close()
             throw SidecarError("listen.unix \(path): another process is listening there; stop it, or name another path")
         }
-        let mask = umask(0o177)
-        defer { umask(mask) }
+        let file = UnixSocketFile(path: path, listen)
+        try file.checkPlace()
         let listener: any Channel
         do {
+            let mask = umask(0o177)
+            defer { umask(mask) }
             listener = try await bootstrap(context, isLocal: true)
-                .bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+                .bind(unixDomainSocketPath: file.temporaryPath, cleanupExistingSocketFile: true).get()
         } catch {
             throw SidecarError(cannotListen: "listen.unix", at: path, error)
         }
-        // The mask is the whole process', and may have been changed meanwhile.
-        chmod(path, 0o600)
+        do throws(SidecarError) {
+            try file.publish()
+        } catch {
+            try? await listener.close()
+            unlink(file.temporaryPath)
+            throw error
+        }
         return listener
     }
 
