@@ -154,7 +154,7 @@ class Stage:
         for line in process.stdout:
             process.lines.append(line)
             # The narrator prints its own time.
-            self.narrator.say(speaker, re.sub(r"^\d{4}-\d\d-\d\dT[\d:.]+(\+\d{4}|Z) +", "", line.rstrip()))
+            self.narrator.say(speaker, re.sub(r"^(time=)?\d{4}-\d\d-\d\dT[\d:.]+Z +", "", line.rstrip()))
 
     def start_sidecar(self, name: str) -> None:
         process = self.start(

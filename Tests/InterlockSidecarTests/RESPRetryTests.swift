@@ -29,6 +29,7 @@ struct RESPRetryTests {
         "LIMIT.TAKE catalog COST 2 WAIT 10", "LIMIT.PEEK catalog", "CL.THROTTLE mail 1 1 1", "PERMIT.ACQUIRE catalog",
         "PERMIT.ACQUIRE catalog WAIT 10", "PERMIT.REPORT catalog 00000000000000000000000000000000 OK",
         "BREAKER.STATE catalog", "BREAKER.LIST", "BREAKER.FORCE catalog OPEN FOR 1000", "BREAKER.FORCE catalog AUTO",
+        "FLEET.LIST",
     ]
 
     @Test("L20: every command may be sent twice on one connection, alone and in a pipeline", arguments: [2, 3])
