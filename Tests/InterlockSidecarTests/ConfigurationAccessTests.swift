@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import InterlockProcesses
+import NIOCore
 import Testing
 
 @testable import InterlockSidecar
@@ -203,5 +204,18 @@ struct ConfigurationAccessTests {
         #expect(error?.description.contains("listen.http") == true)
         started.listen.http = SocketEndpoint(host: "127.0.0.1", port: 7380)
         try started.refuseToServe(keys: [])
+    }
+
+    @Test("a port that only root may open is named with what to do, and others without")
+    func privilegedPort() {
+        func message(_ port: Int) -> String {
+            let denied = IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")
+            return SidecarError(cannotListen: "listen.http", at: SocketEndpoint(host: "127.0.0.1", port: port), denied)
+                .description
+        }
+        #expect(
+            message(80)
+                == "listen.http 127.0.0.1:80: permission denied: ports below 1024 are root's, or need CAP_NET_BIND_SERVICE")
+        #expect(message(7380) == "listen.http 127.0.0.1:7380: permission denied")
     }
 }

@@ -108,7 +108,7 @@ struct SidecarReading: Answer {
         }
         if !servicesDiffering.isEmpty {
             warnings.append(
-                "the configuration of \(servicesDiffering.joined(separator: ", ")) is another in \(whoDiffers): compare "
+                "\(servicesDiffering.joined(separator: ", ")): configured differently in \(whoDiffers); compare "
                     + "`interlock config show` there and here, then reload")
         }
         return warnings
