@@ -500,6 +500,23 @@ struct CommandLineTests {
         #expect(outcome.errors.hasPrefix("interlock: "))
     }
 
+    @Test("a duration without a unit is asked back for what was meant, and one of several parts is read")
+    func durations() async throws {
+        let bare = try await InterlockProcess.outcome(["lock", "acquire", "a", "--ttl", "30"])
+        #expect(bare.status == .exited(64))
+        #expect(bare.errors.contains("did you mean 30s?"))
+        let words = try await InterlockProcess.outcome(["lock", "acquire", "a", "--wait", "soon"])
+        #expect(words.status == .exited(64))
+        #expect(words.errors.contains("'--wait <duration>': expected a duration such as 500ms"))
+        #expect(!words.errors.contains("did you mean"))
+        // Beyond locks.max_ttl: the sidecar has read it.
+        try await SidecarProcess.withSidecar { sidecar in
+            let read = try await sidecar.interlock("lock", "acquire", "a", "--ttl", "1h30m")
+            #expect(read.status == .exited(65))
+            #expect(read.errors.contains("5400000"))
+        }
+    }
+
     @Test("a variable that cannot be understood exits with 64 and is named")
     func variable() async throws {
         let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])

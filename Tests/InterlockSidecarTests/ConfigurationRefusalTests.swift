@@ -36,7 +36,7 @@ struct ConfigurationRefusalTests {
         #expect(
             refusals(of: yaml) == [
                 "file.yaml:1: fleet_size: expected a whole number of 1 or more, got 0",
-                "file.yaml:3: redis.timeout: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 500",
+                "file.yaml:3: redis.timeout: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 500; did you mean 500s or 500ms?",
                 "file.yaml:4: redis.tiemout: unknown key; did you mean timeout?",
                 "file.yaml:8: services.catalog.limits[0].limit: expected a whole number of 1 or more, got \"ten\"",
                 "file.yaml:10: services.catalog.limits[1].per: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 2 seconds",

@@ -3,8 +3,10 @@ import Glibc
 import InterlockCore
 import InterlockSidecar
 
-/// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1m`.
-struct DurationArgument: ExpressibleByArgument, Sendable {
+/// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1h30m`.
+///
+/// An option of this type says `transform: DurationArgument.init(argument:)`, so that an error can say what was meant.
+struct DurationArgument: Sendable, CustomStringConvertible {
     let duration: Duration
 
     /// The default length of a lease.
@@ -16,14 +18,21 @@ struct DurationArgument: ExpressibleByArgument, Sendable {
         self.duration = duration
     }
 
-    init?(argument: String) {
-        guard let duration = try? DurationText.parse(argument) else { return nil }
-        self.duration = duration
+    /// - Throws: `ConfigurationExpectation`, which the parser puts behind the option's name.
+    init(argument: String) throws {
+        duration = try DurationText.parse(argument)
     }
 
     var milliseconds: Int64 { duration.wholeMilliseconds }
 
-    var defaultValueDescription: String { DurationText.shortest(duration) }
+    var description: String { DurationText.shortest(duration) }
+}
+
+extension ArgumentHelp {
+    /// The help of an option that takes a duration.
+    static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
+        ArgumentHelp("\(abstract)\(standard.map { " (default: \($0))" } ?? "")", valueName: "duration")
+    }
 }
 
 /// The variables of this process.

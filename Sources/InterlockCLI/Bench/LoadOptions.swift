@@ -44,7 +44,9 @@ struct LoadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Connections, spread across the sidecars.", valueName: "n"))
     var clients = 64
 
-    @Option(help: ArgumentHelp("How long to run.", valueName: "duration"))
+    @Option(
+        help: .duration("How long to run.", default: DurationArgument(.seconds(30))),
+        transform: DurationArgument.init(argument:))
     var duration = DurationArgument(.seconds(30))
 
     @Option(help: ArgumentHelp("How many different locks and subjects.", valueName: "n"))
@@ -56,10 +58,12 @@ struct LoadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("How long a lock is held, or a call lasts: a duration, or two for a range.", valueName: "range"))
     var hold = HoldArgument(.zero ... .milliseconds(5))
 
-    @Option(help: ArgumentHelp("The length of a lease.", valueName: "duration"))
+    @Option(help: .duration("The length of a lease."), transform: DurationArgument.init(argument:))
     var ttl: DurationArgument?
 
-    @Option(help: ArgumentHelp("How long an acquire waits.", valueName: "duration"))
+    @Option(
+        help: .duration("How long an acquire waits.", default: DurationArgument(.seconds(5))),
+        transform: DurationArgument.init(argument:))
     var wait = DurationArgument(.seconds(5))
 
     @Option(help: ArgumentHelp("Shares of a mixed run: lock=40,limit=40,permit=15,proxy=5.", valueName: "shares"))

@@ -89,7 +89,8 @@ extension BreakerCommand {
 
         @Option(
             name: .customLong("for"),
-            help: ArgumentHelp("How long to force it: 10m, 2h. Without it, until auto.", valueName: "duration"))
+            help: .duration("How long to force it: 10m, 2h. Without it, until auto."),
+            transform: DurationArgument.init(argument:))
         var span: DurationArgument?
 
         @Option(help: ArgumentHelp("The reason, for others to read.", valueName: "text"))

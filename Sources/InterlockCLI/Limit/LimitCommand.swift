@@ -42,7 +42,9 @@ extension LimitCommand {
         @Option(help: ArgumentHelp("The tenant, user or address to count it for.", valueName: "name"))
         var subject: String?
 
-        @Option(help: ArgumentHelp("How long to wait until the limits allow it: 500ms, 2s.", valueName: "duration"))
+        @Option(
+            help: .duration("How long to wait until the limits allow it: 500ms, 2s.", default: .none),
+            transform: DurationArgument.init(argument:))
         var wait = DurationArgument.none
 
         @OptionGroup var sidecar: SidecarOptions

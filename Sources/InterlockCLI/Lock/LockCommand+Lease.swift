@@ -22,10 +22,14 @@ extension LockCommand {
         @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
-        @Option(help: ArgumentHelp("How long the lease lasts: 500ms, 30s, 2m.", valueName: "duration"))
+        @Option(
+            help: .duration("How long the lease lasts: 500ms, 30s, 2m.", default: .standardLease),
+            transform: DurationArgument.init(argument:))
         var ttl = DurationArgument.standardLease
 
-        @Option(help: ArgumentHelp("How long to wait while another holds it: 500ms, 10s.", valueName: "duration"))
+        @Option(
+            help: .duration("How long to wait while another holds it: 500ms, 10s.", default: .none),
+            transform: DurationArgument.init(argument:))
         var wait = DurationArgument.none
 
         @Option(
@@ -120,7 +124,9 @@ extension LockCommand {
         @Argument(help: "The token that the lock was acquired with.")
         var token: String
 
-        @Option(help: ArgumentHelp("How long the lease lasts from now on: 500ms, 30s, 2m.", valueName: "duration"))
+        @Option(
+            help: .duration("How long the lease lasts from now on: 500ms, 30s, 2m.", default: .standardLease),
+            transform: DurationArgument.init(argument:))
         var ttl = DurationArgument.standardLease
 
         @OptionGroup var sidecar: SidecarOptions

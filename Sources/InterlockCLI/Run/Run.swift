@@ -44,13 +44,14 @@ struct Run: AsyncParsableCommand {
         completion: .lockNames)
     var lead: String?
 
-    @Option(help: ArgumentHelp("How long the lock stays held after its holder died: 5s, 30s, 2m.", valueName: "duration"))
+    @Option(
+        help: .duration("How long the lock stays held after its holder died: 5s, 30s, 2m.", default: .standardLease),
+        transform: DurationArgument.init(argument:))
     var ttl = DurationArgument.standardLease
 
     @Option(
-        help: ArgumentHelp(
-            "How long to wait while another holds the lock; without it \(RunPlan.standardWait.defaultValueDescription).",
-            valueName: "duration"))
+        help: .duration("How long to wait while another holds the lock.", default: RunPlan.standardWait),
+        transform: DurationArgument.init(argument:))
     var wait: DurationArgument?
 
     @Flag(help: "Exit with 75 at once when another holds the lock.")
@@ -59,9 +60,8 @@ struct Run: AsyncParsableCommand {
     @OptionGroup var sharing: SharingOptions
 
     @Option(
-        help: ArgumentHelp(
-            "After a success, hold the lock for at least this long: the same job elsewhere may start late.",
-            valueName: "duration"))
+        help: .duration("After a success, hold the lock for at least this long: the same job elsewhere may start late."),
+        transform: DurationArgument.init(argument:))
     var atLeast: DurationArgument?
 
     @Flag(help: "Never let the command run without a lease: end it with SIGKILL.")
@@ -82,7 +82,7 @@ struct Run: AsyncParsableCommand {
             throw ValidationError("expected a command after --, as in: interlock run --lock orders -- ./import --all")
         }
         guard ttl.duration >= RunPlan.shortestTTL.duration else {
-            throw ValidationError("--ttl: expected \(RunPlan.shortestTTL.defaultValueDescription) or more")
+            throw ValidationError("--ttl: expected \(RunPlan.shortestTTL) or more")
         }
         try Self.check(name, of: lock == nil ? "--lead" : "--lock")
         // The token that is made of the label has to be a name too.

@@ -46,14 +46,22 @@ enum ConfigurationText {
 }
 
 /// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
-package struct ConfigurationExpectation: Error {
+package struct ConfigurationExpectation: Error, CustomStringConvertible {
     let wanted: String
+    /// What was most likely meant.
+    let suggestion: String?
 
-    init(_ wanted: String) {
+    init(_ wanted: String, suggestion: String? = nil) {
         self.wanted = wanted
+        self.suggestion = suggestion
     }
 
-    func message(got: String) -> String { "expected \(wanted), got \(got)" }
+    /// Where it is told elsewhere what was there.
+    package var description: String { "expected \(wanted)" + question }
+
+    func message(got: String) -> String { "expected \(wanted), got \(got)" + question }
+
+    private var question: String { suggestion.map { "; did you mean \($0)?" } ?? "" }
 }
 
 extension ConfigurationExpectation {

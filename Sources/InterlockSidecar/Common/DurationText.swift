@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// Durations as people write them: `500ms`, `2s`, `1.5s`, `1m`, `1h`, `1d`. Whole milliseconds, never negative.
+/// Durations as people write them: `500ms`, `2s`, `1.5s`, `1m`, `1h30m`, `1d`. Whole milliseconds, never negative.
 package enum DurationText {
     /// Longest first: the order in which a duration's shortest spelling is looked for.
     private static let units: [(symbol: String, milliseconds: Int64)] = [
@@ -10,21 +10,46 @@ package enum DurationText {
 
     /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
     package static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
-        let number = text.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
-        let symbol = text[number.endIndex...]
-        guard let unit = units.first(where: { $0.symbol == symbol }) else { throw ConfigurationExpectation(wanted) }
+        var rest = text[...]
+        var total: Int64 = 0
+        var next = units.startIndex
+        repeat {
+            let number = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+            let symbol = rest[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
+            rest = rest[symbol.endIndex...]
+            // Each unit once, the longest first.
+            guard let place = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
+            next = place + 1
+            let isLast = rest.isEmpty
+            let part = try milliseconds(number, of: units[place].milliseconds, mayHaveFraction: isLast, in: text)
+            let (sum, overflow) = total.addingReportingOverflow(part)
+            guard !overflow else { throw ConfigurationExpectation("a shorter duration") }
+            total = sum
+        } while !rest.isEmpty
+        return .milliseconds(total)
+    }
+
+    private static func milliseconds(
+        _ number: some StringProtocol, of unit: Int64, mayHaveFraction: Bool, in text: some StringProtocol
+    ) throws(ConfigurationExpectation) -> Int64 {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count <= 2, parts.allSatisfy({ !$0.isEmpty }) else { throw ConfigurationExpectation(wanted) }
+        guard parts.count <= (mayHaveFraction ? 2 : 1), parts.allSatisfy({ !$0.isEmpty }) else { throw unreadable(text) }
         let fraction = parts.count == 2 ? String(parts[1]) : ""
         // Nine digits behind the point are more than any unit has milliseconds.
         guard fraction.utf8.count <= 9, let digits = ConfigurationText.wholeNumber(parts[0] + fraction) else {
-            throw ConfigurationExpectation(wanted)
+            throw unreadable(text)
         }
         let scale = (0..<fraction.utf8.count).reduce(Int64(1)) { scale, _ in scale * 10 }
-        let (scaled, overflow) = digits.multipliedReportingOverflow(by: unit.milliseconds)
+        let (scaled, overflow) = digits.multipliedReportingOverflow(by: unit)
         guard !overflow else { throw ConfigurationExpectation("a shorter duration") }
         guard scaled % scale == 0 else { throw ConfigurationExpectation("a duration of whole milliseconds") }
-        return .milliseconds(scaled / scale)
+        return scaled / scale
+    }
+
+    /// A number without a unit is most often one of seconds; a great one may be one of milliseconds.
+    private static func unreadable(_ text: some StringProtocol) -> ConfigurationExpectation {
+        guard let number = ConfigurationText.wholeNumber(text) else { return ConfigurationExpectation(wanted) }
+        return ConfigurationExpectation(wanted, suggestion: number < 100 ? "\(number)s" : "\(number)s or \(number)ms")
     }
 
     /// `5s..60s`; a single duration is a range of one.
