@@ -25,7 +25,7 @@ struct InterlockCommand: AsyncParsableCommand {
               interlock serve
               interlock serve --redis redis://127.0.0.1:6379 --config interlock.yaml
               interlock lock acquire orders --ttl 30s
-              interlock run --lock nightly-import --no-wait -- ./import --all
+              interlock run --lock nightly-import -- ./import --all
               interlock status
             """,
         version: SidecarVersion.current,

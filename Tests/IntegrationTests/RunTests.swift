@@ -90,13 +90,22 @@ struct RunTests {
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
-            let second = try await sidecar.interlock("run", "--lock", "orders", "--no-wait", "--", "echo", "ran")
+            let second = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
             #expect(second.status == .exited(75))
             #expect(second.output.isEmpty)
             #expect(second.errors.hasPrefix("interlock: the lock orders is held by another"))
             let third = try await sidecar.interlock("run", "--lock", "orders", "--wait", "50ms", "--", "echo", "ran")
             #expect(third.status == .exited(75))
             #expect(third.output.isEmpty)
+            let coded = try await sidecar.interlock(
+                "run", "--lock", "orders", "--held-exit-code", "3", "--", "echo", "ran")
+            #expect(coded.status == .exited(3))
+            #expect(coded.errors.contains("is held by another"))
+            let silent = try await sidecar.interlock(
+                "run", "--lock", "orders", "--held-exit-code", "0", "--", "echo", "ran")
+            #expect(silent.status == .exited(0))
+            #expect(silent.output.isEmpty)
+            #expect(silent.errors.isEmpty)
 
             first.send(signal: SIGTERM)
             #expect(try await first.end(within: .seconds(20)) == .exited(128 + SIGTERM))
@@ -209,7 +218,7 @@ struct RunTests {
             run.send(signal: SIGKILL)
             #expect(try await run.end(within: .seconds(20)) == .signaled(SIGKILL))
             try await eventually("the command is gone") { !group.hasLivingMembers }
-            let next = try await sidecar.interlock("run", "--lock", "orders", "--", "echo", "ran")
+            let next = try await sidecar.interlock("run", "--lock", "orders", "--wait", "25s", "--", "echo", "ran")
             #expect(next.output == "ran\n")
         }
     }
@@ -237,10 +246,12 @@ struct RunTests {
     func deposition() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
+            #expect(leader.errors.hasPrefix("interlock: leading orders, fence "))
             _ = try await sidecar.interlock("lock", "break", "orders")
             try await eventually("it leads again") { leader.output.split(separator: "\n").count == 2 }
             leader.send(signal: SIGUSR1)
             #expect(try await leader.end(within: .seconds(20)) == .exited(4))
+            #expect(leader.errors.ranges(of: "leading orders, fence ").count == 2)
             let shown = try await sidecar.interlock("lock", "show", "orders")
             #expect(shown.status == .exited(1))
         }
@@ -303,6 +314,7 @@ struct RunTests {
             ["--lock", "a", "--shared", "--permits", "2", "--", "true"], ["--lock", "a", "--permits", "0", "--", "true"],
             ["--lock", "a b", "--", "true"], ["--lock", "a", "--ttl", "1ms", "--", "true"],
             ["--lock", "a", "--label", "a b", "--", "true"],
+            ["--lock", "a", "--held-exit-code", "256", "--", "true"], ["--lock", "a", "--held-exit-code", "-1", "--", "true"],
         ])
     func usage(arguments: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(["run"] + arguments)

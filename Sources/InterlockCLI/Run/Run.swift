@@ -22,14 +22,14 @@ struct Run: AsyncParsableCommand {
               65   refused as invalid: a --ttl out of bounds, a label that cannot be
               69   the sidecar or its Redis cannot be reached, or is no sidecar
               74   the lease was lost while the command ran
-              75   another holds the lock
+              75   another holds the lock; --held-exit-code chooses another code
               77   no API key, or a wrong one
               126  the program cannot be executed
               127  there is no such program
 
             EXAMPLES
-              interlock run --lock nightly-import --no-wait -- ./import --all
-              interlock run --lock nightly-import --no-wait --at-least 10m -- ./import --all
+              interlock run --lock nightly-import -- ./import --all
+              interlock run --lock nightly-import --at-least 10m --held-exit-code 0 -- ./import --all
               interlock run --lock orders --ttl 1m --wait 10m --strict -- psql -f close-orders.sql
               interlock run --lock builds --permits 4 -- make
               interlock run --lead scheduler -- ./scheduler
@@ -50,12 +50,17 @@ struct Run: AsyncParsableCommand {
     var ttl = DurationArgument.standardLease
 
     @Option(
-        help: .duration("How long to wait while another holds the lock.", default: RunPlan.standardWait),
+        help: .duration("How long to wait while another holds the lock.", default: DurationArgument.none),
         transform: DurationArgument.init(argument:))
     var wait: DurationArgument?
 
-    @Flag(help: "Exit with 75 at once when another holds the lock.")
+    @Flag(help: "Do not wait, which is the default.")
     var noWait = false
+
+    @Option(
+        help: ArgumentHelp(
+            "The exit code when another holds the lock; with 0 nothing is said either: for cron and timers.", valueName: "code"))
+    var heldExitCode = ExitStatus.notAcquired.code
 
     @OptionGroup var sharing: SharingOptions
 
@@ -84,6 +89,9 @@ struct Run: AsyncParsableCommand {
         guard ttl.duration >= RunPlan.shortestTTL.duration else {
             throw ValidationError("--ttl: expected \(RunPlan.shortestTTL) or more")
         }
+        guard (0...255).contains(heldExitCode) else {
+            throw ValidationError("--held-exit-code: expected a whole number from 0 to 255, got \(heldExitCode)")
+        }
         try Self.check(name, of: lock == nil ? "--lead" : "--lock")
         // The token that is made of the label has to be a name too.
         if let label { try Self.check(OwnerToken.make(label: label, random: (0, 0)), of: "--label") }
@@ -95,7 +103,7 @@ struct Run: AsyncParsableCommand {
         let plan = RunPlan(
             name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,
             atLeast: atLeast?.duration ?? .zero, isStrict: strict, label: label,
-            sidecar: sidecar)
+            heldExitCode: heldExitCode, sidecar: sidecar)
         let command = GuardedCommand(
             program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
         let mailbox = Mailbox()
@@ -112,7 +120,7 @@ struct Run: AsyncParsableCommand {
             throw ValidationError("expected one of --lock NAME and --lead NAME")
         case (_?, nil):
             guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
-            return .once(wait: noWait ? .zero : (wait ?? RunPlan.standardWait).duration)
+            return .once(wait: (wait ?? .none).duration)
         case (nil, _?):
             guard atLeast == nil else {
                 throw ValidationError("--at-least is for --lock only: a leader holds the lock until its command ends")
@@ -156,10 +164,10 @@ struct RunPlan: Sendable {
     var isStrict: Bool
     /// What others see of the holder; `nil`: this host's name.
     var label: String?
+    /// The code to exit with when another holds the lock; with 0 nothing is said.
+    var heldExitCode: Int32
     var sidecar: SidecarOptions
 
-    /// The default wait.
-    static let standardWait = DurationArgument(.seconds(10))
     /// The shortest lease that a renewal over a network can be expected to keep.
     static let shortestTTL = DurationArgument(.milliseconds(200))
 

@@ -53,7 +53,9 @@ struct RunSession {
             switch try await term() {
             case .finished(let code): return code
             case .stopped(let signal): return .ended(bySignal: signal)
-            case .held: throw Failure(refusal, .notAcquired)
+            case .held:
+                if plan.heldExitCode != 0 { Terminal.tell("interlock: \(refusal)") }
+                return ExitCode(plan.heldExitCode)
             case .lost(let signal):
                 guard plan.purpose == .lead else { return ExitCode(.leaseLost) }
                 if let signal { return .ended(bySignal: signal) }
@@ -157,6 +159,7 @@ struct RunSession {
 
     /// Runs the command under the lease, then releases it.
     private func serve(_ grant: SidecarLease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
+        if plan.purpose == .lead { Terminal.tell("interlock: leading \(plan.name), fence \(grant.fence)") }
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
         do {
