@@ -31,9 +31,7 @@ struct InterlockCommand: AsyncParsableCommand {
         version: SidecarVersion.current,
         subcommands: [
             Serve.self, CheckConfig.self, ConfigCommand.self, Status.self, FleetCommand.self, LockCommand.self, Run.self,
-            LimitCommand.self,
-            BreakerCommand.self,
-            EventsCommand.self, BenchCommand.self, RunChild.self,
+            LimitCommand.self, BreakerCommand.self, EventsCommand.self, BenchCommand.self, Version.self, RunChild.self,
         ]
     )
 
@@ -44,6 +42,7 @@ struct InterlockCommand: AsyncParsableCommand {
     static func main() async {
         var isRun = false
         do {
+            if let failure = misnamedCommand(in: Array(CommandLine.arguments.dropFirst())) { throw failure }
             var command = try await asyncParseAsRoot()
             isRun = command is Run
             if var asynchronous = command as? any AsyncParsableCommand {
@@ -72,6 +71,55 @@ struct InterlockCommand: AsyncParsableCommand {
         guard let failure = error as? Failure else { exit(withError: error) }
         Terminal.tell("interlock: \(failure)")
         exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
+    }
+}
+
+extension InterlockCommand {
+    /// What to say of the first word that should name a command and does not; `nil`: there is none.
+    static func misnamedCommand(in arguments: [String]) -> Failure? {
+        var command: any ParsableCommand.Type = InterlockCommand.self
+        var path = _commandName
+        for word in arguments {
+            let known = command.configuration.subcommands
+            guard !known.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
+            guard let next = known.first(where: { $0.names.contains(word) }) else {
+                let meant = known.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
+                return Failure("there is no command `\(path) \(word)`\(meant)", .usage)
+            }
+            command = next
+            path += " " + word
+        }
+        return nil
+    }
+}
+
+extension ParsableCommand {
+    fileprivate static var names: [String] { [_commandName] + configuration.aliases }
+}
+
+extension [any ParsableCommand.Type] {
+    /// The command whose name is nearest, or that has a command of this very name.
+    fileprivate func suggestion(for word: String) -> String? {
+        let shown = filter { $0.configuration.shouldDisplay }
+        if let closest = ConfigurationText.closest(to: word, among: shown.flatMap { $0.names }) { return closest }
+        return shown.first { $0.configuration.subcommands.contains { $0.names.contains(word) } }.map {
+            "\($0._commandName) \(word)"
+        }
+    }
+}
+
+/// `interlock version`: the same as `--version`.
+struct Version: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print the version.",
+        discussion: """
+            EXAMPLES
+              interlock version
+            """
+    )
+
+    func run() {
+        Terminal.show(SidecarVersion.current)
     }
 }
 

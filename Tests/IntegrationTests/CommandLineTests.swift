@@ -500,6 +500,37 @@ struct CommandLineTests {
         #expect(outcome.errors.hasPrefix("interlock: "))
     }
 
+    @Test(
+        "a command that is not there is asked back for",
+        arguments: [
+            (["stauts"], "`interlock stauts`: did you mean `interlock status`?"),
+            (["lock", "aquire", "a"], "`interlock lock aquire`: did you mean `interlock lock acquire`?"),
+            (["acquire", "a"], "`interlock acquire`: did you mean `interlock lock acquire`?"),
+            (["run-chil"], "`interlock run-chil`; see `interlock --help`"),
+            (["limit", "frobnicate"], "`interlock limit frobnicate`; see `interlock limit --help`"),
+        ])
+    func misnamed(arguments: [String], question: String) async throws {
+        let outcome = try await InterlockProcess.outcome(arguments)
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors == "interlock: there is no command \(question)\n")
+    }
+
+    @Test("list is also ls, show also info, and the version is told in two ways")
+    func aliases() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
+            _ = try await sidecar.interlock("lock", "acquire", "orders")
+            #expect(try await sidecar.interlock("lock", "ls").output.contains("orders"))
+            #expect(try await sidecar.interlock("lock", "info", "orders").output.contains("orders"))
+            #expect(try await sidecar.interlock("breaker", "ls").output.contains("catalog"))
+            #expect(try await sidecar.interlock("breaker", "info", "catalog").output.contains("catalog"))
+            #expect(try await sidecar.interlock("limit", "info", "catalog").output.contains("catalog"))
+        }
+        let version = try await InterlockProcess.outcome(["version"])
+        #expect(version.status == .exited(0))
+        #expect(version.output == (try await InterlockProcess.outcome(["--version"])).output)
+    }
+
     @Test("a duration without a unit is asked back for what was meant, and one of several parts is read")
     func durations() async throws {
         let bare = try await InterlockProcess.outcome(["lock", "acquire", "a", "--ttl", "30"])
@@ -530,7 +561,7 @@ struct CommandLineTests {
         arguments: [
             [], ["serve"], ["check-config"], ["status"], ["lock"], ["lock", "acquire"], ["lock", "renew"], ["lock", "release"],
             ["lock", "show"], ["lock", "list"], ["lock", "break"], ["limit"], ["limit", "take"], ["limit", "show"],
-            ["breaker"], ["breaker", "show"], ["breaker", "list"], ["breaker", "force"], ["events"],
+            ["breaker"], ["breaker", "show"], ["breaker", "list"], ["breaker", "force"], ["events"], ["version"],
         ] as [[String]])
     func help(command: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(command + ["--help"])

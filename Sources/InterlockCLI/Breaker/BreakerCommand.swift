@@ -27,7 +27,8 @@ extension BreakerCommand {
                 EXAMPLES
                   interlock breaker list
                   interlock breaker list --json | jq -r '.services[] | select(.state == "open") | .service'
-                """
+                """,
+            aliases: ["ls"]
         )
 
         @OptionGroup var sidecar: SidecarOptions
@@ -49,7 +50,8 @@ extension BreakerCommand {
                 EXAMPLES
                   interlock breaker show catalog
                   interlock breaker show catalog --json
-                """
+                """,
+            aliases: ["info"]
         )
 
         @Argument(help: "The service's name.", completion: .serviceNames)

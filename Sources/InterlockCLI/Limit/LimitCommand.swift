@@ -86,7 +86,8 @@ extension LimitCommand {
                 EXAMPLES
                   interlock limit show catalog
                   interlock limit show catalog --subject tenant-7 --json
-                """
+                """,
+            aliases: ["info"]
         )
 
         @Argument(help: "The service's name.", completion: .serviceNames)

@@ -31,7 +31,8 @@ extension LockCommand {
                 EXAMPLES
                   interlock lock show orders
                   interlock lock show orders --json
-                """
+                """,
+            aliases: ["info"]
         )
 
         @Argument(help: "The lock's name.", completion: .lockNames)
@@ -59,7 +60,8 @@ extension LockCommand {
                   interlock lock list
                   interlock lock list --match 'orders*' --limit 100
                   interlock lock list --json | jq -r '.locks[].name'
-                """
+                """,
+            aliases: ["ls"]
         )
 
         @Option(help: ArgumentHelp("Only names that match this pattern, as of the Redis command KEYS.", valueName: "glob"))

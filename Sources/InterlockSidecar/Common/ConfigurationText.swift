@@ -1,7 +1,7 @@
 import InterlockCore
 
 /// Rules of single words that several settings share.
-enum ConfigurationText {
+package enum ConfigurationText {
     /// Digits only: no sign, no separator, no exponent. `nil` also when it does not fit.
     static func wholeNumber(_ text: some StringProtocol) -> Int64? {
         let isDigits = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
@@ -19,7 +19,7 @@ enum ConfigurationText {
     }
 
     /// The candidate that `word` was probably meant to be: at most two letters put in, left out or replaced.
-    static func closest(to word: String, among candidates: [String]) -> String? {
+    package static func closest(to word: String, among candidates: [String]) -> String? {
         let furthest = 2
         guard word.utf8.count <= 64 else { return nil }
         return
