@@ -153,6 +153,18 @@ struct CommandLineTests {
         }
     }
 
+    @Test("a label that cannot be is called a label")
+    func label() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
+            #expect(acquired.status == .exited(65))
+            #expect(acquired.errors.contains("the label contains U+0020"))
+            let run = try await sidecar.interlock("run", "--lock", "orders", "--label", "web 1", "--", "true")
+            #expect(run.status == .exited(64))
+            #expect(run.errors.contains("--label: the label contains U+0020"))
+        }
+    }
+
     @Test("the same owner gets the same lease again")
     func owner() async throws {
         try await SidecarProcess.withSidecar { sidecar in

@@ -19,7 +19,11 @@ struct NameTests {
     @Test("a refused name says what is wrong with it")
     func nameViolation() {
         #expect(throws: ResourceName.Violation.forbidden(" ")) { try ResourceName("a b") }
-        #expect(ResourceName.Violation.forbidden(" ").description.contains("U+0020"))
+        let space = ResourceName.Violation.forbidden(" ")
+        #expect(space.description.hasPrefix("the name contains U+0020; it must be 1-256 bytes"))
+        #expect(space.message(for: "LABEL").hasPrefix("LABEL: the label contains U+0020"))
+        #expect(space.message(for: "--lock").hasPrefix("--lock: the name contains U+0020"))
+        #expect(space.message(for: "also[0]").hasPrefix("also[0]: the name contains U+0020"))
     }
 
     @Test("a token begins with its label and never shows more than that")

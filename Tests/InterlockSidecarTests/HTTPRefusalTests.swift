@@ -24,12 +24,12 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": [[1, "]]"]]}"#, "got an array"),
             // Nobody decodes what no request needs (D5).
             (#"{"ttl_ms": [[[1]]]}"#, "nested deeper than 3 levels"),
-            (#"{"ttl_ms": 5000, "owner": "a \"[[[["}"#, "owner: the name contains"),
+            (#"{"ttl_ms": 5000, "owner": "a \"[[[["}"#, "owner: the owner contains"),
             (#"{"ttl_ms": \#(String(repeating: "[", count: 500))\#(String(repeating: "]", count: 500))}"#, "nested deeper than"),
             (String(repeating: #"{"a":"#, count: 10_000), "not well-formed JSON"),
             (#"{"ttl_ms": 5000, "owner": 7}"#, "owner: expected a string, got 7"),
-            (#"{"ttl_ms": 5000, "owner": "a b"}"#, "owner: the name contains U+0020"),
-            (#"{"ttl_ms": 5000, "label": ""}"#, "label: the name is empty"),
+            (#"{"ttl_ms": 5000, "owner": "a b"}"#, "owner: the owner contains U+0020"),
+            (#"{"ttl_ms": 5000, "label": ""}"#, "label: the label is empty"),
             (#"{"ttl_ms": 5000, "tll": 1}"#, "unknown field \"tll\"; the fields are ttl_ms, wait_ms, owner, label"),
         ])
     func badBodies(body: String, detail: String) async throws {

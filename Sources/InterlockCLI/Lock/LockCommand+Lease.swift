@@ -37,7 +37,8 @@ extension LockCommand {
                 "A token of your own. Asking again with it gives the same lease, extended: a retry is safe.", valueName: "token"))
         var owner: String?
 
-        @Option(help: ArgumentHelp("What others see of the holder: a name for this job or host.", valueName: "text"))
+        @Option(
+            help: ArgumentHelp("What others see of the holder: a name for this job or host, without spaces.", valueName: "name"))
         var label: String?
 
         @OptionGroup var sharing: SharingOptions

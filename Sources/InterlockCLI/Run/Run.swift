@@ -72,7 +72,7 @@ struct Run: AsyncParsableCommand {
     @Flag(help: "Never let the command run without a lease: end it with SIGKILL.")
     var strict = false
 
-    @Option(help: ArgumentHelp("What others see of the holder; by default the host name.", valueName: "text"))
+    @Option(help: ArgumentHelp("What others see of the holder, without spaces; by default the host name.", valueName: "name"))
     var label: String?
 
     @OptionGroup var sidecar: SidecarOptions
@@ -139,7 +139,7 @@ struct Run: AsyncParsableCommand {
         do throws(ResourceName.Violation) {
             _ = try ResourceName(name)
         } catch {
-            throw ValidationError("\(option): \(error)")
+            throw ValidationError(error.message(for: option))
         }
     }
 }

@@ -1,10 +1,13 @@
-/// The name of a lock, a service or a subject: 1–256 bytes of UTF-8 without control characters, spaces or braces.
+/// The name of a lock, a service or a subject, a holder's label or token: 1–256 bytes of UTF-8 without control characters,
+/// spaces or braces.
 ///
 /// Braces would move a key to another slot of a Redis Cluster; spaces and control characters would make the keys
 /// unreadable at `redis-cli`.
 package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     /// The longest name, in bytes of UTF-8.
     package static let longest = 256
+    /// What a name has to be, in words.
+    package static let rule = "1-\(longest) bytes of UTF-8 without control characters, spaces or braces"
 
     /// The name as given.
     package let text: String
@@ -35,7 +38,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
         do throws(Violation) {
             _ = try Self(text)
         } catch {
-            return "a name of 1-\(longest) bytes without control characters, spaces or braces"
+            return "a name of \(rule)"
         }
         return text.contains(":") ? "a name without \":\"" : nil
     }
@@ -67,15 +70,23 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
         case tooLong(bytes: Int)
         case forbidden(Unicode.Scalar)
 
-        package var description: String {
-            let rule = "a name is 1-\(ResourceName.longest) bytes of UTF-8 without control characters, spaces or braces"
-            return switch self {
-            case .empty: "the name is empty; \(rule)"
-            case .tooLong(let bytes): "the name has \(bytes) bytes; \(rule)"
-            case .forbidden("\u{FFFD}"): "the name is not valid UTF-8; \(rule)"
-            case .forbidden(let scalar):
-                "the name contains \(scalar.codePoint); \(rule)"
-            }
+        package var description: String { described(as: "name") }
+
+        /// What is wrong, behind the option or field that it is wrong with: `LABEL: the label is empty; …`.
+        package func message(for field: String) -> String {
+            let noun = ["label", "owner", "subject", "key"].first { field.lowercased().hasSuffix($0) } ?? "name"
+            return "\(field): \(described(as: noun))"
+        }
+
+        private func described(as noun: String) -> String {
+            let fault =
+                switch self {
+                case .empty: "is empty"
+                case .tooLong(let bytes): "has \(bytes) bytes"
+                case .forbidden("\u{FFFD}"): "is not valid UTF-8"
+                case .forbidden(let scalar): "contains \(scalar.codePoint)"
+                }
+            return "the \(noun) \(fault); it must be \(ResourceName.rule)"
         }
     }
 }

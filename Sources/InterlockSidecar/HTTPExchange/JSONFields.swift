@@ -126,7 +126,7 @@ extension ResourceName {
         do throws(Violation) {
             try self.init(text)
         } catch {
-            throw HTTPProblem(.invalid, "\(what): \(error)")
+            throw HTTPProblem(.invalid, error.message(for: what))
         }
     }
 }

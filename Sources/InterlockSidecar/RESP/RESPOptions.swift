@@ -124,7 +124,7 @@ package struct RESPOptions {
         do throws(ResourceName.Violation) {
             return try ResourceName(text)
         } catch {
-            throw InterlockError(.invalid, "\(what): \(error)")
+            throw InterlockError(.invalid, error.message(for: what))
         }
     }
 }
