@@ -4,25 +4,6 @@ internal import Hiredis
 public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What happened; a program switches on this. Newer versions may have more codes.
     public struct Code: RawRepresentable, Hashable, Sendable {
-        /// Those that this version knows.
-        package enum Known: String, CaseIterable, Sendable {
-            case notConnected = "not-connected"
-            case connectionFailed = "connection-failed"
-            case overloaded
-            case timedOut = "timed-out"
-            case answerLost = "answer-lost"
-            case unreadable
-            case leaseLost = "lease-lost"
-            case invalid = "INVALID"
-            case unknownService = "UNKNOWN"
-            case unavailable = "UNAVAILABLE"
-            case unreplicated = "UNREPLICATED"
-            case noKey = "NOAUTH"
-            case wrongKey = "WRONGPASS"
-            case notPermitted = "NOPERM"
-            case other = "ERR"
-        }
-
         /// The code's name; of an answer, the first word of the sidecar's error.
         public let rawValue: String
 
@@ -31,48 +12,41 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
             self.rawValue = rawValue
         }
 
-        private init(_ known: Known) {
-            rawValue = known.rawValue
-        }
-
-        /// `nil`: the code of a newer sidecar.
-        package var known: Known? { Known(rawValue: rawValue) }
-
         // What this side finds.
 
         /// There is no connection, or the client is closed: the call was never sent.
-        public static let notConnected = Code(.notConnected)
+        public static let notConnected = Code(rawValue: "not-connected")
         /// The connection could not be made: refused, not found, TLS failed.
-        public static let connectionFailed = Code(.connectionFailed)
+        public static let connectionFailed = Code(rawValue: "connection-failed")
         /// Too many calls are in flight already: this one was never sent.
-        public static let overloaded = Code(.overloaded)
+        public static let overloaded = Code(rawValue: "overloaded")
         /// The call was sent, and no answer came in time. It may have been carried out, or may yet be.
-        public static let timedOut = Code(.timedOut)
+        public static let timedOut = Code(rawValue: "timed-out")
         /// The connection was lost before the answer. The call may have been carried out.
-        public static let answerLost = Code(.answerLost)
+        public static let answerLost = Code(rawValue: "answer-lost")
         /// There was an answer that is no sidecar's: wrong port, another program, another version.
-        public static let unreadable = Code(.unreadable)
+        public static let unreadable = Code(rawValue: "unreadable")
         /// The lease was lost while work went on under it.
-        public static let leaseLost = Code(.leaseLost)
+        public static let leaseLost = Code(rawValue: "lease-lost")
 
         // What a sidecar answers, by the first word of its errors.
 
         /// The call is wrong: a name, a number, an unknown permit. The same call fails again.
-        public static let invalid = Code(.invalid)
+        public static let invalid = Code(rawValue: "INVALID")
         /// No such service is configured.
-        public static let unknownService = Code(.unknownService)
+        public static let unknownService = Code(rawValue: "UNKNOWN")
         /// The sidecar cannot use its Redis.
-        public static let unavailable = Code(.unavailable)
+        public static let unavailable = Code(rawValue: "UNAVAILABLE")
         /// A lease was granted, and given up because too few replicas had it in time.
-        public static let unreplicated = Code(.unreplicated)
+        public static let unreplicated = Code(rawValue: "UNREPLICATED")
         /// The sidecar asks for an API key.
-        public static let noKey = Code(.noKey)
+        public static let noKey = Code(rawValue: "NOAUTH")
         /// The sidecar does not know the API key.
-        public static let wrongKey = Code(.wrongKey)
+        public static let wrongKey = Code(rawValue: "WRONGPASS")
         /// The API key does not have the role that the call needs.
-        public static let notPermitted = Code(.notPermitted)
+        public static let notPermitted = Code(rawValue: "NOPERM")
         /// Any other error, also that a command is unknown.
-        public static let other = Code(.other)
+        public static let other = Code(rawValue: "ERR")
     }
 
     /// What happened.
@@ -126,6 +100,39 @@ extension SidecarClientError {
             self.init(.connectionFailed, message)
         case .protocolViolation, .unexpectedReply:
             self.init(.unreadable, "what \(address) answers is no sidecar's answer: \(error.message)")
+        }
+    }
+}
+
+extension SidecarClientError.Code {
+    /// The codes of this version, for a `switch` that has to have them all.
+    package enum Known: CaseIterable, Sendable {
+        case notConnected, connectionFailed, overloaded, timedOut, answerLost, unreadable, leaseLost
+        case invalid, unknownService, unavailable, unreplicated, noKey, wrongKey, notPermitted, other
+    }
+
+    /// `nil`: the code of a newer sidecar.
+    package var known: Known? { Self.byCode[self] }
+
+    private static let byCode = Dictionary(uniqueKeysWithValues: Known.allCases.map { (code(of: $0), $0) })
+
+    private static func code(of known: Known) -> Self {
+        switch known {
+        case .notConnected: notConnected
+        case .connectionFailed: connectionFailed
+        case .overloaded: overloaded
+        case .timedOut: timedOut
+        case .answerLost: answerLost
+        case .unreadable: unreadable
+        case .leaseLost: leaseLost
+        case .invalid: invalid
+        case .unknownService: unknownService
+        case .unavailable: unavailable
+        case .unreplicated: unreplicated
+        case .noKey: noKey
+        case .wrongKey: wrongKey
+        case .notPermitted: notPermitted
+        case .other: other
         }
     }
 }
