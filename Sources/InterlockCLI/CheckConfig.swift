@@ -8,26 +8,31 @@ struct CheckConfig: AsyncParsableCommand {
         discussion: """
             Reads the file as `interlock serve` would, with the environment that overrides it and that holds its API keys, and \
             starts nothing. Every mistake is one line on standard error with its place and what was expected; then it exits \
-            with 1.
+            with 1. With --without-secrets the variables and files that hold keys, passwords and URLs need not be there.
 
             EXAMPLES
               interlock check-config interlock.yaml
+              helm template … | yq … | interlock check-config --without-secrets -
               interlock check-config interlock.yaml --json | jq -r '.problems[].message'
             """
     )
 
-    @Argument(help: "Configuration in YAML.", completion: .file())
+    @Argument(help: "Configuration in YAML; - is standard input.", completion: .file())
     var file: String
+
+    @Flag(help: "Do not look for secrets that are in variables and in other files.")
+    var withoutSecrets = false
 
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let verdict = ConfigurationVerdict(file: file, environment: ProcessEnvironment.variables)
+        let verdict = ConfigurationVerdict(
+            file: file, environment: ProcessEnvironment.variables, readsSecrets: !withoutSecrets)
         if output.json {
             Terminal.show(try JSONOutput.text(verdict))
         } else {
             if verdict.isGood { Terminal.show(verdict.table) }
-            for warning in verdict.warnings { Terminal.tell("\(file): warning: \(warning)") }
+            for warning in verdict.warnings { Terminal.tell("\(verdict.file): warning: \(warning)") }
             for problem in verdict.problems { Terminal.tell(problem.description) }
         }
         guard verdict.isGood else { throw ExitCode(.no) }
@@ -64,10 +69,11 @@ struct ConfigurationVerdict: Answer {
     var isGood: Bool { problems.isEmpty }
 
     /// Reads the file, and starts nothing.
-    init(file: String, environment: [String: String]) {
-        self.file = file
+    init(file: String, environment: [String: String], readsSecrets: Bool) {
+        self.file = file == "-" ? "standard input" : file
         do throws(ConfigurationError) {
-            let configuration = try SidecarConfiguration.load(file: file, environment: environment)
+            let configuration = try SidecarConfiguration.check(
+                file: file, environment: environment, readsSecrets: readsSecrets)
             services = configuration.services.count
             warnings = configuration.warnings + [configuration.warningOfOwnRedis].compactMap { $0 }
             if let url = configuration.redis.url { check(redisURL: url, of: configuration) }

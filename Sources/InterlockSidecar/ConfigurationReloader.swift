@@ -50,7 +50,7 @@ extension SidecarConfiguration {
     func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
         var running = self
         running.keys = keys
-        let findings = ConfigurationFindings(fileName: "listeners that are open")
+        let findings = ConfigurationFindings(fileName: "listeners that are open", readsSecrets: true)
         running.refuseUnguardedListeners(findings)
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }

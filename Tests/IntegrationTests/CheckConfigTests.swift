@@ -46,6 +46,48 @@ struct CheckConfigTests {
         #expect(!outcome.errors.contains("hunter2"))
     }
 
+    @Test("- is standard input")
+    func standardInput() async throws {
+        func check(_ yaml: String) async throws -> CommandOutcome {
+            let command = "printf '%s' \"$1\" | \"$2\" check-config -"
+            let result = try await Subprocess.run(
+                .name("sh"), arguments: ["-c", command, "sh", yaml, try InterlockProcess.program()],
+                environment: InterlockProcess.environment, output: .string(limit: 1 << 16), error: .string(limit: 1 << 16))
+            return CommandOutcome(
+                status: result.terminationStatus, output: result.standardOutput, errors: result.standardError)
+        }
+        let good = try await check("redis: { embedded: true }\n")
+        #expect(good.status == .exited(0))
+        #expect(good.output == "standard input: good, 0 services\n")
+        let bad = try await check("redis: { embedded: true }\nnonsense: 1\n")
+        #expect(bad.status == .exited(1))
+        #expect(bad.errors.hasPrefix("standard input:2: nonsense: unknown key"))
+    }
+
+    @Test("without secrets nothing that holds one has to be there, and everything else is checked")
+    func withoutSecrets() async throws {
+        let yaml = """
+            redis: { url_env: NOWHERE_REDIS_URL, password_file: /nowhere/password }
+            listen: { tls: { certificate: "/etc/passwd", key: /nowhere/key.pem } }
+            auth:
+              keys:
+                - { name: ops, role: admin, key_env: NOWHERE_OPS_KEY }
+                - { name: web, role: use, key_file: /nowhere/web.key }
+
+            """
+        let (secret, _) = try await check(yaml)
+        #expect(secret.status == .exited(1))
+        let (open, file) = try await check(yaml, "--without-secrets")
+        #expect(open.status == .exited(0), "\(open)")
+        #expect(open.output == "\(file): good, 0 services\n")
+        #expect(open.errors.isEmpty)
+        let (bad, _) = try await check(yaml + "fleet_size: 0\n", "--without-secrets")
+        #expect(bad.status == .exited(1))
+        #expect(bad.errors.contains("fleet_size"))
+        let (wrongName, _) = try await check("auth: { keys: [ { name: a, role: use, key_env: 'a b' } ] }\n", "--without-secrets")
+        #expect(wrongName.status == .exited(1))
+    }
+
     @Test("a file that is not there is a mistake")
     func absent() async throws {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])

@@ -221,6 +221,57 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
+        "a key that is called otherwise elsewhere is asked back for by its name here",
+        arguments: [
+            ("rate: 10", "rate: unknown key; did you mean limits?"),
+            ("rate-limit: 10", "rate-limit: unknown key; did you mean limits?"),
+            ("circuit_breaker: {}", "circuit_breaker: unknown key; did you mean breaker?"),
+            ("retry: {}", "retry: unknown key; did you mean retries?"),
+            ("bulkhead: 5", "bulkhead: unknown key; did you mean concurrency?"),
+            ("healthcheck: /", "healthcheck: unknown key; did you mean probe?"),
+            ("limits: [ { limit: 1, per: 1s, dry_run: true } ]", "limits[0].dry_run: unknown key; did you mean shadow?"),
+            ("breaker: { threshold: 50% }", "breaker.threshold: unknown key; did you mean failure_rate?"),
+            ("breaker: { reset_timeout: 5s }", "breaker.reset_timeout: unknown key; did you mean open_for?"),
+        ])
+    func synonyms(service: String, refusal: String) {
+        let all = refusals(of: "services: { catalog: { \(service) } }")
+        #expect(all == ["file.yaml:1: services.catalog.\(refusal)"])
+    }
+
+    @Test("the rate of a limit is asked back for, and no key is offered twice")
+    func offered() {
+        let limit = refusals(of: "services: { catalog: { limits: [ { rate: 10, per: 1s } ] } }")
+        #expect(limit.contains("file.yaml:1: services.catalog.limits[0].rate: unknown key; did you mean limit?"))
+        let service = refusals(of: "services: { catalog: { nonsense: 1 } }").first ?? ""
+        let offered = service.split(separator: "expected ").last.map { $0.replacing(" or ", with: ", ").split(separator: ", ") }
+        let keys = offered ?? []
+        #expect(keys.contains("url"))
+        #expect(Set(keys).count == keys.count, "\(keys)")
+    }
+
+    @Test(
+        "a word where a mapping belongs is shown as the line to write",
+        arguments: [
+            ("on_limit: wait", "on_limit: expected a mapping (key: value), got \"wait\"; write on_limit: { action: wait }"),
+            ("probe: /healthz", "probe: expected a mapping (key: value), got \"/healthz\"; write probe: { path: /healthz }"),
+            ("breaker: 50%", "breaker: expected a mapping (key: value), got 50%; write breaker: { failure_rate: 50% }"),
+            (
+                "url: 'http://a', timeouts: 5s",
+                "timeouts: expected a mapping (key: value), got 5s; write timeouts: { total: 5s }"
+            ),
+        ])
+    func shorthand(service: String, refusal: String) {
+        #expect(refusals(of: "services: { catalog: { \(service) } }").first == "file.yaml:1: services.catalog.\(refusal)")
+    }
+
+    @Test("the line to write shows no password")
+    func shorthandWithPassword() {
+        let refusal = refusals(of: "redis: 'redis://:hunter2@127.0.0.1'").first ?? ""
+        #expect(refusal.contains("write redis: { url: "))
+        #expect(!refusal.contains("hunter2"))
+    }
+
+    @Test(
         "what is not YAML is refused with its line",
         arguments: [
             ("a: [1\nb: 2\n", "file.yaml:2: not YAML: "),

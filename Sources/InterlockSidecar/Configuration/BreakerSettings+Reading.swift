@@ -4,7 +4,7 @@ import Yams
 extension BreakerSettings {
     /// Reads `services.NAME.breaker`.
     mutating func read(_ value: ConfigurationValue) {
-        value.section { section in
+        value.section(shorthand: "failure_rate") { section in
             section.read("failure_rate", into: &failureRate) { $0.percentage() }
             section.readOptional("slow_call", into: &slowCall) { $0.duration(in: Self.durations) }
             section.read("slow_rate", into: &slowRate) { $0.percentage() }

@@ -47,6 +47,8 @@ package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible
 /// A class, because every value of the file reports to the same findings. It lives within one call of `load`.
 final class ConfigurationFindings {
     let fileName: String
+    /// Whether secrets are looked for, in variables and files; a check elsewhere has none.
+    let readsSecrets: Bool
     private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [String] = []
     /// Variables of the environment that the file names.
@@ -54,8 +56,9 @@ final class ConfigurationFindings {
     /// Where a setting that later rules look at was given, by its path.
     var places: [String: ConfigurationProblem.Place] = [:]
 
-    init(fileName: String) {
+    init(fileName: String, readsSecrets: Bool) {
         self.fileName = fileName
+        self.readsSecrets = readsSecrets
     }
 
     var wholeFile: ConfigurationProblem.Place { .file(fileName, line: nil) }

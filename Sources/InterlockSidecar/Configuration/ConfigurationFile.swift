@@ -1,3 +1,4 @@
+internal import Glibc
 import Yams
 
 #if canImport(FoundationEssentials)
@@ -28,6 +29,25 @@ struct ConfigurationFile {
         } catch {
             throw refusal(nil, "the file cannot be read")
         }
+        return try text(of: bytes)
+    }
+
+    /// The text that comes through standard input, at most one byte more than a file may have.
+    /// - Throws: when it cannot be read or is not UTF-8.
+    func textOfStandardInput() throws(ConfigurationError) -> String {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        while bytes.count <= Self.mostBytes {
+            let count = read(STDIN_FILENO, &buffer, buffer.count)
+            if count == 0 { break }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw refusal(nil, "it cannot be read: \(String(cString: strerror(errno)))") }
+            bytes += buffer.prefix(count)
+        }
+        return try text(of: bytes)
+    }
+
+    private func text(of bytes: some Sequence<UInt8>) throws(ConfigurationError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self) else { throw refusal(nil, "expected text in UTF-8") }
         return text
     }

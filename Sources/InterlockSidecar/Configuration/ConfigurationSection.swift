@@ -9,14 +9,15 @@ final class ConfigurationSection {
     private var settled: Set<String> = []
 
     /// `nil`, and reported, when `value` is not a mapping with words as its keys.
-    init?(_ value: ConfigurationValue) {
+    /// - Parameter shorthand: the key that is meant when a word stands in the mapping's place.
+    init?(_ value: ConfigurationValue, shorthand: String? = nil) {
         whole = value
         guard !value.isNull else {
             entries = []
             return
         }
         guard case .mapping(let mapping) = value.node else {
-            value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"))
+            value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"), instead: shorthand)
             return nil
         }
         entries = mapping.compactMap { key, node in
@@ -32,7 +33,7 @@ final class ConfigurationSection {
 
     /// The value of `key`, also when it says nothing.
     func value(_ key: String) -> ConfigurationValue? {
-        known.append(key)
+        if !known.contains(key) { known.append(key) }
         return entries.first { $0.name == key }?.value
     }
 
@@ -77,9 +78,71 @@ final class ConfigurationSection {
 
     func refuseUnknownKeys() {
         for entry in entries where !known.contains(entry.name) && !settled.contains(entry.name) {
-            let suggestion = ConfigurationText.closest(to: entry.name, among: known)
+            let suggestion = Self.meant(by: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
             let hint = suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(known))"
             entry.key.refuse("unknown key; \(hint)")
         }
     }
+}
+
+extension ConfigurationSection {
+    /// The known key that other software calls so; `nil`: there is none here.
+    private static func meant(by word: String, among known: [String]) -> String? {
+        let word = word.lowercased().replacing("-", with: "_")
+        return synonyms.first { known.contains($0.key) && $0.words.contains(word) }?.key
+    }
+
+    /// What keys are called elsewhere. A word may stand for several keys: the section knows one of them.
+    private static let synonyms: [(key: String, words: Set<String>)] = [
+        // Services.
+        ("url", ["base_url", "upstream", "endpoint", "address", "uri", "host", "target"]),
+        ("limits", ["limit", "rate", "rates", "rate_limit", "rate_limits", "ratelimit", "throttle", "quota", "quotas"]),
+        ("breaker", ["circuit_breaker", "circuitbreaker", "circuit", "breakers"]),
+        ("retries", ["retry", "max_retries", "retry_policy"]),
+        ("timeouts", ["timeout", "deadline"]),
+        ("concurrency", ["bulkhead", "max_concurrency", "max_concurrent", "parallelism", "max_in_flight"]),
+        ("probe", ["health", "health_check", "healthcheck", "monitor", "check", "ping"]),
+        ("when_redis_is_down", ["fail_open", "on_redis_down", "when_redis_down", "redis_down", "on_error"]),
+        ("permit_ttl", ["ttl", "lease", "permit_timeout"]),
+        // A limit.
+        ("limit", ["rate", "max", "requests", "calls", "quota", "max_requests", "count", "capacity"]),
+        ("per", ["window", "interval", "period", "duration", "every"]),
+        ("per_subject", ["per_tenant", "per_user", "per_key", "per_client", "subject", "by", "key"]),
+        ("shadow", ["dry_run", "log_only"]),
+        ("algorithm", ["type", "strategy", "kind"]),
+        // At the limit.
+        ("action", ["type", "mode", "policy"]),
+        ("patience", ["wait", "max_wait", "timeout"]),
+        ("max_waiting", ["queue", "queue_size", "max_queue"]),
+        // The breaker.
+        ("failure_rate", ["threshold", "error_rate", "failure_threshold", "failure_rate_threshold", "errors"]),
+        ("minimum_calls", ["min_calls", "minimum_number_of_calls", "request_volume", "min_requests"]),
+        ("open_for", ["sleep_window", "reset_timeout", "wait_duration", "cooldown", "open_duration", "recovery_timeout"]),
+        ("half_open_permits", ["half_open_calls", "half_open_requests", "trials", "half_open_max_calls"]),
+        ("slow_call", ["slow_call_duration", "slow_threshold", "latency"]),
+        ("consecutive_failures", ["max_failures", "fail_max", "consecutive_errors"]),
+        // Retries, timeouts, probe.
+        ("attempts", ["max", "count", "max_attempts", "max_retries", "retries", "tries"]),
+        ("first_byte", ["read", "response", "header"]),
+        ("total", ["overall", "request", "all"]),
+        ("every", ["interval", "period"]),
+        ("expect", ["expected", "match"]),
+        ("unhealthy_after", ["failure_threshold", "fall", "unhealthy_threshold", "failures"]),
+        ("healthy_after", ["success_threshold", "rise", "healthy_threshold", "successes"]),
+        // The sidecar.
+        ("listen", ["server", "bind", "ports"]),
+        ("resp", ["tcp", "port", "redis"]),
+        ("unix", ["socket", "unix_socket", "path"]),
+        ("log", ["logging", "logs"]),
+        ("auth", ["authentication", "security", "acl"]),
+        ("keys", ["api_keys", "users", "tokens"]),
+        ("locks", ["lock", "leases"]),
+        ("services", ["apis", "upstreams", "backends"]),
+        ("prefix", ["key_prefix", "namespace"]),
+        ("password_file", ["password", "auth"]),
+        ("key_file", ["file", "secret_file", "path"]),
+        ("key_env", ["env", "secret_env"]),
+        ("key", ["secret", "token", "value"]),
+        ("max_ttl", ["ttl", "maximum_ttl"]),
+    ]
 }

@@ -31,8 +31,12 @@ struct ConfigurationValue {
     }
 
     /// Reports that something else was expected here.
-    func refuse(expected expectation: ConfigurationExpectation) {
-        refuse(expectation.message(got: shown))
+    /// - Parameter shorthand: of a mapping that is missing: the key whose value stands in its place.
+    func refuse(expected expectation: ConfigurationExpectation, instead shorthand: String? = nil) {
+        let message = expectation.message(got: shown)
+        guard let shorthand, let text = word, !isConcealed, !text.isEmpty else { return refuse(message) }
+        let key = path.split(separator: ".").last.map(String.init) ?? path
+        refuse("\(message); write \(key): { \(shorthand): \(Self.cut(Self.masked(text))) }")
     }
 
     /// What stands here, for a message.
@@ -53,6 +57,9 @@ struct ConfigurationValue {
         guard case .scalar(let scalar) = node, scalar.style == .plain else { return false }
         return ["", "~", "null"].contains(scalar.string)
     }
+
+    /// What stands here when it is neither a mapping nor a list.
+    var word: String? { node.scalar?.string }
 
     /// A value inside of this one.
     func child(_ node: Node, _ step: String) -> ConfigurationValue {
@@ -83,8 +90,9 @@ extension ConfigurationValue {
 
 extension ConfigurationValue {
     /// Reads a mapping. Nothing said is an empty one; keys that `read` did not ask for are refused.
-    func section(_ read: (ConfigurationSection) -> Void) {
-        guard let section = ConfigurationSection(self) else { return }
+    /// - Parameter shorthand: the key that is meant when a word stands in the mapping's place.
+    func section(shorthand: String? = nil, _ read: (ConfigurationSection) -> Void) {
+        guard let section = ConfigurationSection(self, shorthand: shorthand) else { return }
         read(section)
         section.refuseUnknownKeys()
     }

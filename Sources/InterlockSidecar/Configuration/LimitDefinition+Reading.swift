@@ -79,7 +79,7 @@ extension LimitDefinition {
 extension LimitPolicy {
     /// Reads `services.NAME.on_limit`.
     mutating func read(_ value: ConfigurationValue) {
-        value.section { section in
+        value.section(shorthand: "action") { section in
             section.read("action", into: &action) { $0.parsed(by: Action.init(parsing:)) }
             section.read("pause", into: &pause) { $0.durationRange(in: Self.pauses) }
             section.read("max_waiting", into: &maximumWaiting) { $0.wholeNumber(in: Self.waitingCounts) }

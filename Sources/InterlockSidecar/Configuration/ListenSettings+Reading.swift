@@ -8,7 +8,7 @@ extension ListenSettings {
     private static let longestSocketPath = 103
 
     mutating func read(_ value: ConfigurationValue) {
-        value.section { section in
+        value.section(shorthand: "resp") { section in
             section.read("resp", into: &resp) { $0.endpoint() }
             section.read("http", into: &http) { $0.endpoint() }
             section.readOptional("unix", into: &unix) { $0.parsed(by: Self.checkedSocketPath) }
@@ -49,10 +49,15 @@ extension TLSSettings {
         var key: String?
         value.section { section in
             certificate = section.required("certificate", "the path of a PEM file") { $0.parsed(by: Self.readableFile) }
-            key = section.required("key", "the path of a PEM file") { $0.parsed(by: Self.readableFile) }
+            key = section.required("key", "the path of a PEM file") { value in
+                value.parsed(by: { path throws(ConfigurationExpectation) in
+                    value.findings.readsSecrets ? try Self.readableFile(path) : path
+                })
+            }
         }
         guard let certificate, let key else { return nil }
         self.init(certificate: certificate, key: key)
+        guard value.findings.readsSecrets else { return }
         do {
             _ = try serverContext()
         } catch {
@@ -112,7 +117,10 @@ extension APIKey {
         // Concealed: it may be the key itself, written in the wrong place.
         let file = section.value("key_file")?.concealed()
         let literal = section.value("key")?.concealed()
+        let isUnread = !section.whole.findings.readsSecrets
         switch (variable, file, literal) {
+        case (let elsewhere?, nil, nil) where isUnread: return unread(elsewhere, checkedVariableName)
+        case (nil, let elsewhere?, nil) where isUnread: return unread(elsewhere) { $0 }
         case (let variable?, nil, nil): return secret(fromVariableNamedBy: variable, environment: environment)
         case (nil, let file?, nil): return secret(fromFileAt: file)
         case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
@@ -124,6 +132,15 @@ extension APIKey {
             (literal ?? file)?.refuse("expected only one of key_env, key_file and key")
         }
         return nil
+    }
+
+    /// Stands for a key that is not looked for: another one for each place.
+    private static func unread(
+        _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
+    ) -> String? {
+        guard let place = value.concealed().parsed(by: check) else { return nil }
+        value.findings.variables.insert(place)
+        return "unread:" + place
     }
 
     private static func secret(fromFileAt value: ConfigurationValue) -> String? {

@@ -10,7 +10,7 @@ extension ProbeSettings {
         var timeout: Duration?
         var expectation: ConfigurationValue?
         var settings = ProbeSettings(target: .http("/"))
-        value.section { section in
+        value.section(shorthand: value.word?.hasPrefix("/") == true ? "path" : "url") { section in
             section.read("path") { targets.append(($0, $0.parsed(by: Self.checkedPath).map { .http($0) })) }
             section.read("url") { targets.append(($0, $0.parsed(by: Self.checkedURL).map { .http($0) })) }
             section.read("tcp") { targets.append(($0, $0.parsed(by: Self.checkedTCP))) }

@@ -41,12 +41,13 @@ extension RedisSettings: CustomStringConvertible, CustomReflectable {
 
 extension RedisSettings {
     mutating func read(_ value: ConfigurationValue, environment: [String: String]) {
-        value.section { section in
+        value.section(shorthand: "url") { section in
             section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
             section.read("url_env") { value in
                 let findings = value.findings
                 let found = value.parsed { variable throws(ConfigurationExpectation) in
                     findings.variables.insert(variable)
+                    guard findings.readsSecrets else { return Self.unread }
                     guard let text = environment[variable], !text.isEmpty else {
                         throw ConfigurationExpectation(
                             "the name of an environment variable that holds the URL; this one is not set")
@@ -66,6 +67,8 @@ extension RedisSettings {
         }
     }
 
+    /// Stands for a URL that is not looked for.
+    private static let unread = "redis://unread"
     /// The schemes that are carried out. What follows is parsed by whoever connects.
     private static let schemes = ["redis://", "rediss://", "unix://"]
 

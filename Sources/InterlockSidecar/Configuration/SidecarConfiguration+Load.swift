@@ -18,18 +18,36 @@ extension SidecarConfiguration {
         return try load(yaml: text, fileName: file, environment: environment, flags: flags)
     }
 
+    /// Reads a file as `load(file:environment:flags:)` does, only to check it.
+    /// - Parameters:
+    ///   - file: `-`: standard input.
+    ///   - readsSecrets: whether the secrets that it names, in variables and files, have to be there.
+    package static func check(
+        file: String, environment: [String: String], readsSecrets: Bool
+    ) throws(ConfigurationError) -> SidecarConfiguration {
+        let source = ConfigurationFile(path: file == "-" ? "standard input" : file)
+        let text = try file == "-" ? source.textOfStandardInput() : source.text()
+        var configuration = try load(
+            yaml: text, fileName: source.path, environment: environment, readsSecrets: readsSecrets)
+        if !readsSecrets { configuration.redis.passwordFile = nil }
+        return configuration
+    }
+
     /// Reads a configuration from text in memory; otherwise as `load(file:environment:flags:)`.
     ///
     /// - Parameters:
     ///   - yaml: The text of the file. Empty: all defaults.
     ///   - fileName: What error messages call the file.
+    ///   - readsSecrets: `false`: only for a check. Secrets that are elsewhere, in variables and files, are not looked for; what
+    ///     comes of it cannot be run.
     package static func load(
         yaml: String,
         fileName: String,
         environment: [String: String] = [:],
-        flags: Overrides = Overrides()
+        flags: Overrides = Overrides(),
+        readsSecrets: Bool = true
     ) throws(ConfigurationError) -> SidecarConfiguration {
-        let findings = ConfigurationFindings(fileName: fileName)
+        let findings = ConfigurationFindings(fileName: fileName, readsSecrets: readsSecrets)
         var configuration = SidecarConfiguration()
         if let root = try ConfigurationFile(path: fileName).compose(yaml) {
             let value = ConfigurationValue(node: root, path: "", findings: findings)

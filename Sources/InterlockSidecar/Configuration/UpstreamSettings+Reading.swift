@@ -28,7 +28,7 @@ extension UpstreamSettings {
     }
 
     private mutating func readTimeouts(_ value: ConfigurationValue) {
-        value.section { section in
+        value.section(shorthand: "total") { section in
             section.read("connect", into: &connectTimeout) { $0.duration(in: Self.timeouts) }
             section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeouts) }
             section.read("total", into: &totalTimeout) { $0.duration(in: Self.timeouts) }
@@ -37,7 +37,7 @@ extension UpstreamSettings {
 
     private static func certificateAuthority(_ value: ConfigurationValue) -> String? {
         var file: String?
-        value.section { section in
+        value.section(shorthand: "ca") { section in
             file = section.required("ca", "the path of a PEM file") { $0.parsed(by: TLSSettings.readableFile) }
         }
         return file
@@ -69,7 +69,7 @@ extension UpstreamSettings {
 
 extension RetrySettings {
     fileprivate mutating func read(_ value: ConfigurationValue) {
-        value.section { section in
+        value.section(shorthand: "attempts") { section in
             section.read("attempts", into: &attempts) { $0.wholeNumber(in: UpstreamSettings.attempts) }
             section.read("budget", into: &budget) { $0.percentage() }
             section.read("min_per_second", into: &minimumPerSecond) { $0.wholeNumber(in: UpstreamSettings.rates) }
@@ -84,7 +84,7 @@ extension FallbackSettings {
         var age: Duration?
         var body = ""
         var mediaType = "text/plain"
-        value.section { section in
+        value.section(shorthand: "status") { section in
             section.read("status", into: &status) { $0.wholeNumber(in: UpstreamSettings.statuses) }
             section.read("body", into: &body) { $0.parsed(by: Self.checkedBody) }
             section.read("type", into: &mediaType) { $0.parsed(by: Self.checkedMediaType) }
