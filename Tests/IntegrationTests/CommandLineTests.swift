@@ -392,6 +392,34 @@ struct CommandLineTests {
         #expect(outcome.errors.contains("interlock serve"))
     }
 
+    @Test("what answers at the address, or that nothing does, is told in words")
+    func wrongAddress() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            func errors(_ address: String, apiKey: String? = nil) async throws -> String {
+                let outcome = try await sidecar.interlock("lock", "show", "a", "--sidecar", address, apiKey: apiKey)
+                #expect(outcome.status == .exited(69))
+                return outcome.errors
+            }
+            for key in [nil, "some-key"] {
+                let http = try await errors("127.0.0.1:\(sidecar.httpPort)", apiKey: key)
+                #expect(http.hasPrefix("interlock: \(sidecar.httpPort) is the HTTP port; give the RESP door"), "\(http)")
+            }
+            let plain = try await errors("rediss://\(sidecar.address)")
+            #expect(plain.contains("the other side does not speak TLS"), "\(plain)")
+            let unknown = try await errors("nohost.invalid:7379")
+            #expect(unknown.contains("cannot resolve nohost.invalid"), "\(unknown)")
+            let closed = try await errors("127.0.0.1:1")
+            #expect(closed.contains("no sidecar answers at 127.0.0.1:1: start one"), "\(closed)")
+            #expect(closed.contains("refuses connections"), "\(closed)")
+            let noFile = try await errors("unix:/nowhere")
+            #expect(noFile.contains("no sidecar answers at unix:/nowhere: start one"), "\(noFile)")
+            #expect(noFile.contains("there is no such file or folder"), "\(noFile)")
+            for text in [plain, unknown, closed, noFile] {
+                #expect(!text.contains("Error") && !text.contains("errno") && !text.contains("sslError"), "\(text)")
+            }
+        }
+    }
+
     @Test("a peer that takes a command and never answers is given up with 69")
     func silence() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .silence }) { peer in

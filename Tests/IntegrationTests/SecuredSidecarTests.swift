@@ -70,7 +70,11 @@ struct SecuredSidecarTests {
                 #expect(good.status == .exited(0), "\(good.errors)")
                 let foreign = try await status("--sidecar", address, "--ca", files.second.certificatePath)
                 #expect(foreign.status == .exited(69))
+                #expect(foreign.errors.contains("not signed by an authority that is trusted here"))
                 #expect(foreign.errors.contains("--ca"))
+                let plain = try await status("--sidecar", sidecar.address)
+                #expect(plain.status == .exited(69))
+                #expect(plain.errors.contains("speaks TLS; give it as \(address)"), "\(plain.errors)")
                 let garbage = try await status("--sidecar", address, "--ca", files.first.keyPath)
                 #expect(garbage.status == .exited(64))
                 // Nobody listens there: it must not be asked.

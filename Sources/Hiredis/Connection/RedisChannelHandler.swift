@@ -156,7 +156,7 @@ extension RedisChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        close(reason: RedisError(.connectionFailed, "the connection to Redis failed: \(NetworkReason(error))"))
+        close(reason: RedisError(.connectionFailed, "the connection failed: \(NetworkReason(error))"))
     }
 
     func channelInactive(context: ChannelHandlerContext) {

@@ -155,8 +155,11 @@ final class RedisLink {
             closePromise?.succeed()
             return
         case .connecting:
-            // Whatever ended a connection that was never up: it was not established.
-            if case .server = error.code {} else { error.code = .connectionFailed }
+            // Whatever ended a connection that was never up: it was not established. A peer that is something else says so.
+            switch error.code {
+            case .server, .protocolViolation: break
+            default: error.code = .connectionFailed
+            }
         case .up(_, let since):
             // A login alone proves nothing: a replica takes it, and refuses the first write.
             if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }

@@ -31,6 +31,11 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { message }
 
+    /// The peer answers in HTTP.
+    package static let httpPeer = RedisError(.protocolViolation, "the peer speaks HTTP, not RESP")
+    /// The peer waits for TLS.
+    package static let tlsPeer = RedisError(.protocolViolation, "the peer speaks TLS")
+
     /// The command may have been carried out although its reply is not known.
     package var isOutcomeUnknown: Bool {
         switch code {

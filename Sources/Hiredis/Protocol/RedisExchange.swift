@@ -179,7 +179,7 @@ final class RedisExchange {
 
     /// The connection is gone: whatever is pending fails with `answerLost`. Returns why it is gone.
     func connectionLost() -> RedisError {
-        let reason = closeReason ?? RedisError(.answerLost, "Redis closed the connection")
+        let reason = closeReason ?? RedisError(.answerLost, "the other side closed the connection")
         closeReason = reason
         nextExpiry = nil
         let lost = RedisError(.answerLost, "\(reason.message); the command may have been carried out")

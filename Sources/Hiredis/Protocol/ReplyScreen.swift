@@ -63,12 +63,19 @@ struct ReplyScreen {
         }
     }
 
+    /// How a record begins that refuses what is no TLS: RFC 8446, section 5.1.
+    private static let tlsAlert: UInt8 = 21
+
     private static func begin(_ byte: UInt8) throws(RedisError) -> State {
         switch byte {
         case UInt8(ascii: ":"), UInt8(ascii: "$"), UInt8(ascii: "*"):
             return .number(kind: byte, value: 0, isNegative: false, digits: 0)
         case UInt8(ascii: "+"), UInt8(ascii: "-"):
             return .line(length: 0)
+        case UInt8(ascii: "H"):
+            throw .httpPeer
+        case Self.tlsAlert:
+            throw .tlsPeer
         default:
             throw RedisError(.protocolViolation, "a reply starts with byte \(byte), which is no RESP2 type")
         }

@@ -13,7 +13,7 @@ extension Failure {
             // The message is the peer's and holds no secret.
             self.init("\(error); see INTERLOCK_API_KEY and --sidecar", status)
         case .unreadable:
-            self.init("\(address) is not a sidecar's RESP door: name one with --sidecar", status)
+            self.init("\(error.message); name the RESP door with --sidecar", status)
         default:
             if case .tls = address {
                 self.init(
@@ -23,7 +23,8 @@ extension Failure {
                 return
             }
             self.init(
-                "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar", status)
+                "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar (\(error.message))",
+                status)
         }
     }
 

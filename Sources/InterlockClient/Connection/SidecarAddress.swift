@@ -22,6 +22,14 @@ public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// `nil`: a Unix socket has none.
+    var port: Int? {
+        switch self {
+        case .tcp(_, let port), .tls(_, let port): port
+        case .unixSocket: nil
+        }
+    }
+
     private static func text(_ host: String, _ port: Int) -> String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }

@@ -98,6 +98,13 @@ extension SidecarClientError {
                 error.message.contains(name)
                 ? error.message.replacing(name, with: sidecar) : "cannot connect to \(sidecar): \(error.message)"
             self.init(.connectionFailed, message)
+        case .protocolViolation where error == .httpPeer:
+            self.init(
+                .unreadable,
+                "\(address.port.map { "\($0)" } ?? "\(address)") is the HTTP port; give the RESP door, as \(SidecarAddress.standard)"
+            )
+        case .protocolViolation where error == .tlsPeer:
+            self.init(.unreadable, "\(address) speaks TLS; give it as rediss://\(address)")
         case .protocolViolation, .unexpectedReply:
             self.init(.unreadable, "what \(address) answers is no sidecar's answer: \(error.message)")
         }

@@ -32,7 +32,7 @@ struct ConfigurationFile {
         return try text(of: bytes)
     }
 
-    /// The text that comes through standard input, at most one byte more than a file may have.
+    /// The text that comes through standard input. What is longer than a file may be is not read to its end.
     /// - Throws: when it cannot be read or is not UTF-8.
     func textOfStandardInput() throws(ConfigurationError) -> String {
         var bytes: [UInt8] = []
