@@ -107,8 +107,12 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case lostExclusivity
     /// Redis may lose its counts or count by another time. A limit may then be granted once more.
     case lostCounts
-    /// Redis has lost all its data.
+    /// Redis may have lost any of its data.
     case lostData
+    /// Redis is empty when the fault ends.
+    case emptyRedis
+    /// Redis has lost what was written last: it is as it was when the fault began.
+    case lostWrites
     /// What Redis publishes may reach nobody.
     case lostNews
     /// A sidecar may follow `when_redis_is_down`. That includes a sidecar that was stopped for longer than Redis' timeout, and
@@ -154,8 +158,10 @@ extension FaultKind {
         case .pause: [.outage, .silence, .disturbedServices, .heldBack, .lateNews, .otherThanClock, .any]
         case .redisRestart: Self.withoutRedis.union([.cutOff, .lostNews])
         case .redisPause: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
-        case .redisWipe, .failover:
-            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData])
+        case .redisWipe:
+            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .emptyRedis])
+        case .failover:
+            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
         case .partition, .latency: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
         case .reset: Self.withoutRedis.union([.cutOff, .lateNews, .brokenConnections])
         case .clock:

@@ -64,7 +64,8 @@ struct ForcedStateChecker: HistoryChecker {
                 generation \(generation), \(step.at.millisecondsRoundedUp(since: known.since)) ms later
                 """)
             doubtful.append(.init(service: service, generation: generation, until: nil, violation: finding))
-        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
+        case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
+            .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             forced = [:]
             doubtful.removeAll()
         default:

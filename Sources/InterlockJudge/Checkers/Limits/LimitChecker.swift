@@ -54,7 +54,7 @@ struct LimitChecker: HistoryChecker {
             granted(demand, call, success, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
-        case .faultEnded(_, .kill, _):
+        case .faultEnded(_, let kind, _) where kind.mayCause(.newProcess):
             forEachCounter { $0.sharesBeginAnew() }
         case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
             return

@@ -56,12 +56,13 @@ struct RefusalChecker: HistoryChecker {
             guard let demand = call.demand, isJudged(demand.service) else { return }
             underWay[demand.service, default: 0] -= demand.cost
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
-        case .faultBegan(_, .clock, _), .faultEnded(_, .clock, _):
+        case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
+            .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             // Emptied counters only free capacity, but another clock may fill them.
             capacities = [:]
-        case .faultBegan(_, .redisWipe, _):
+        case .faultBegan(_, let kind, _) where kind.mayCause(.emptyRedis):
             takenBeforeWipe = taken
-        case .faultEnded(_, .redisWipe, _):
+        case .faultEnded(_, let kind, _) where kind.mayCause(.emptyRedis):
             emptied(at: step.at)
         default:
             return

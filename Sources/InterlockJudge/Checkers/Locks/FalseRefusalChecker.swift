@@ -102,13 +102,15 @@ struct FalseRefusalChecker: HistoryChecker {
                     locks[number]?.freeFrom = max(lock.freeFrom, end)
                 }
             }
-            if kind == .clock { clockJumped(at: step.at) }
-            if kind == .failover { replicate(at: step.at) }
-        case .faultEnded(_, .clock, _):
+            if kind.mayCause(.clockJump) { clockJumped(at: step.at) }
+            if kind.mayCause(.lostWrites) { replicate(at: step.at) }
+        case .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
-                if kind == .failover, let lock = locks[number] { locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated) }
+                if kind.mayCause(.lostWrites), let lock = locks[number] {
+                    locks[number]?.freeFrom = max(lock.freeFrom, lock.replicated)
+                }
                 if let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) {
                     extend(number, ttl, at: step.at)
                 }

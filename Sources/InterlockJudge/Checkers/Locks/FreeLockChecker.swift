@@ -109,8 +109,8 @@ struct FreeLockChecker: HistoryChecker {
             for number in locks.keys {
                 if let end = locks[number]?.abandoned.faultBegan(kind, at: step.at) { locks[number]?.mayAllBeHeld(until: end) }
             }
-            if kind == .clock { clockJumped(at: step.at) }
-            if kind == .failover { replicate(at: step.at) }
+            if kind.mayCause(.clockJump) { clockJumped(at: step.at) }
+            if kind.mayCause(.lostWrites) { replicate(at: step.at) }
         case .invoked(let call, _):
             if case .release(let lock, _) = call.operation { mayBeReleased(lock, at: step.at) }
             guard case .acquire(let lock, let mode, _, let wait, _) = call.operation else { return }
@@ -119,11 +119,11 @@ struct FreeLockChecker: HistoryChecker {
             if case .permits(let places) = mode, places > locks[lock]?.places ?? 1 { locks[lock]?.places = places }
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
-        case .faultEnded(_, .clock, _):
+        case .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
             clockJumped(at: step.at)
         case .faultEnded(_, let kind, let sidecar):
             for number in locks.keys {
-                if kind == .failover, let end = locks[number]?.replicated { locks[number]?.mayAllBeHeld(until: end) }
+                if kind.mayCause(.lostWrites), let end = locks[number]?.replicated { locks[number]?.mayAllBeHeld(until: end) }
                 guard let ttl = locks[number]?.lateCalls.ended(kind, sidecar: sidecar, faults: faults) else { continue }
                 let end = rules.leaseEnd(ttl, after: step.at)
                 locks[number]?.mayAllBeHeld(until: end)

@@ -155,7 +155,7 @@ struct Profile {
         let all = FaultKind.allCases.map { (kind: $0, weight: weight(of: $0, isQuorum: isQuorum)) }
         guard random.happens(0.8) else { return all }
         // Locks of a quorum are affected by no other fault.
-        if isQuorum, random.happens(0.6) { return all.filter { $0.kind == .quorumServer } }
+        if isQuorum, random.happens(0.6) { return all.filter { $0.kind.target == .quorum } }
         // Weighted, without repetition.
         var left = all
         var some: [(kind: FaultKind, weight: Int)] = []
