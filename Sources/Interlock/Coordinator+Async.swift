@@ -118,6 +118,15 @@ extension Coordinator {
         }
     }
 
+    /// Where each limit stands that applies to a call; takes nothing.
+    package func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
+        let answer: Result<[LimitStanding], InterlockError> = try await cancellable {
+            calls.listLimits(service: service, subject: subject, completion: $0)
+            return nil
+        }
+        return try answer.get()
+    }
+
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
     package func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
         let answer: Result<ThrottleAnswer, InterlockError> = try await cancellable {

@@ -35,33 +35,16 @@ public struct Limits: Sendable {
         return await decision(try await coordinator.peek(service: service, subject: subject), of: service)
     }
 
-    private func decision(_ answer: LimitAnswer, of service: String) async -> LimitDecision {
-        LimitDecision(answer, limits: await coordinator.definition(ofService: service)?.limits ?? [])
+    /// Where each limit of a service stands that applies to a call, in the order of the definition; takes nothing.
+    /// - Throws: `InterlockError`.
+    public func list(of service: String, subject: String? = nil) async throws -> [LimitStanding] {
+        try LimitRequest.check(cost: 1, subject: subject)
+        return try await coordinator.listLimits(service: service, subject: subject)
     }
-}
 
-/// Whether a call may be made, by the limit that binds.
-public struct LimitDecision: Hashable, Sendable {
-    /// The call may be made, and counts.
-    public var isTaken: Bool
-    /// The name of the limit that binds; `nil`: the service has none.
-    public var limit: String?
-    /// How much that limit allows in its window.
-    public var capacity: Int
-    /// What is left of it.
-    public var remaining: Int
-    /// When the same call can be granted; `nil`: it was granted now.
-    public var retryAfter: Duration?
-    /// When that limit is whole again, if nothing else is taken.
-    public var resetAfter: Duration
-
-    package init(_ answer: LimitAnswer, limits: [LimitDefinition]) {
-        isTaken = answer.isTaken
-        limit = limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil
-        capacity = Int(answer.limit)
-        remaining = Int(answer.remaining)
-        retryAfter = answer.retryAfter.map { .milliseconds($0) }
-        resetAfter = .milliseconds(answer.resetAfter)
+    private func decision(_ answer: LimitAnswer, of service: String) async -> LimitDecision {
+        let limits = await coordinator.definition(ofService: service)?.limits ?? []
+        return LimitDecision(answer, limit: limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil)
     }
 }
 

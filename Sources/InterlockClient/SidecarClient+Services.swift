@@ -5,17 +5,25 @@ extension SidecarClient {
     ///   - cost: how many calls it counts as.
     ///   - subject: the tenant, user or address that it counts for, where limits are per subject.
     ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    ///   - isNamed: whether the answer is to name the limit that binds. Takes that ask for less can be made many at a time.
     /// - Returns: what the limit that binds says; a refusal is an answer.
     /// - Throws: `SidecarClientError`; `CancellationError` when the task is cancelled.
     public func takeLimit(
-        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero
+        _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero, isNamed: Bool = false
     ) async throws -> SidecarLimit {
-        try await send(LimitCalls.Take(UpstreamCallRequest(service: service, cost: cost, subject: subject, wait: wait)))
+        let request = UpstreamCallRequest(service: service, cost: cost, subject: subject, wait: wait)
+        return try await send(LimitCalls.Take(request, isNamed: isNamed))
     }
 
-    /// Where the limits of a service stand; takes nothing.
-    public func peekLimit(_ service: String, subject: String? = nil) async throws -> SidecarLimit {
-        try await send(LimitCalls.Peek(service: service, subject: subject))
+    /// What a call of cost 1 would be told now by the limits of a service; takes nothing.
+    /// - Parameter isNamed: whether the answer is to name the limit that binds.
+    public func peekLimit(_ service: String, subject: String? = nil, isNamed: Bool = false) async throws -> SidecarLimit {
+        try await send(LimitCalls.Peek(service: service, subject: subject, isNamed: isNamed))
+    }
+
+    /// Where each limit of a service stands that applies to a call, in the order of the configuration; takes nothing.
+    public func limits(of service: String, subject: String? = nil) async throws -> [SidecarLimitStanding] {
+        try await send(LimitCalls.List(service: service, subject: subject))
     }
 
     /// Asks for permission for one upstream call: from the limits, the breaker and the bound on calls under way of a service.

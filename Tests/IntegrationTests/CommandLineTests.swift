@@ -240,7 +240,7 @@ struct CommandLineTests {
             let reading = try refused.decoded(Reading.self)
             #expect(reading.limited)
             #expect(reading.retryAfterMs > 0)
-            #expect(refused.errors.contains("used up"))
+            #expect(refused.errors.contains("the limit 1h of catalog is used up"))
 
             let shown = try await sidecar.interlock("limit", "show", "catalog", "--json")
             #expect(shown.status == .exited(0))

@@ -18,7 +18,15 @@ struct HTTPLimitTests {
             #expect(first.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
             #expect(first.headers["ratelimit"] == #""10s";r=1;t=10"#)
 
-            #expect(try await door.client.send("GET", "/v1/limits/catalog").integer("remaining") == 1)
+            let overview = try await door.client.send("GET", "/v1/limits/catalog")
+            #expect(overview.integer("remaining") == 1)
+            guard case .list(let limits) = overview.json["limits"], case .object(let limit) = limits.first else {
+                return #expect(Bool(false), "no limits in \(overview.body)")
+            }
+            #expect(limits.count == 1)
+            #expect(limit["name"] == .text("10s"))
+            #expect(limit["algorithm"] == .text("fixed"))
+            #expect(limit["remaining"] == .integer(1))
             try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}")
 
             let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)

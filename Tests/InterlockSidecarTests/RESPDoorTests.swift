@@ -61,6 +61,33 @@ struct RESPDoorTests {
         }
     }
 
+    @Test("with NAMED the limit that binds is told by name, and LIMIT.LIST tells of each")
+    func namedLimits() async throws {
+        let service = ServiceDefinition(
+            name: "search",
+            limits: [
+                LimitDefinition(name: "all", limit: 3, window: .seconds(600)),
+                LimitDefinition(name: "tenant", limit: 1, window: .seconds(600), isPerSubject: true),
+                LimitDefinition(name: "trial", limit: 1, window: .seconds(600), isShadow: true),
+            ])
+        try await RESPTestDoor.with(services: [service]) { door in
+            let taken = try await door.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(taken.count == 6)
+            #expect(taken.last?.text == "tenant")
+            let refused = try await door.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(refused.first?.integer == 1)
+            #expect(refused.last?.text == "tenant")
+            #expect(try await door.cli("LIMIT.PEEK", "search", "NAMED").array?.last?.text == "all")
+            #expect(try await door.cli("LIMIT.TAKE", "search").array?.count == 5)
+            func names(_ words: String...) async throws -> [String] {
+                try await door.cli(["LIMIT.LIST", "search"] + words).array?.compactMap { $0.array?[1].text } ?? []
+            }
+            #expect(try await names() == ["all", "trial"])
+            #expect(try await names("SUBJECT", "a") == ["all", "tenant", "trial"])
+            #expect(try await door.errorWord("LIMIT.LIST", "absent") == "UNKNOWN")
+        }
+    }
+
     @Test("a permit is given, reported once, and refused the second time")
     func permit() async throws {
         try await RESPTestDoor.with { door in

@@ -266,11 +266,7 @@ final class RateLimitCoordinator {
             _ = onPermitDecided(permit, granted) { [] }
             return
         }
-        let message =
-            service.definition.limits.isEmpty
-            ? "the service \(service.name) has no limits"
-            : "the limits of the service \(service.name) count per subject: say SUBJECT"
-        for call in 0..<count { completion(.failed(InterlockError(.invalid, message)), offset: call) }
+        for call in 0..<count { completion(.failed(.noLimit(of: service)), offset: call) }
     }
 
     /// What is left asks in its turn: those who came meanwhile, and those who wait.
@@ -364,15 +360,28 @@ final class RateLimitCoordinator {
 
     /// What a call of cost 1 would be told, taking nothing.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
-        let definitions = service.definition.limits
-        let binding = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
-        let real = binding.filter { !definitions[$0].isShadow }
-        // Shadows are told of when there is nothing else.
-        let applicable = real.isEmpty ? binding : real
-        guard !applicable.isEmpty else {
-            let id = service.callers.insert(.take(completion))
-            return unlimited(service, id: id, subject: subject)
+        list(service, subject: subject) { result in
+            switch result {
+            case .failure(let error):
+                completion(.failed(error))
+            case .success(let standings):
+                if let binding = LimitStanding.binding(of: standings) {
+                    completion(.decided(binding.answer))
+                } else {
+                    completion(.failed(.noLimit(of: service)))
+                }
+            }
         }
+    }
+
+    /// Where each limit stands that applies to a call, in the order of the definition.
+    func list(
+        _ service: GuardedService, subject: String?,
+        completion: @escaping (Result<[LimitStanding], InterlockError>) -> Void
+    ) {
+        let definitions = service.definition.limits
+        let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
+        guard !applicable.isEmpty else { return completion(.success([])) }
         let subject = subject.map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
         let script = PeekScript(
             keyNames: applicable.map { index in
@@ -381,19 +390,14 @@ final class RateLimitCoordinator {
             },
             limits: applicable.map { definitions[$0] })
         runtime.pipeline.run(script) { result in
-            switch result {
-            case .failure(let error):
-                completion(.failed(InterlockError(error)))
-            case .success(let counters):
-                let answers = zip(applicable, counters).map { index, counter in
-                    LimitAnswer(peeking: definitions[index], index: index, counter)
-                }
-                // The one that binds: what refuses for longest, else what has least left.
-                let binding = answers.max { left, right in
-                    (left.retryAfter ?? 0, -left.remaining) < (right.retryAfter ?? 0, -right.remaining)
-                }
-                if let binding { completion(.decided(binding)) }
-            }
+            completion(
+                result.map { counters in
+                    zip(applicable, counters).map { index, counter in
+                        LimitStanding(
+                            definition: definitions[index],
+                            answer: LimitAnswer(peeking: definitions[index], index: index, counter))
+                    }
+                }.mapError(InterlockError.init))
         }
     }
 }
@@ -424,6 +428,15 @@ extension LimitEvent {
 }
 
 extension InterlockError {
+    /// No limit of the service applies to the call.
+    static func noLimit(of service: GuardedService) -> InterlockError {
+        InterlockError(
+            .invalid,
+            service.definition.limits.isEmpty
+                ? "the service \(service.name) has no limits"
+                : "the limits of the service \(service.name) count per subject: say SUBJECT")
+    }
+
     /// The cost is above what a limit can ever grant at once: the call is wrong, and no wait can help.
     static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
         let limits = service.definition.limits

@@ -52,7 +52,8 @@ extension LimitCommand {
 
         func run() async throws {
             let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
-                let limit = try await client.takeLimit(service, cost: cost, subject: subject, wait: wait.duration)
+                let limit = try await client.takeLimit(
+                    service, cost: cost, subject: subject, wait: wait.duration, isNamed: true)
                 return (limit, limit.isGranted ? nil : await EndedWait(wait.duration, at: client))
             }
             let reading = LimitReading(limit)
@@ -63,8 +64,9 @@ extension LimitCommand {
                 throw Failure(
                     "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid)
             }
+            let name = limit.name.map { "the limit \($0)" } ?? "the limit"
             throw Failure(
-                "the limit of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
+                "\(name) of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
         }
 
         /// A call that cannot have its turn within its wait is refused at once.
@@ -76,12 +78,12 @@ extension LimitCommand {
 }
 
 extension LimitCommand {
-    /// `interlock limit show`: what is left of a limit.
+    /// `interlock limit show`: what is left of each limit.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what is left of the limits of a service, without counting a call.",
             discussion: """
-                Prints the window with the least left.
+                Prints each limit that applies to a call; as JSON also the numbers of the one that binds.
 
                 EXAMPLES
                   interlock limit show catalog
@@ -100,10 +102,11 @@ extension LimitCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let limit = try await sidecar.withClient("limit show \(service)") { client in
-                try await client.peekLimit(service, subject: subject)
+            let listing = try await sidecar.withClient("limit show \(service)") { client in
+                let binding = try await client.peekLimit(service, subject: subject, isNamed: true)
+                return LimitListing(binding, all: try await client.limits(of: service, subject: subject))
             }
-            try Terminal.show(LimitReading(limit), asJSON: output.json)
+            try Terminal.show(listing, asJSON: output.json)
         }
     }
 }

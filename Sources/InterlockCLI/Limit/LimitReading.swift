@@ -10,9 +10,11 @@ struct LimitReading: Answer, Sendable {
     /// -1: at once.
     var retryAfterMilliseconds: Int64
     var resetAfterMilliseconds: Int64
+    /// The name of the limit that binds; `nil`: the sidecar does not tell.
+    var name: String?
 
     private enum CodingKeys: String, CodingKey {
-        case service, limit, remaining
+        case service, limit, remaining, name
         case isLimited = "limited"
         case retryAfterMilliseconds = "retry_after_ms"
         case resetAfterMilliseconds = "reset_after_ms"
@@ -25,6 +27,7 @@ struct LimitReading: Answer, Sendable {
         remaining = limit.remaining
         retryAfterMilliseconds = limit.retryAfter?.wholeMilliseconds ?? -1
         resetAfterMilliseconds = limit.resetAfter.wholeMilliseconds
+        name = limit.name
     }
 
     /// When to try again, as text; empty: at once.
@@ -37,9 +40,87 @@ struct LimitReading: Answer, Sendable {
             "service": service,
             "limited": isLimited ? "yes" : "no",
             "limit": "\(limit)",
+            "name": name ?? "",
             "remaining": "\(remaining)",
             "retry after": retryAfter,
             "reset after": ReadableText.span(milliseconds: resetAfterMilliseconds),
         ]).text
+    }
+}
+
+/// All limits of a service that apply to a call, and what they say together.
+struct LimitListing: Answer, Sendable {
+    struct Limit: Encodable, Sendable {
+        var name: String?
+        var algorithm: String
+        var windowMilliseconds: Int64
+        var isPerSubject: Bool
+        var isShadow: Bool
+        var isLimited: Bool
+        var limit: Int64
+        var remaining: Int64
+        /// -1: at once.
+        var retryAfterMilliseconds: Int64
+        var resetAfterMilliseconds: Int64
+
+        private enum CodingKeys: String, CodingKey {
+            case name, algorithm, limit, remaining
+            case windowMilliseconds = "window_ms"
+            case isPerSubject = "per_subject"
+            case isShadow = "shadow"
+            case isLimited = "limited"
+            case retryAfterMilliseconds = "retry_after_ms"
+            case resetAfterMilliseconds = "reset_after_ms"
+        }
+
+        init(_ standing: SidecarLimitStanding) {
+            let reading = LimitReading(standing.limit)
+            name = reading.name
+            algorithm = standing.algorithm
+            windowMilliseconds = standing.window.wholeMilliseconds
+            isPerSubject = standing.isPerSubject
+            isShadow = standing.isShadow
+            isLimited = reading.isLimited
+            limit = reading.limit
+            remaining = reading.remaining
+            retryAfterMilliseconds = reading.retryAfterMilliseconds
+            resetAfterMilliseconds = reading.resetAfterMilliseconds
+        }
+
+        /// What sets it apart from a plain limit.
+        fileprivate var kind: String {
+            ([algorithm] + (isPerSubject ? ["per subject"] : []) + (isShadow ? ["shadow"] : [])).joined(separator: ", ")
+        }
+    }
+
+    var binding: LimitReading
+    var limits: [Limit]
+
+    init(_ binding: SidecarLimit, all: [SidecarLimitStanding]) {
+        self.binding = LimitReading(binding)
+        limits = all.map(Limit.init)
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case limits
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        try binding.encode(to: encoder)
+        var fields = encoder.container(keyedBy: CodingKeys.self)
+        try fields.encode(limits, forKey: .limits)
+    }
+
+    var table: String {
+        var table = Table(["NAME", "LIMIT", "PER", "REMAINING", "RETRY AFTER", "RESET AFTER", "KIND"])
+        for limit in limits {
+            let retryAfter = limit.retryAfterMilliseconds
+            table.add([
+                limit.name ?? "", "\(limit.limit)", ReadableText.span(milliseconds: limit.windowMilliseconds),
+                "\(limit.remaining)", retryAfter < 0 ? "" : ReadableText.span(milliseconds: retryAfter),
+                ReadableText.span(milliseconds: limit.resetAfterMilliseconds), limit.kind,
+            ])
+        }
+        return table.text
     }
 }

@@ -8,6 +8,19 @@ public enum LimitAlgorithm: Hashable, Sendable {
     /// Evenly spaced calls, with `burst` of them ahead of their time: the generic cell rate algorithm of ITU-T I.371, as
     /// redis-cell keeps it. In no window more than the limit and the burst.
     case gcra(burst: Int64)
+
+    /// As the configuration spells it.
+    package enum Name: String, CaseIterable, Sendable {
+        case fixed, sliding, gcra
+    }
+
+    package var name: Name {
+        switch self {
+        case .fixed: .fixed
+        case .sliding: .sliding
+        case .gcra: .gcra
+        }
+    }
 }
 
 /// One limit of a service: at most `limit` calls (or cost) in each window.

@@ -1,10 +1,6 @@
 import InterlockCore
 
 extension LimitDefinition {
-    private enum AlgorithmName: String, CaseIterable {
-        case fixed, sliding, gcra
-    }
-
     /// `limits[].subject`: whether a call must name one.
     private enum SubjectRule: String, CaseIterable {
         case optional, required
@@ -59,8 +55,8 @@ extension LimitDefinition {
 
     /// Reads `algorithm`, by default `fixed`, and `burst`, by default 0.
     private static func algorithm(_ section: ConfigurationSection) -> LimitAlgorithm? {
-        var name: AlgorithmName? = .fixed
-        section.read("algorithm") { name = $0.parsed(by: AlgorithmName.init(parsing:)) }
+        var name: LimitAlgorithm.Name? = .fixed
+        section.read("algorithm") { name = $0.parsed(by: LimitAlgorithm.Name.init(parsing:)) }
         guard name == .gcra else {
             if name != nil { section.refuse(["burst"], "goes with the algorithm gcra only") } else { _ = section.value("burst") }
             return name.map { $0 == .sliding ? .sliding : .fixed }

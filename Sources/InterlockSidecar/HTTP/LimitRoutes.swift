@@ -26,8 +26,14 @@ struct LimitRoutes {
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
-        let decision = try await coordinator.peek(service: service, subject: subject)
-        return try await answer(decision, service: service, subject: subject, refusalIsProblem: false)
+        let standings = try await coordinator.listLimits(service: service, subject: subject)
+        // Says why there is none.
+        guard let binding = LimitStanding.binding(of: standings) else {
+            let decision = try await coordinator.peek(service: service, subject: subject)
+            return try await answer(decision, service: service, subject: subject, refusalIsProblem: false)
+        }
+        return try await answer(
+            binding.answer, standings: standings, service: service, subject: subject, refusalIsProblem: false)
     }
 
     /// A call that waits is given up when its client leaves.
@@ -39,11 +45,11 @@ struct LimitRoutes {
     }
 
     private func answer(
-        _ decision: LimitAnswer, service: String, subject: String?, refusalIsProblem: Bool
+        _ decision: LimitAnswer, standings: [LimitStanding]? = nil, service: String, subject: String?, refusalIsProblem: Bool
     ) async throws -> HTTPAnswer {
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
-        let reply = LimitReply(decision, name: fields.bindingName)
+        let reply = LimitReply(decision, name: fields.bindingName, standings: standings)
         guard !decision.isTaken, refusalIsProblem else {
             var answer = try HTTPAnswer.json(reply)
             fields.add(to: &answer.headers)
@@ -95,8 +101,26 @@ struct LimitReply: Encodable {
     /// The same as members of a problem.
     let members: [String: JSONValue]
 
-    init(_ decision: LimitAnswer, name: String?) {
-        members = [
+    init(_ decision: LimitAnswer, name: String?, standings: [LimitStanding]? = nil) {
+        var members = Self.members(decision, name: name)
+        members["limits"] = standings.map { .list($0.map(Self.member)) }
+        self.members = members
+    }
+
+    /// Where one limit stands.
+    private static func member(_ standing: LimitStanding) -> JSONValue {
+        let definition = standing.definition
+        let own: [String: JSONValue] = [
+            "algorithm": .text(definition.algorithm.name.rawValue),
+            "window_ms": .integer(definition.windowMilliseconds),
+            "per_subject": .flag(definition.isPerSubject),
+            "shadow": .flag(definition.isShadow),
+        ]
+        return .object(own.merging(members(standing.answer, name: definition.name)) { own, _ in own })
+    }
+
+    private static func members(_ decision: LimitAnswer, name: String?) -> [String: JSONValue] {
+        [
             "limited": .flag(!decision.isTaken),
             "limit": .integer(decision.limit),
             "remaining": .integer(decision.remaining),

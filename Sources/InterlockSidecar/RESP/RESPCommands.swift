@@ -117,6 +117,7 @@ final class RESPCommands {
         case .lockList: try listLocks(request, tag, connection)
         case .lockBreak: try breakLock(request, tag, connection, completions)
         case .limitPeek: try peek(request, tag, connection, completions)
+        case .limitList: try listLimits(request, tag, connection)
         case .throttle: try throttle(request, tag, completions)
         case .permitReport: try reportPermit(request, tag, connection, completions)
         case .breakerState: try breakerState(request, tag, connection)
@@ -253,21 +254,55 @@ final class RESPCommands {
         let service = try connection.service(request, 1)
         guard request.count > 2 else { return connection.take(service, tag: tag) }
         connection.submitTakes()
-        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
+        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .named])
         let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.take(
             service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: completions.take(tag))
+            completion: options.has(.named) ? namedLimit(of: service, tag, connection) : completions.take(tag))
         connection.note(call, for: tag)
     }
 
     private func peek(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
+        let service = try connection.service(request, 1)
+        let options = try RESPOptions(request, from: 2, allowed: [.subject, .named])
+        calls.peek(
+            service: request.text(1), subject: try options.name(.subject),
+            completion: options.has(.named) ? namedLimit(of: service, tag, connection) : completions.take(tag))
+    }
+
+    /// The answer of the limit that binds, and its name.
+    private func namedLimit(
+        of service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection
+    ) -> Completion<TakeAnswer> {
+        Completion(tag: tag) { [calls] tag, answer in
+            connection.reply(tag) { writer in
+                switch answer {
+                // Only plain takes are made as one.
+                case .decided(let answer), .decidedAlike(let answer, _, _):
+                    writer.limit(answer, name: calls.limitName(of: answer, at: service))
+                case .failed(let error): writer.error(error)
+                }
+            }
+        }
+    }
+
+    private func listLimits(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let subject = try RESPOptions(request, from: 2, allowed: [.subject]).name(.subject)
-        calls.peek(service: request.text(1), subject: subject, completion: completions.take(tag))
+        let completion = Completion<Result<[LimitStanding], InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success(let standings):
+                    writer.array(standings.count)
+                    for standing in standings { writer.limit(standing) }
+                }
+            }
+        }
+        calls.listLimits(service: request.text(1), subject: subject, completion: completion)
     }
 
     private func throttle(

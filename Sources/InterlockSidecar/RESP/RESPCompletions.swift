@@ -147,6 +147,43 @@ extension RESPWriter {
         }
     }
 
+    /// What the limits decided about one call, with the name of the limit that binds.
+    func limit(_ answer: LimitAnswer, name: String?) {
+        array(6)
+        integer(answer.isTaken ? 0 : 1)
+        integer(answer.limit)
+        integer(answer.remaining)
+        integer(answer.retryAfter ?? -1)
+        integer(answer.resetAfter)
+        bulkOrNull(name)
+    }
+
+    /// Where one limit stands.
+    func limit(_ standing: LimitStanding) {
+        let (definition, answer) = (standing.definition, standing.answer)
+        map(10)
+        bulk("name")
+        bulk(definition.name)
+        bulk("algorithm")
+        bulk(definition.algorithm.name.rawValue)
+        bulk("window_ms")
+        integer(definition.windowMilliseconds)
+        bulk("per_subject")
+        integer(definition.isPerSubject ? 1 : 0)
+        bulk("shadow")
+        integer(definition.isShadow ? 1 : 0)
+        bulk("limited")
+        integer(answer.isTaken ? 0 : 1)
+        bulk("limit")
+        integer(answer.limit)
+        bulk("remaining")
+        integer(answer.remaining)
+        bulk("retry_after_ms")
+        integer(answer.retryAfter ?? -1)
+        bulk("reset_after_ms")
+        integer(answer.resetAfter)
+    }
+
     /// The answer to a lock request.
     func lock(_ answer: LockAnswer) {
         switch answer {

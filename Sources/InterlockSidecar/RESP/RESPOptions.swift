@@ -22,6 +22,7 @@ package struct RESPOptions {
         case also = "ALSO"
         case duration = "FOR"
         case reason = "REASON"
+        case named = "NAMED"
     }
 
     /// Where the values of a given option lie.
@@ -53,7 +54,7 @@ package struct RESPOptions {
 
     private static func values(of option: Option, at start: Int, in request: RESPRequest) throws(InterlockError) -> Range<Int> {
         switch option {
-        case .linked, .shared:
+        case .linked, .shared, .named:
             return start..<start
         case .also:
             guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; it is ALSO count name …") }
@@ -148,6 +149,7 @@ extension RESPRequest {
         case .also: isWord(index, "ALSO")
         case .duration: isWord(index, "FOR")
         case .reason: isWord(index, "REASON")
+        case .named: isWord(index, "NAMED")
         }
     }
 }
