@@ -267,13 +267,40 @@ struct RESPLockModeTests {
         }
     }
 
-    @Test("LOCK.INFO is a map of label, fence, remaining time, holders and waiters")
+    @Test("LOCK.INFO is a map with a map for each holder")
     func information() async throws {
         try await RESPTestDoor.with { door in
             let commands = "HELLO 3\r\nLOCK.ACQUIRE orders 30000 PERMITS 3\r\nLOCK.INFO orders\r\nQUIT\r\n"
             let answer = try await door.exchange(commands)
-            #expect(answer.contains("%5\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
-            #expect(answer.hasSuffix("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n+OK\r\n"))
+            #expect(answer.contains("%8\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
+            #expect(answer.contains("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n$4\r\nmode\r\n$7\r\npermits\r\n"))
+            #expect(answer.contains("$7\r\npermits\r\n:3\r\n$6\r\nleases\r\n*1\r\n%3\r\n$5\r\nlabel\r\n"))
+        }
+    }
+
+    @Test("each holder of a semaphore is told of by label, fence and time, and a reader's mode too")
+    func holders() async throws {
+        try await RESPTestDoor.with { door in
+            for owner in ["a", "b"] {
+                _ = try await door.cli("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
+            }
+            let information = try #require(try await door.coordinator.inspectLock(try ResourceName("places")))
+            #expect(information.mode == .permits(3))
+            #expect(information.holders == 2)
+            // Whose lease ends first comes first.
+            #expect(information.leases.map(\.label) == ["b", "a"])
+            let fences = information.leases.compactMap(\.fence)
+            #expect(fences.count == 2 && fences[0] > fences[1])
+            #expect(fences.max() == information.fence)
+            #expect(information.leases.allSatisfy { $0.remaining ?? .zero > .seconds(20) })
+            _ = try await door.cli("LOCK.ACQUIRE", "read", "30000", "SHARED")
+            #expect(try await Self.information("mode", of: "read", at: door)?.text == "shared")
+            #expect(try await Self.information("permits", of: "read", at: door) == .null)
+            _ = try await door.cli("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
+            let alone = try #require(try await door.coordinator.inspectLock(try ResourceName("alone")))
+            #expect(alone.mode == .exclusive)
+            #expect(alone.leases.map(\.label) == ["web-1"])
+            #expect(alone.leases.map(\.fence) == [alone.fence])
         }
     }
 }

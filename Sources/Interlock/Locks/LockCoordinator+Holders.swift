@@ -98,17 +98,34 @@ extension LockCoordinator {
                     completion(.success(nil))
                     return
                 }
-                let label = reply.token.map { leases.label(of: name.text, token: $0) ?? OwnerToken.label(of: $0) }
-                completion(
-                    .success(
-                        LockInformation(
-                            name: name.text, label: label, fence: reply.fence,
-                            ttlMilliseconds: reply.token == nil ? 0 : reply.ttl,
-                            holders: reply.holders ?? (reply.token == nil ? 0 : 1), waiters: waiters)))
+                completion(.success(information(on: name.text, reply, waiters: waiters)))
             case .failure(let error):
                 completion(.failure(InterlockError(error)))
             }
         }
+    }
+
+    private func information(on name: String, _ reply: InspectScript.Reply, waiters: Int) -> LockInformation {
+        func label(_ token: String) -> String { leases.label(of: name, token: token) ?? OwnerToken.label(of: token) }
+        func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
+            // A turn or a place that is being offered is nobody's lease.
+            OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
+        }
+        guard let token = reply.token else {
+            return LockInformation(
+                name: name, label: nil, fence: reply.fence, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
+                waiters: waiters)
+        }
+        guard let group = reply.group else {
+            let holder = lease(token, fence: reply.fence, ttl: reply.ttl)
+            return LockInformation(
+                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl, mode: .exclusive, holders: 1,
+                leases: holder.map { [$0] } ?? [], waiters: waiters)
+        }
+        return LockInformation(
+            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl,
+            mode: group.places == 0 ? .shared : .permits(group.places), holders: group.holders,
+            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters)
     }
 
     /// One `SCAN` step: bounded in time by `count`, 1…1000.

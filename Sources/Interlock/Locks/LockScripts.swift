@@ -335,9 +335,21 @@ struct InspectScript: ScriptCommand {
         var ttl: Int64
         var fence: Int64?
         var otherSidecars: Int
-        /// Leases of the group that holds it; `nil`: no group does.
-        var holders: Int?
+        /// The group that holds it; `nil`: none does.
+        var group: Group?
     }
+
+    struct Group {
+        /// Leases in force.
+        var holders: Int
+        /// 0: any number, of readers.
+        var places: Int
+        /// Of those that end first.
+        var leases: [(token: String, ttl: Int64, fence: Int64?)]
+    }
+
+    /// The most leases of a group that are told of.
+    private static let mostLeases = 100
 
     var keys: LockKeys
     var sidecar: String
@@ -348,16 +360,23 @@ struct InspectScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeFive(into: &encoder)
         encoder.append(sidecar)
+        encoder.append(Self.mostLeases)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 5, let ttl = parts[1].integer, let others = parts[3].integer,
-            let holders = parts[4].integer
+        guard let parts = reply.array, parts.count == 7, let ttl = parts[1].integer, let others = parts[3].integer,
+            let holders = parts[4].integer, let places = parts[5].integer, let leases = parts[6].array
         else {
             throw reply.unexpected(for: script.name)
         }
-        return Reply(
-            token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others),
-            holders: holders < 0 ? nil : Int(holders))
+        var group: Group?
+        if holders >= 0 {
+            group = Group(
+                holders: Int(holders), places: Int(places),
+                leases: stride(from: 0, to: leases.count - 2, by: 3).map {
+                    (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
+                })
+        }
+        return Reply(token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group)
     }
 }

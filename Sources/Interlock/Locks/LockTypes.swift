@@ -108,8 +108,12 @@ public struct LockInformation: Hashable, Sendable {
     public var fence: Int64?
     /// -1: without end; 0: nobody holds it.
     package var ttlMilliseconds: Int64
+    /// How it is held; `nil`: nobody holds it.
+    public var mode: LockMode?
     /// How many hold it.
     public var holders: Int
+    /// Who holds it: of very many those whose leases end first. A place that is just being offered is nobody's.
+    public var leases: [LeaseInformation]
     /// Callers that wait here, and other sidecars that do.
     public var waiters: Int
 
@@ -117,6 +121,19 @@ public struct LockInformation: Hashable, Sendable {
     public var remaining: Duration? { ttlMilliseconds > 0 ? .milliseconds(ttlMilliseconds) : nil }
     /// The lock's key has no time to live: another program holds it until it deletes the key.
     public var isEndless: Bool { ttlMilliseconds < 0 }
+}
+
+/// What anybody may know of one lease of a lock; never the token.
+public struct LeaseInformation: Hashable, Sendable {
+    /// The holder's label, or `foreign`.
+    public var label: String
+    /// `nil`: it has none, as other programs' holds have.
+    public var fence: Int64?
+    /// -1: without end.
+    package var ttlMilliseconds: Int64
+
+    /// The time left of it; `nil`: it has no end.
+    public var remaining: Duration? { ttlMilliseconds < 0 ? nil : .milliseconds(ttlMilliseconds) }
 }
 
 /// One step through the names of the locks that are held.

@@ -11,13 +11,31 @@ struct LockReading: Answer, Sendable {
     var fence: Int64?
     /// -1: no expiry; 0: not held.
     var ttlMilliseconds: Int64
+    /// `exclusive`, `shared` or `permits`; `nil`: not held.
+    var mode: String?
+    /// A semaphore's places.
+    var permits: Int?
     /// How many hold it.
     var holders: Int64
+    var leases: [Holder]
     var waiters: Int64
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, holders, waiters
+        case name, label, fence, mode, permits, holders, leases, waiters
         case ttlMilliseconds = "ttl_ms"
+    }
+
+    /// One of those who hold it.
+    struct Holder: Encodable, Sendable {
+        var label: String
+        var fence: Int64?
+        /// -1: no expiry.
+        var ttlMilliseconds: Int64
+
+        private enum CodingKeys: String, CodingKey {
+            case label, fence
+            case ttlMilliseconds = "ttl_ms"
+        }
     }
 
     init(_ lock: SidecarLock) {
@@ -25,28 +43,50 @@ struct LockReading: Answer, Sendable {
         label = lock.label
         fence = lock.fence
         ttlMilliseconds = lock.isWithoutEnd ? -1 : lock.timeLeft?.wholeMilliseconds ?? 0
+        switch lock.mode {
+        case .exclusive: mode = "exclusive"
+        case .shared: mode = "shared"
+        case .permits(let places): (mode, permits) = ("permits", places)
+        case nil: mode = nil
+        }
         holders = lock.holders
+        leases = lock.leases.map {
+            Holder(label: $0.label, fence: $0.fence, ttlMilliseconds: $0.timeLeft?.wholeMilliseconds ?? -1)
+        }
         waiters = lock.waiters
     }
 
     /// What is left of the lease, as text.
-    var timeLeft: String {
-        switch ttlMilliseconds {
-        case -1: "no expiry"
-        case _ where label != nil: ReadableText.span(milliseconds: ttlMilliseconds)
-        default: ""
+    var timeLeft: String { label == nil ? "" : Self.timeLeft(ttlMilliseconds) }
+
+    private static func timeLeft(_ milliseconds: Int64) -> String {
+        milliseconds < 0 ? "no expiry" : ReadableText.span(milliseconds: milliseconds)
+    }
+
+    /// How many hold it and how: `1`, `2 readers`, `2 of 3`.
+    var holdersText: String {
+        switch (mode, permits) {
+        case (_, let places?): "\(holders) of \(places)"
+        case ("shared", _): "\(holders) \(holders == 1 ? "reader" : "readers")"
+        default: "\(holders)"
         }
     }
 
     var table: String {
-        Table([
+        let overview = Table([
             "lock": name,
             "label": label ?? "not held",
             "time left": timeLeft,
-            "holders": "\(holders)",
+            "holders": holdersText,
             "fence": fence.map { "\($0)" } ?? "",
             "waiting": "\(waiters)",
         ]).text
+        guard mode != "exclusive", !leases.isEmpty else { return overview }
+        var table = Table(["LABEL", "FENCE", "TIME LEFT"])
+        for lease in leases {
+            table.add([lease.label, lease.fence.map { "\($0)" } ?? "", Self.timeLeft(lease.ttlMilliseconds)])
+        }
+        return overview + "\n\n" + table.text
     }
 }
 
@@ -65,10 +105,10 @@ struct LockListing: Answer {
     static let standardLimit = 1000
 
     var table: String {
-        var table = Table(["LOCK", "LABEL", "TIME LEFT", "FENCE", "WAITING"])
+        var table = Table(["LOCK", "LABEL", "HOLDERS", "TIME LEFT", "FENCE", "WAITING"])
         for lock in locks {
             table.add([
-                lock.name, lock.label ?? "", lock.timeLeft, lock.fence.map { "\($0)" } ?? "", "\(lock.waiters)",
+                lock.name, lock.label ?? "", lock.holdersText, lock.timeLeft, lock.fence.map { "\($0)" } ?? "", "\(lock.waiters)",
             ])
         }
         return table.text

@@ -180,6 +180,9 @@ struct ReplyFields {
 
     func integer(_ name: String) -> Int64? { values[name]?.integer }
 
+    /// Empty when there is none.
+    func array(_ name: String) -> [RedisReply] { values[name]?.array ?? [] }
+
     /// Only numbers that JSON has.
     func number(_ name: String) -> Double? {
         text(name).flatMap(Double.init).flatMap { $0.isFinite ? $0 : nil }

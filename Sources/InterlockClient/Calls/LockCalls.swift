@@ -34,8 +34,12 @@ public struct SidecarLock: Hashable, Sendable {
     public var fence: Int64?
     /// What is left of the lease, of several the longest; `nil`: nobody holds it, or its key has no end.
     public var timeLeft: Duration?
+    /// How it is held; `nil`: nobody holds it, or the sidecar is too old to tell.
+    public var mode: SidecarLockMode?
     /// How many hold it.
     public var holders: Int64
+    /// Who holds it: of very many those whose leases end first. A place that is just being offered is nobody's.
+    public var leases: [Holder]
     /// Callers of this sidecar that wait for it, and other sidecars that do.
     public var waiters: Int64
 
@@ -43,6 +47,16 @@ public struct SidecarLock: Hashable, Sendable {
     public var isHeld: Bool { label != nil }
     /// It is held by something that set no time limit.
     public var isWithoutEnd: Bool { isHeld && timeLeft == nil }
+
+    /// One of those who hold it.
+    public struct Holder: Hashable, Sendable {
+        /// `foreign` if it is no Interlock.
+        public var label: String
+        /// `nil`: it has none, as other programs' holds have.
+        public var fence: Int64?
+        /// `nil`: it has no end.
+        public var timeLeft: Duration?
+    }
 }
 
 /// The commands `LOCK.*`.
@@ -216,8 +230,29 @@ package enum LockCalls {
             let label = fields.text("label")
             return SidecarLock(
                 name: name, label: label, fence: fields.integer("fence"),
-                timeLeft: label == nil || ttl == Self.withoutEnd ? nil : .milliseconds(ttl),
-                holders: fields.integer("holders") ?? 0, waiters: fields.integer("waiters") ?? 0)
+                timeLeft: label == nil ? nil : Self.time(ttl), mode: Self.mode(fields),
+                holders: fields.integer("holders") ?? 0,
+                leases: fields.array("leases").compactMap(Self.holder), waiters: fields.integer("waiters") ?? 0)
+        }
+
+        private static func time(_ milliseconds: Int64) -> Duration? {
+            milliseconds == withoutEnd ? nil : .milliseconds(milliseconds)
+        }
+
+        private static func mode(_ fields: ReplyFields) -> SidecarLockMode? {
+            switch fields.text("mode") {
+            case "exclusive": .exclusive
+            case "shared": .shared
+            case "permits": .permits(Int(fields.integer("permits") ?? 0))
+            default: nil
+            }
+        }
+
+        private static func holder(_ reply: RedisReply) -> SidecarLock.Holder? {
+            guard let fields = ReplyFields(reply), let label = fields.text("label"), let ttl = fields.integer("ttl_ms") else {
+                return nil
+            }
+            return SidecarLock.Holder(label: label, fence: fields.integer("fence"), timeLeft: time(ttl))
         }
     }
 

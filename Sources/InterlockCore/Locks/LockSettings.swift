@@ -50,6 +50,20 @@ public enum LockMode: Hashable, Sendable {
     /// How many places a semaphore may have.
     public static let places = 1...1_000_000
 
+    /// As the doors say it.
+    package var word: String {
+        switch self {
+        case .exclusive: "exclusive"
+        case .shared: "shared"
+        case .permits: "permits"
+        }
+    }
+
+    /// A semaphore's places.
+    package var permits: Int? {
+        if case .permits(let count) = self { count } else { nil }
+    }
+
     package var isSemaphore: Bool {
         if case .permits = self { true } else { false }
     }

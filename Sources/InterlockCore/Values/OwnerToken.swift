@@ -15,7 +15,7 @@ package enum OwnerToken {
     }
 
     /// Whether `text`, a token or a label, begins as tickets do.
-    static func isTicket(_ text: some StringProtocol) -> Bool {
+    package static func isTicket(_ text: some StringProtocol) -> Bool {
         let bytes = text.utf8
         return bytes.prefix(12).count { isHexadecimal($0) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
     }

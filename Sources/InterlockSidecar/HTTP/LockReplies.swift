@@ -67,7 +67,10 @@ struct LockReply: Encodable {
     var label: JSONValue
     var fence: JSONValue
     var ttlMilliseconds: Int64
+    var mode: JSONValue
+    var permits: JSONValue
     var holders: Int
+    var leases: [JSONValue]
     var waiters: Int
 
     init(_ information: LockInformation) {
@@ -75,12 +78,20 @@ struct LockReply: Encodable {
         label = information.label.map(JSONValue.text) ?? .null
         fence = information.fence.map(JSONValue.integer) ?? .null
         ttlMilliseconds = information.ttlMilliseconds
+        mode = information.mode.map { .text($0.word) } ?? .null
+        permits = information.mode?.permits.map { .integer(Int64($0)) } ?? .null
         holders = information.holders
+        leases = information.leases.map { lease in
+            .object([
+                "label": .text(lease.label), "fence": lease.fence.map(JSONValue.integer) ?? .null,
+                "ttl_ms": .integer(lease.ttlMilliseconds),
+            ])
+        }
         waiters = information.waiters
     }
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, holders, waiters
+        case name, label, fence, mode, permits, holders, leases, waiters
         case ttlMilliseconds = "ttl_ms"
     }
 }

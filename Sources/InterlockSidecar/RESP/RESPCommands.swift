@@ -207,18 +207,7 @@ final class RESPCommands {
                 switch answer {
                 case .failure(let error): writer.error(error)
                 case .success(nil): writer.null()
-                case .success(let information?):
-                    writer.map(5)
-                    writer.bulk("label")
-                    writer.bulkOrNull(information.label)
-                    writer.bulk("fence")
-                    writer.integerOrNull(information.fence)
-                    writer.bulk("ttl_ms")
-                    writer.integer(information.ttlMilliseconds)
-                    writer.bulk("holders")
-                    writer.integer(Int64(information.holders))
-                    writer.bulk("waiters")
-                    writer.integer(Int64(information.waiters))
+                case .success(let information?): writer.lock(information)
                 }
             }
         }

@@ -197,6 +197,36 @@ extension RESPWriter {
         }
     }
 
+    /// What anybody may know of a lock.
+    func lock(_ information: LockInformation) {
+        map(8)
+        bulk("label")
+        bulkOrNull(information.label)
+        bulk("fence")
+        integerOrNull(information.fence)
+        bulk("ttl_ms")
+        integer(information.ttlMilliseconds)
+        bulk("holders")
+        integer(Int64(information.holders))
+        bulk("waiters")
+        integer(Int64(information.waiters))
+        bulk("mode")
+        bulkOrNull(information.mode?.word)
+        bulk("permits")
+        integerOrNull(information.mode?.permits.map(Int64.init))
+        bulk("leases")
+        array(information.leases.count)
+        for lease in information.leases {
+            map(3)
+            bulk("label")
+            bulk(lease.label)
+            bulk("fence")
+            integerOrNull(lease.fence)
+            bulk("ttl_ms")
+            integer(lease.ttlMilliseconds)
+        }
+    }
+
     /// The answer to a request for several locks.
     func locks(_ answer: JointLockAnswer) {
         switch answer {

@@ -99,14 +99,18 @@ extension QuorumLocks {
         guard let holder, let token = holder.key else {
             guard waiters > 0 else { return nil }
             return LockInformation(
-                name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, holders: 0, waiters: waiters)
+                name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
+                waiters: waiters)
         }
         // It ends when the last but a majority of its keys have: without end counts as longest.
         let ends = holder.value.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
         let end = ends[servers.majority - 1]
+        let lease = LeaseInformation(
+            label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token), fence: fence(holder.value),
+            ttlMilliseconds: end == .max ? -1 : end)
         return LockInformation(
-            name: name, label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token),
-            fence: fence(holder.value), ttlMilliseconds: end == .max ? -1 : end, holders: 1, waiters: waiters)
+            name: name, label: lease.label, fence: lease.fence, ttlMilliseconds: lease.ttlMilliseconds, mode: .exclusive,
+            holders: 1, leases: [lease], waiters: waiters)
     }
 
     /// The fence that a majority has recorded, else the highest that anybody has.
