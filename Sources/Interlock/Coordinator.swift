@@ -2,7 +2,7 @@ internal import CoreMetrics
 internal import Hiredis
 public import InterlockCore
 public import Logging
-public import NIOCore
+package import NIOCore
 internal import NIOPosix
 public import ServiceLifecycle
 

@@ -564,7 +564,7 @@ struct CommandLineTests {
             #expect(try await sidecar.interlock("lock", "info", "orders").output.contains("orders"))
             #expect(try await sidecar.interlock("breaker", "ls").output.contains("catalog"))
             #expect(try await sidecar.interlock("breaker", "info", "catalog").output.contains("catalog"))
-            #expect(try await sidecar.interlock("limit", "info", "catalog").output.contains("catalog"))
+            #expect(try await sidecar.interlock("limit", "info", "catalog").output.contains("1h"))
         }
         let version = try await InterlockProcess.outcome(["version"])
         #expect(version.status == .exited(0))
