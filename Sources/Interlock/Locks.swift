@@ -106,8 +106,8 @@ public struct Locks: Sendable {
         owner: String? = nil, label: String? = nil
     ) async throws(LockError) -> Lease? {
         let request = LockRequest(
-            name: try Self.checked(name), ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, owner: owner,
-            label: label, mode: mode)
+            name: try Self.checked(name), ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds,
+            owner: try Self.checked(owner, "owner"), label: try Self.checked(label, "label"), mode: mode)
         return try await Self.translated { try await coordinator.acquireLock(request) }
     }
 
@@ -130,7 +130,8 @@ public struct Locks: Sendable {
         for name in names { checked.append(try Self.checked(name)) }
         guard let first = checked.first else { throw LockError(.invalid, "no lock is named: name at least one") }
         let template = LockRequest(
-            name: first, ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, owner: owner, label: label, mode: mode)
+            name: first, ttl: ttl.wholeMilliseconds, wait: wait.wholeMilliseconds, owner: try Self.checked(owner, "owner"),
+            label: try Self.checked(label, "label"), mode: mode)
         let request = JointLockRequest(names: checked, template: template)
         return try await Self.translated { try await coordinator.acquireLocks(request) }
     }
@@ -194,6 +195,16 @@ public struct Locks: Sendable {
             return try ResourceName(name)
         } catch {
             throw LockError(.invalid, "the lock's name: \(error)")
+        }
+    }
+
+    /// An owner's token and a label keep the rule of names, as at the doors.
+    private static func checked(_ text: String?, _ parameter: String) throws(LockError) -> String? {
+        guard let text else { return nil }
+        do throws(ResourceName.Violation) {
+            return try ResourceName(text).text
+        } catch {
+            throw LockError(.invalid, error.message(for: parameter))
         }
     }
 

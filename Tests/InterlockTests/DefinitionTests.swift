@@ -73,6 +73,24 @@ struct DefinitionTests {
                 == "the locks: minimumTTL: expected 0.005 seconds to 8.0 seconds, got 9.0 seconds")
     }
 
+    @Test("a label, an owner or a host that no door would take is refused")
+    func labels() async throws {
+        let message =
+            "label: the label contains U+0020; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
+        try await Fleet.run(of: 1, services: []) { fleet in
+            let locks = fleet.sidecars[0].locks
+            let labelled = await #expect(throws: LockError.self) { try await locks.acquire("orders", label: "web 1") }
+            #expect(labelled?.code == .invalid)
+            #expect(labelled?.message == message)
+            let owned = await #expect(throws: LockError.self) { try await locks.acquire(all: ["orders"], owner: "") }
+            #expect(owned?.code == .invalid)
+        }
+        let hosted = #expect(throws: InterlockError.self) {
+            try InterlockConfiguration(redis: "redis://127.0.0.1:6379", host: "web 1")
+        }
+        #expect(hosted?.message.contains("host, the label of owners that give none") == true)
+    }
+
     @Test("are not taken over by a coordinator that runs")
     func reload() async throws {
         try await Fleet.run(of: 1, services: [ServiceDefinition(name: "a", limits: [Self.limit])]) { fleet in

@@ -72,6 +72,11 @@ public struct InterlockConfiguration: Sendable {
         if let expected = ResourceName.expectedPrefix(insteadOf: prefix, isEmptyAllowed: false) {
             throw InterlockError(.invalid, "prefix: expected \(expected), got \"\(Excerpt(prefix))\"")
         }
+        do throws(ResourceName.Violation) {
+            _ = try ResourceName(host)
+        } catch {
+            throw InterlockError(.invalid, "host, the label of owners that give none: \(error.message(for: "label"))")
+        }
         do throws(DefinitionError) {
             try locks.check()
             try services.check()
