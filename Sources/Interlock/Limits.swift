@@ -1,4 +1,4 @@
-package import InterlockCore
+internal import InterlockCore
 
 /// Rate limits of the configured services: `coordinator.limits`.
 ///

@@ -1,6 +1,6 @@
 package import Logging
 internal import NIOConcurrencyHelpers
-package import ServiceLifecycle
+internal import ServiceLifecycle
 internal import Subprocess
 
 /// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.

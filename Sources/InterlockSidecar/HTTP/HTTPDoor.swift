@@ -3,7 +3,7 @@ internal import HummingbirdCore
 package import Interlock
 package import Logging
 package import NIOCore
-package import ServiceLifecycle
+internal import ServiceLifecycle
 
 /// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
 ///

@@ -3,7 +3,7 @@ package import Interlock
 package import Logging
 internal import NIOCore
 internal import NIOPosix
-package import ServiceLifecycle
+internal import ServiceLifecycle
 
 /// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
 package struct RESPDoor: Service {
