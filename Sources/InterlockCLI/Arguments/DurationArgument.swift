@@ -12,7 +12,7 @@ struct DurationArgument: Sendable, CustomStringConvertible {
     /// The default length of a lease.
     static let standardLease = DurationArgument(.seconds(30))
     /// No wait.
-    static let none = DurationArgument(.zero)
+    static let noWait = DurationArgument(.zero)
 
     init(_ duration: Duration) {
         self.duration = duration

@@ -43,9 +43,9 @@ extension LimitCommand {
         var subject: String?
 
         @Option(
-            help: .duration("How long to wait until the limits allow it: 500ms, 2s.", default: .none),
+            help: .duration("How long to wait until the limits allow it: 500ms, 2s.", default: .noWait),
             transform: DurationArgument.init(argument:))
-        var wait = DurationArgument.none
+        var wait = DurationArgument.noWait
 
         @OptionGroup var sidecar: SidecarOptions
         @OptionGroup var output: OutputOptions

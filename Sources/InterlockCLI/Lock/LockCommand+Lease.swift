@@ -28,9 +28,9 @@ extension LockCommand {
         var ttl = DurationArgument.standardLease
 
         @Option(
-            help: .duration("How long to wait while another holds it: 500ms, 10s.", default: .none),
+            help: .duration("How long to wait while another holds it: 500ms, 10s.", default: .noWait),
             transform: DurationArgument.init(argument:))
-        var wait = DurationArgument.none
+        var wait = DurationArgument.noWait
 
         @Option(
             help: ArgumentHelp(

@@ -50,7 +50,7 @@ struct Run: AsyncParsableCommand {
     var ttl = DurationArgument.standardLease
 
     @Option(
-        help: .duration("How long to wait while another holds the lock.", default: DurationArgument.none),
+        help: .duration("How long to wait while another holds the lock.", default: DurationArgument.noWait),
         transform: DurationArgument.init(argument:))
     var wait: DurationArgument?
 
@@ -120,7 +120,7 @@ struct Run: AsyncParsableCommand {
             throw ValidationError("expected one of --lock NAME and --lead NAME")
         case (_?, nil):
             guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
-            return .once(wait: (wait ?? .none).duration)
+            return .once(wait: (wait ?? .noWait).duration)
         case (nil, _?):
             guard atLeast == nil else {
                 throw ValidationError("--at-least is for --lock only: a leader holds the lock until its command ends")
