@@ -25,7 +25,9 @@ struct ConfigurationReloader: Service {
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
+                // What may be refused comes before anything is taken over.
                 try started.refuseToServe(keys: configuration.keys)
+                try configuration.services.check()
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
                 try await coordinator.reload(services: configuration.services)

@@ -24,7 +24,10 @@ extension ServiceDefinition {
     private mutating func read(_ value: ConfigurationValue) {
         value.section { section in
             upstream = UpstreamSettings(reading: section)
-            if let upstream { permitLifetime = max(permitLifetime, upstream.totalTimeout + Self.reporting) }
+            if let upstream {
+                let longest = Self.permitLifetimes.upperBound
+                permitLifetime = min(longest, max(permitLifetime, upstream.totalTimeout + Self.reporting))
+            }
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }
             section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
