@@ -52,8 +52,10 @@ extension LimitCommand {
 
         func run() async throws {
             let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
-                let limit = try await client.takeLimit(
-                    service, cost: cost, subject: subject, wait: wait.duration, isNamed: true)
+                let limit = try await LimitCommand.named { isNamed in
+                    try await client.takeLimit(
+                        service, cost: cost, subject: subject, wait: wait.duration, isNamed: isNamed)
+                }
                 return (limit, limit.isGranted ? nil : await EndedWait(wait.duration, at: client))
             }
             let reading = LimitReading(limit)
@@ -73,6 +75,20 @@ extension LimitCommand {
         private static func advice(_ wait: EndedWait?) -> String {
             guard let wait else { return ", or wait with --wait" }
             return wait.mayBeLonger ? ", or wait longer with --wait" : "; a wait is at most \(wait.description)"
+        }
+    }
+}
+
+extension LimitCommand {
+    /// Asks for the name of the limit that binds; of a sidecar of 0.1.0, which cannot tell it, without. That one has taken nothing
+    /// when it refuses the option.
+    fileprivate static func named(
+        _ ask: @Sendable (_ isNamed: Bool) async throws -> SidecarLimit
+    ) async throws -> SidecarLimit {
+        do {
+            return try await ask(true)
+        } catch let error as SidecarClientError where error.code == .invalid && error.message.contains("\"NAMED\"") {
+            return try await ask(false)
         }
     }
 }
@@ -103,8 +119,12 @@ extension LimitCommand {
 
         func run() async throws {
             let listing = try await sidecar.withClient("limit show \(service)") { client in
-                let binding = try await client.peekLimit(service, subject: subject, isNamed: true)
-                return LimitListing(binding, all: try await client.limits(of: service, subject: subject))
+                let binding = try await LimitCommand.named { isNamed in
+                    try await client.peekLimit(service, subject: subject, isNamed: isNamed)
+                }
+                // Only an older sidecar does not tell the name, and that does not list the limits either.
+                let all = binding.name == nil ? [] : try await client.limits(of: service, subject: subject)
+                return LimitListing(binding, all: all)
             }
             try Terminal.show(listing, asJSON: output.json)
         }

@@ -112,6 +112,7 @@ struct LimitListing: Answer, Sendable {
     }
 
     var table: String {
+        guard !limits.isEmpty else { return binding.table }
         var table = Table(["NAME", "LIMIT", "PER", "REMAINING", "RETRY AFTER", "RESET AFTER", "KIND"])
         for limit in limits {
             let retryAfter = limit.retryAfterMilliseconds

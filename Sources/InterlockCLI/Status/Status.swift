@@ -181,7 +181,7 @@ extension SidecarReading {
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)
         services = try await client.breakers().map { BreakerReading($0) }
         guard redis.isUp, countsFleet else { return }
-        if !servicesDiffering.isEmpty { sidecarsDiffering = try await client.fleet().filter { !$0.differing.isEmpty } }
+        if !servicesDiffering.isEmpty { sidecarsDiffering = ((try? await client.fleet()) ?? []).filter { !$0.differing.isEmpty } }
         let (names, isComplete) = try await client.lockNames(limit: LockListing.standardLimit)
         locks.heldInFleet = names.count
         locks.areMoreInFleet = !isComplete
