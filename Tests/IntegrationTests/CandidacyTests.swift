@@ -32,6 +32,15 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
     }
 
+    @Test("who waits for no holder still outlives a short absence of the sidecar or its Redis")
+    func shortAbsence() {
+        var candidacy = Self.candidacy(.once(wait: .zero))
+        _ = candidacy.connected(now: Self.start)
+        #expect(candidacy.failed(now: Self.at(1)) == Self.at(501))
+        #expect(candidacy.connected(now: Self.at(501)) == Candidacy.Request(wait: 0, at: Self.at(501)))
+        #expect(candidacy.failed(now: Self.at(10_000)) == nil)
+    }
+
     @Test("a sidecar that does not wait is not asked all the time")
     func pause() {
         var candidacy = Self.candidacy(.lead)

@@ -20,6 +20,8 @@ struct Candidacy: Equatable, Sendable {
 
     /// Until when the lock is waited for.
     private let until: Instant
+    /// Until when a sidecar or a Redis that went away is waited for: somebody who would not wait for a holder may still run.
+    private let isAwayUntil: Instant
     /// Of the lease that is asked for, in milliseconds.
     private let ttl: Int64
     private let isLeading: Bool
@@ -36,14 +38,18 @@ struct Candidacy: Equatable, Sendable {
     /// The longest pause while the sidecar or its Redis is away.
     private static let longestPause: Int64 = 5000
     private static let noticeDelay: Int64 = 2000
+    /// How long a sidecar or a Redis that went away is waited for at least.
+    private static let patience: Int64 = 10_000
 
     init(_ purpose: RunPlan.Purpose, ttl: Duration, now: Instant) {
         switch purpose {
         case .once(let wait):
             until = now.advanced(byMilliseconds: wait.wholeMilliseconds)
+            isAwayUntil = max(until, now.advanced(byMilliseconds: Self.patience))
             isLeading = false
         case .lead:
             until = .distantFuture
+            isAwayUntil = .distantFuture
             isLeading = true
         }
         self.ttl = ttl.wholeMilliseconds
@@ -75,10 +81,10 @@ struct Candidacy: Equatable, Sendable {
     /// - Returns: when to connect and ask again; `nil`: not at all. A sidecar that was never reached is not waited for, except
     ///   with `--lead`.
     mutating func failed(now: Instant) -> Instant? {
-        guard isLeading || hasConnected, now < until else { return nil }
+        guard isLeading || hasConnected, now < isAwayUntil else { return nil }
         failures += 1
         let pause = min(Self.longestPause, Self.shortestPause << Int64(min(failures, 8)))
-        return min(until, now.advanced(byMilliseconds: pause))
+        return min(isAwayUntil, now.advanced(byMilliseconds: pause))
     }
 
     /// Whether to print it now, which is done once.
