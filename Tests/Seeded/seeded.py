@@ -193,8 +193,8 @@ BUGS = [
     Bug(
         "fleet-of-one",
         "FleetCoordinator.swift",
-        "members = reply.members.map(\\.id)\n",
-        "members = reply.members.map(\\.id).filter { $0 == runtime.id }\n",
+        "members = reply.members\n",
+        "members = reply.members.filter { $0 == runtime.id }\n",
         ("limits",),
         story="SimulationTests.LimitFaultTests/sideBySide\\(",
     ),

@@ -25,6 +25,15 @@ final class FleetCoordinator {
     private var digests: [String: String] = [:]
     /// What is behind such a digest: it is read once, however many sidecars have it.
     private var read: [String: ConfigurationDigest] = [:]
+    /// So many sidecars' digests are read with each sign of life at most, on average.
+    private static let comparedAtEachSign = 16
+    private var signsUntilComparison = 0
+    /// The most sidecars that one line of the log names.
+    private static let mostNamed = 10
+    /// Who asked for the list that is being made.
+    private var listeners: [(Result<[FleetMember], RedisError>) -> Void] = []
+    /// It is off the list, and does not come back.
+    private var isLeaving = false
     /// What Redis says of itself: version and eviction policy.
     private(set) var server: [String: String] = [:]
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
@@ -75,6 +84,7 @@ final class FleetCoordinator {
     }
 
     private func introduce() {
+        signsUntilComparison = 0
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
             (Field.started, "\(startedAt)"), (Field.configuration, configuration.whole),
@@ -99,26 +109,36 @@ final class FleetCoordinator {
     }
 
     private func signOfLife(then done: @escaping (RedisError?) -> Void = { _ in }) {
-        runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds)) { [self] result in
+        guard !isLeaving else { return done(nil) }
+        runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: isComparisonDue())) { [self] result in
             switch result {
             case .failure(let error): done(error)
             case .success(let reply):
-                members = reply.members.map(\.id)
-                look(at: reply.members)
+                members = reply.members
                 let now = runtime.time.now()
                 for member in members { lastSeen[member] = now }
                 forgetTheGone(now: now)
+                if let digests = reply.digests { look(at: digests) }
                 done(nil)
             }
         }
     }
 
+    /// Redis reads a hash for each of the others: a large fleet asks with a part of its signs of life only.
+    private func isComparisonDue() -> Bool {
+        signsUntilComparison -= 1
+        guard signsUntilComparison < 0 else { return false }
+        signsUntilComparison = members.count / Self.comparedAtEachSign
+        return true
+    }
+
     // MARK: What the others run with
 
     /// Reads what is behind digests that are not known yet, and compares.
-    private func look(at members: [(id: String, digest: String)]) {
-        digests = Dictionary(
-            members.filter { $0.id != runtime.id && !$0.digest.isEmpty }.map { ($0.id, $0.digest) }, uniquingKeysWith: { $1 })
+    private func look(at published: [String: String]) {
+        // One that is missing on the list, or has nothing there, may be about to say again who it is, after Redis lost it.
+        digests = digests.filter { lastSeen[$0.key] != nil }.merging(published) { $1 }
+        digests[runtime.id] = nil
         let wanted = Set(digests.values)
         read = read.filter { wanted.contains($0.key) }
         var unread = wanted.subtracting(read.keys).subtracting([configuration.whole])
@@ -137,14 +157,16 @@ final class FleetCoordinator {
 
     /// Tells of each service that others define differently, and of each that nobody does any more, once.
     private func compare() {
-        let before = Dictionary(uniqueKeysWithValues: differences.map { ($0.service, $0.sidecars) })
+        let before = differences.map(\.service)
         differences = configuration.differences(from: digests.compactMapValues { read[$0] })
-        for difference in differences where before[difference.service] != difference.sidecars {
+        for difference in differences where !before.contains(difference.service) {
+            let named = difference.sidecars.prefix(Self.mostNamed).joined(separator: ",")
+            let others = difference.sidecars.count - Self.mostNamed
             runtime.logger.log(
                 .configurationDiffers,
-                ["service": difference.service, "sidecars": difference.sidecars.joined(separator: ",")])
+                ["service": difference.service, "sidecars": others > 0 ? "\(named) and \(others) more" : named])
         }
-        for service in before.keys.sorted() where !differences.contains(where: { $0.service == service }) {
+        for service in before where !differences.contains(where: { $0.service == service }) {
             runtime.logger.log(.configurationAgrees, ["service": service])
         }
     }
@@ -152,22 +174,37 @@ final class FleetCoordinator {
     // MARK: The list
 
     /// The live sidecars, by ID: two round trips. O(n) in sidecars.
+    ///
+    /// Whoever asks while others do is told the same: what one list costs does not grow with those who ask.
     func list(then done: @escaping (Result<[FleetMember], RedisError>) -> Void) {
+        listeners.append(done)
+        guard listeners.count == 1 else { return }
         signOfLife { [self] failure in
-            if let failure { return done(.failure(failure)) }
+            if let failure { return listed(.failure(failure)) }
             let ids = members.sorted()
-            guard !ids.isEmpty else { return done(.success([])) }
+            guard !ids.isEmpty else { return listed(.success([])) }
             var list: [FleetMember] = []
-            for id in ids {
+            var failure: RedisError?
+            for (place, id) in ids.enumerated() {
+                // Replies come in order.
                 runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
-                    // Replies come in order. One that failed leaves a sidecar of which nothing but its ID is known.
-                    var member = FleetMember(id: id, fields: (try? result.get()) ?? [:])
-                    member.differing = differences.filter { $0.sidecars.contains(id) }.map(\.service)
-                    list.append(member)
-                    if list.count == ids.count { done(.success(list)) }
+                    switch result {
+                    case .failure(let error): failure = failure ?? error
+                    case .success(let fields):
+                        var member = FleetMember(id: id, fields: fields)
+                        member.differing = differences.filter { $0.sidecars.contains(id) }.map(\.service)
+                        list.append(member)
+                    }
+                    if place == ids.count - 1 { listed(failure.map { .failure($0) } ?? .success(list)) }
                 }
             }
         }
+    }
+
+    private func listed(_ result: Result<[FleetMember], RedisError>) {
+        let told = listeners
+        listeners = []
+        for done in told { done(result) }
     }
 
     private func extend(then done: @escaping (Result<Bool, RedisError>) -> Void) {
@@ -198,13 +235,15 @@ final class FleetCoordinator {
 
     /// Off the list, before the sidecar goes.
     func leave(then done: @escaping () -> Void) {
+        isLeaving = true
         guard runtime.pipeline.isUp else { return done() }
         runtime.pipeline.send(DeleteKey(key: runtime.keys.fleetMember(runtime.id))) { _ in }
-        runtime.pipeline.run(script(lifetime: 0)) { _ in done() }
+        runtime.pipeline.run(script(lifetime: 0, asksForDigests: false)) { _ in done() }
     }
 
-    private func script(lifetime: Int64) -> FleetScript {
-        FleetScript(keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime)
+    private func script(lifetime: Int64, asksForDigests: Bool) -> FleetScript {
+        FleetScript(
+            keys: runtime.keys, id: runtime.id, database: runtime.database, lifetime: lifetime, asksForDigests: asksForDigests)
     }
 }
 

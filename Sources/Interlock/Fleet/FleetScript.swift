@@ -5,8 +5,10 @@ internal import Hiredis
 struct FleetScript: ScriptCommand {
     struct Reply {
         var redisTime: Int64
-        /// In the order of their deadlines, with the digest of what each runs with; empty: it has published none.
-        var members: [(id: String, digest: String)]
+        /// In the order of their deadlines.
+        var members: [String]
+        /// What each of them runs with, by ID; without those that have published nothing. `nil`: it was not asked.
+        var digests: [String: String]?
     }
 
     static let source = RedisScript(name: "fleet.lua", source: PackageResources.fleet_lua)
@@ -16,6 +18,8 @@ struct FleetScript: ScriptCommand {
     var database: Int
     /// For how many milliseconds it counts as alive; 0: it leaves.
     var lifetime: Int64
+    /// Whether to tell what the others run with: a read for each of them.
+    var asksForDigests: Bool
 
     var script: RedisScript { Self.source }
     var keyCount: Int { 1 }
@@ -27,13 +31,17 @@ struct FleetScript: ScriptCommand {
         encoder.append(keys.events)
         encoder.append(#"{"v":1,"type":""#)
         encoder.append(#"","origin":\#(JSONText.quoted(id)),"db":\#(database),"at_ms":"#)
-        encoder.append(keys.fleetMember(""))
+        encoder.append(asksForDigests ? keys.fleetMember("") : "")
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         guard let parts = reply.array, parts.count == 3, let time = parts[0].integer, let ids = parts[1].array,
-            let digests = parts[2].array, ids.count == digests.count
+            let digests = parts[2].array, digests.count == (asksForDigests ? ids.count : 0)
         else { throw reply.unexpected(for: "fleet.lua") }
-        return Reply(redisTime: time, members: zip(ids, digests).map { ($0.text ?? "", $1.text ?? "") })
+        let members = ids.map { $0.text ?? "" }
+        guard asksForDigests else { return Reply(redisTime: time, members: members) }
+        let published = zip(members, digests.map { $0.text ?? "" }).filter { !$1.isEmpty }
+        return Reply(
+            redisTime: time, members: members, digests: Dictionary(published, uniquingKeysWith: { $1 }))
     }
 }

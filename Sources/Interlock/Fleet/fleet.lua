@@ -3,8 +3,8 @@
 -- KEYS  1 fleet (zset)
 -- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
 --       3 the event channel  4 the event, up to its type  5 the event, from its time on, up to the time's value
---       6 what the key of a sidecar's own hash begins with
--- Reply {time in ms, {the live sidecars' IDs}, {what each runs with: its digest; empty: it has published none}}
+--       6 what the key of a sidecar's own hash begins with; empty: what the others run with is not asked
+-- Reply {time in ms, {the live sidecars' IDs}, {what each runs with, if asked: its digest; empty: it has published none}}
 --
 -- Guarantees that a sidecar that says nothing more is off the list when its time is up.
 
@@ -23,7 +23,9 @@ if changed then
 end
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 local digests = {}
-for place, id in ipairs(members) do
-  digests[place] = redis.call('HGET', ARGV[6] .. id, 'configuration') or ''
+if ARGV[6] ~= '' then
+  for place, id in ipairs(members) do
+    digests[place] = redis.call('HGET', ARGV[6] .. id, 'configuration') or ''
+  end
 end
 return {now, members, digests}
