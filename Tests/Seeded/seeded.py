@@ -209,7 +209,7 @@ BUGS = [
     Bug(
         "limit-wait-ends-unanswered",
         "RateLimitCoordinator.swift",
-        "            for settlement in expired { refused(service, settlement, cost: 1) }\n",
+        "            for settlement in expired { deliverRefusal(service, settlement, cost: 1) }\n",
         "            for settlement in expired { service.metrics.limited.increment(by: settlement.calls.count) }\n",
         ("answers",),
     ),

@@ -50,7 +50,7 @@ final class RateLimitCoordinator {
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
             tellIfLimited(service, by: answer, cost: cost)
-            refused(service, .init(id: id, answer: answer, place: nil, calls: 0..<count), cost: cost)
+            deliverRefusal(service, .init(id: id, answer: answer, place: nil, calls: 0..<count), cost: cost)
         case .unlimited:
             unlimited(service, id: id, count: count, subject: subject)
         }
@@ -215,7 +215,7 @@ final class RateLimitCoordinator {
         planWakeUp(of: service, now: now)
     }
 
-    private func refused(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {
+    private func deliverRefusal(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {
         service.metrics.limited.increment(by: settlement.calls.count)
         _ = deliver(service, settlement, cost: cost)
     }
@@ -310,7 +310,7 @@ final class RateLimitCoordinator {
             var expired: [ServiceLimiter.Settlement] = []
             service.limiter.expire(now: now, into: &expired)
             // Each has a time to come back, so what it costs need not be told.
-            for settlement in expired { refused(service, settlement, cost: 1) }
+            for settlement in expired { deliverRefusal(service, settlement, cost: 1) }
             // The flush plans the next wake-up; so does the verdict on a batch that is under way.
             planFlush(of: service)
         }

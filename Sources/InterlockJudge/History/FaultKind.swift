@@ -1,6 +1,7 @@
-/// The faults of a run. Plans and simulated worlds draw by this order: a new one stands last.
+/// The faults of a run. Plans and simulated worlds draw by this order: a new one stands last, and changes what a seed draws.
 ///
-/// What the checkers, the harness and the simulation must know of each is below, in switches that a new one does not compile without.
+/// What all must know of each is below, in switches that a new one does not compile without. What the harness and the simulation do
+/// for it is with them: docs/architecture.md lists the places.
 package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill
