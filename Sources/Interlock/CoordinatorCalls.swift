@@ -248,12 +248,6 @@ package final class CoordinatorCalls {
         limits.list(service, subject: subject) { completion($0) }
     }
 
-    /// The name of the limit that an answer tells of; `nil`: a reload has taken it away since.
-    package func limitName(of answer: LimitAnswer, at reference: ServiceReference) -> String? {
-        let limits = reference.service.definition.limits
-        return limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil
-    }
-
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
     package func throttle(
         _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>

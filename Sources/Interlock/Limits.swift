@@ -25,14 +25,14 @@ public struct Limits: Sendable {
         try LimitRequest.check(cost: Int64(cost), subject: subject)
         let answer = try await coordinator.take(
             service: service, cost: Int64(cost), subject: subject, waitMilliseconds: max(0, wait.wholeMilliseconds))
-        return await decision(answer, of: service)
+        return LimitDecision(answer)
     }
 
     /// What a call of cost 1 would be told now, without taking anything.
     /// - Throws: `InterlockError`.
     public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
         try LimitRequest.check(cost: 1, subject: subject)
-        return await decision(try await coordinator.peek(service: service, subject: subject), of: service)
+        return LimitDecision(try await coordinator.peek(service: service, subject: subject))
     }
 
     /// Where each limit of a service stands that applies to a call, in the order of the definition; takes nothing.
@@ -42,10 +42,6 @@ public struct Limits: Sendable {
         return try await coordinator.listLimits(service: service, subject: subject)
     }
 
-    private func decision(_ answer: LimitAnswer, of service: String) async -> LimitDecision {
-        let limits = await coordinator.definition(ofService: service)?.limits ?? []
-        return LimitDecision(answer, limit: limits.indices.contains(answer.limitIndex) ? limits[answer.limitIndex].name : nil)
-    }
 }
 
 extension LimitRequest {

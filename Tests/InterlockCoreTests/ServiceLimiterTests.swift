@@ -96,6 +96,24 @@ struct ServiceLimiterTests {
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1, 2])
     }
 
+    @Test("an answer names the limit that decided, also when a reload came before it")
+    func nameAfterReload() {
+        let perDay = LimitDefinition(name: "1d", limit: 3, window: .seconds(86_400))
+        var limiter = limiter([perSecond, perDay])
+        var counters = LocalCounters()
+        for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
+        guard let batch = limiter.nextBatch(now: start) else {
+            Issue.record("nothing was asked")
+            return
+        }
+        let verdict = counters.judge(batch, now: start)
+        limiter = limiter.redefined(
+            definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
+        var settlements: [ServiceLimiter.Settlement] = []
+        limiter.settle(verdict, sentAt: start, now: start, into: &settlements)
+        #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
+    }
+
     @Test("a cost above the limit is refused at once as never satisfiable")
     func neverSatisfiable() {
         var limiter = limiter([perSecond])
@@ -114,16 +132,16 @@ struct ServiceLimiterTests {
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let settlements = judge(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
-        #expect(settlements[4].answer.limitIndex == 1)
+        #expect(settlements[4].answer.limitName == perDay.name)
         // The day's refusal is used for a second. Then it still binds, and the refused calls took nothing from the second's limit.
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999)) else {
             Issue.record("the day's refusal was forgotten")
             return
         }
-        #expect(answer.limitIndex == 1)
+        #expect(answer.limitName == perDay.name)
         let later = start.advanced(byMilliseconds: 1001)
         #expect(limiter.admit(LimitRequest(id: 10), now: later) == .queued)
-        #expect(judge(&limiter, &counters, at: later).map(\.answer.limitIndex) == [1])
+        #expect(judge(&limiter, &counters, at: later).map(\.answer.limitName) == [perDay.name])
     }
 
     @Test("a subject counts in its own limit and in the service's")

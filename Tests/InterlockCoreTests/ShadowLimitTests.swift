@@ -33,7 +33,7 @@ struct ShadowLimitTests {
         var limiter = limiter([real, shadow(3, algorithm)])
         var counters = LocalCounters()
         let (settlements, excess) = take(&limiter, &counters, calls: 8, at: start)
-        #expect(settlements.allSatisfy { $0.answer.isTaken && $0.answer.limitIndex == 0 })
+        #expect(settlements.allSatisfy { $0.answer.isTaken && $0.answer.limitName == real.name })
         #expect(excess == 5)
     }
 

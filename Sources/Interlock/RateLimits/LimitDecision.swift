@@ -15,9 +15,9 @@ public struct LimitDecision: Hashable, Sendable {
     /// When that limit is whole again, if nothing else is taken.
     public var resetAfter: Duration
 
-    init(_ answer: LimitAnswer, limit: String?) {
+    init(_ answer: LimitAnswer) {
         isTaken = answer.isTaken
-        self.limit = limit
+        limit = answer.limitName
         capacity = Int(answer.limit)
         remaining = Int(answer.remaining)
         retryAfter = answer.retryAfter.map { .milliseconds($0) }
@@ -32,7 +32,7 @@ public struct LimitStanding: Hashable, Sendable {
     package let answer: LimitAnswer
 
     /// What a call of cost 1 would be told if this were the only limit; a shadow refuses nobody.
-    public var decision: LimitDecision { LimitDecision(answer, limit: definition.name) }
+    public var decision: LimitDecision { LimitDecision(answer) }
 
     /// The one that binds: what refuses for longest, else what has least left. Shadows only when there is nothing else.
     package static func binding(of standings: [LimitStanding]) -> LimitStanding? {

@@ -82,7 +82,7 @@ final class RateLimitCoordinator {
 
     private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
         guard let retryAfter = answer.retryAfter, retryAfter != LimitAnswer.neverSatisfiable,
-            !service.definition.limits[answer.limitIndex].isPerSubject
+            service.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
         onLimited(service, Self.pause(forCost: cost, retryAfter))
     }
@@ -262,7 +262,7 @@ final class RateLimitCoordinator {
         case .take(let taker): completion = taker
         case .permit(let permit):
             // A permit is not limited where there is no limit.
-            let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitIndex: 0)
+            let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
             _ = onPermitDecided(permit, granted) { [] }
             return
         }
@@ -395,7 +395,7 @@ final class RateLimitCoordinator {
                     zip(applicable, counters).map { index, counter in
                         LimitStanding(
                             definition: definitions[index],
-                            answer: LimitAnswer(peeking: definitions[index], index: index, counter))
+                            answer: LimitAnswer(peeking: definitions[index], counter))
                     }
                 }.mapError(InterlockError.init))
         }
@@ -403,13 +403,13 @@ final class RateLimitCoordinator {
 }
 
 extension LimitAnswer {
-    fileprivate init(peeking definition: LimitDefinition, index: Int, _ counter: PeekScript.Counter) {
+    fileprivate init(peeking definition: LimitDefinition, _ counter: PeekScript.Counter) {
         let remaining = max(0, definition.capacity - counter.taken)
         let isGranted = remaining >= 1 || definition.isShadow
         let retryAfter = max(1, (counter.retryAfterMicroseconds + 999) / 1000)
         self.init(
             retryAfter: isGranted ? nil : retryAfter, limit: definition.limit, remaining: remaining,
-            resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitIndex: index)
+            resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitName: definition.name)
     }
 }
 
@@ -439,18 +439,13 @@ extension InterlockError {
 
     /// The cost is above what a limit can ever grant at once: the call is wrong, and no wait can help.
     static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
-        let limits = service.definition.limits
-        // A reload may have taken the limit away since.
-        guard limits.indices.contains(answer.limitIndex) else { return neverGranted(cost, "the limit is \(answer.limit)") }
-        let definition = limits[answer.limitIndex]
-        let limit = "the limit \(definition.name) of the service \"\(service.name)\""
-        return neverGranted(
-            cost,
-            definition.capacity == definition.limit
-                ? "\(limit) is \(definition.limit)" : "\(limit) grants \(definition.capacity) at once at most")
-    }
-
-    private static func neverGranted(_ cost: Int64, _ reason: String) -> InterlockError {
-        InterlockError(.invalid, "a call of cost \(cost) can never be granted: \(reason)")
+        var reason = "the limit is \(answer.limit)"
+        if let definition = service.definition.limits.first(where: { $0.name == answer.limitName }) {
+            let limit = "the limit \(definition.name) of the service \"\(service.name)\""
+            reason =
+                definition.capacity == definition.limit
+                ? "\(limit) is \(definition.limit)" : "\(limit) grants \(definition.capacity) at once at most"
+        }
+        return InterlockError(.invalid, "a call of cost \(cost) can never be granted: \(reason)")
     }
 }

@@ -93,18 +93,18 @@ package struct LimitAnswer: Hashable, Sendable {
     package var remaining: Int64
     /// Milliseconds until the binding window is whole again.
     package var resetAfter: Int64
-    /// Which of the service's limits binds.
-    package var limitIndex: Int
+    /// The name of the limit that binds, as it was called when it decided: a reload may have taken it away since. `nil`: none does.
+    package var limitName: String?
 
     /// The `retryAfter` of a call that no wait can help.
     package static let neverSatisfiable: Int64 = -1
 
-    package init(retryAfter: Int64?, limit: Int64, remaining: Int64, resetAfter: Int64, limitIndex: Int) {
+    package init(retryAfter: Int64?, limit: Int64, remaining: Int64, resetAfter: Int64, limitName: String?) {
         self.retryAfter = retryAfter
         self.limit = limit
         self.remaining = remaining
         self.resetAfter = resetAfter
-        self.limitIndex = limitIndex
+        self.limitName = limitName
     }
 
     package var isTaken: Bool { retryAfter == nil }

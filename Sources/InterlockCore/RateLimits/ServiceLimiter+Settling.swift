@@ -79,7 +79,8 @@ extension ServiceLimiter {
         return LimitAnswer(
             retryAfter: nil, limit: Self.bound(of: tightest, judgement),
             remaining: max(0, counter.capacity - judgement.used[tightest] + others),
-            resetAfter: max(1, counter.resetAfter), limitIndex: judgement.batch.counters[tightest].definition)
+            resetAfter: max(1, counter.resetAfter),
+            limitName: judgement.batch.definitions[judgement.batch.counters[tightest].definition].name)
     }
 
     private func take(_ calls: Int64, cost: Int64, from index: Int, _ judgement: inout Judgement) {
@@ -100,6 +101,11 @@ extension ServiceLimiter {
         let index = decided.binding
         let counter = judgement.batch.counters[index]
         let definition = judgement.batch.definitions[counter.definition]
+        // What can never be granted is said of the limits as they are now: a reload may have made room for it.
+        guard judgement.isCurrent || request.cost <= definition.capacity else {
+            judgement.again.append((request, sequence))
+            return
+        }
         let judged = judgement.verdict.counters[index]
         let remaining = max(0, judged.capacity - judgement.used[index])
         // There was room: it was refused for the sake of somebody before it who waits. Is nobody waiting here after all, it
@@ -144,7 +150,7 @@ extension ServiceLimiter {
         }
         var answer = LimitAnswer(
             retryAfter: LimitAnswer.neverSatisfiable, limit: Self.bound(of: index, judgement), remaining: remaining,
-            resetAfter: 0, limitIndex: counter.definition)
+            resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
             let wait = max(1, earliest.millisecondsRoundedUp(since: judgement.now))
             answer.retryAfter = wait

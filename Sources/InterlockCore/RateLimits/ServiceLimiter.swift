@@ -334,7 +334,7 @@ extension ServiceLimiter {
     func neverSatisfiable(by index: Int, remaining: Int64) -> LimitAnswer {
         LimitAnswer(
             retryAfter: LimitAnswer.neverSatisfiable, limit: definitions[index].limit, remaining: remaining, resetAfter: 0,
-            limitIndex: index)
+            limitName: definitions[index].name)
     }
 
     /// The refusal that holds for longest.
@@ -357,7 +357,8 @@ extension ServiceLimiter {
         let wait = max(1, until.millisecondsRoundedUp(since: now))
         return LimitAnswer(
             retryAfter: wait, limit: refusal.limit, remaining: refusal.remaining,
-            resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)), limitIndex: counter.definition)
+            resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)),
+            limitName: definitions[counter.definition].name)
     }
 
     /// What somebody would be told who comes now, behind all who wait still.
@@ -365,7 +366,7 @@ extension ServiceLimiter {
         let definition = definitions[waiter.binding.definition]
         guard let refusal = refusals[waiter.binding] else {
             return LimitAnswer(
-                retryAfter: 1, limit: definition.limit, remaining: 0, resetAfter: 1, limitIndex: waiter.binding.definition)
+                retryAfter: 1, limit: definition.limit, remaining: 0, resetAfter: 1, limitName: definition.name)
         }
         let until = refusal.earliest(for: waiter.request.cost, ahead: refusal.costAhead, of: definition)
         return answer(for: refusal, of: waiter.binding, until: until, now: now)

@@ -49,7 +49,7 @@ struct LimitRoutes {
     ) async throws -> HTTPAnswer {
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
-        let reply = LimitReply(decision, name: fields.bindingName, standings: standings)
+        let reply = LimitReply(decision, standings: standings)
         guard !decision.isTaken, refusalIsProblem else {
             var answer = try HTTPAnswer.json(reply)
             fields.add(to: &answer.headers)
@@ -101,8 +101,8 @@ struct LimitReply: Encodable {
     /// The same as members of a problem.
     let members: [String: JSONValue]
 
-    init(_ decision: LimitAnswer, name: String?, standings: [LimitStanding]? = nil) {
-        var members = Self.members(decision, name: name)
+    init(_ decision: LimitAnswer, standings: [LimitStanding]? = nil) {
+        var members = Self.members(decision)
         members["limits"] = standings.map { .list($0.map(Self.member)) }
         self.members = members
     }
@@ -116,17 +116,17 @@ struct LimitReply: Encodable {
             "per_subject": .flag(definition.isPerSubject),
             "shadow": .flag(definition.isShadow),
         ]
-        return .object(own.merging(members(standing.answer, name: definition.name)) { own, _ in own })
+        return .object(own.merging(members(standing.answer)) { own, _ in own })
     }
 
-    private static func members(_ decision: LimitAnswer, name: String?) -> [String: JSONValue] {
+    private static func members(_ decision: LimitAnswer) -> [String: JSONValue] {
         [
             "limited": .flag(!decision.isTaken),
             "limit": .integer(decision.limit),
             "remaining": .integer(decision.remaining),
             "retry_after_ms": .integer(decision.retryAfter ?? -1),
             "reset_after_ms": .integer(decision.resetAfter),
-            "name": name.map(JSONValue.text) ?? .null,
+            "name": decision.limitName.map(JSONValue.text) ?? .null,
         ]
     }
 

@@ -55,18 +55,14 @@ struct HTTPAnswer: Sendable {
 /// `RateLimit` and `RateLimit-Policy`: structured fields of the IETF's draft-ietf-httpapi-ratelimit-headers. Times are whole
 /// seconds, rounded up.
 struct RateLimitFields {
-    /// The name of the limit that binds; `nil`: it was configured away in this moment.
-    let bindingName: String?
     private let current: String?
     private let policy: String
 
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
-        let binding = limits.indices.contains(decision.limitIndex) ? limits[decision.limitIndex] : nil
-        bindingName = binding?.name
         // A refused caller is told when there is room again, and never a later time than by `Retry-After`.
         let time = decision.retryAfter.map { max(0, $0) } ?? decision.resetAfter
-        current = binding.map {
-            "\(Self.quoted($0.name));r=\(max(0, decision.remaining));t=\(Self.seconds(time))"
+        current = decision.limitName.map {
+            "\(Self.quoted($0));r=\(max(0, decision.remaining));t=\(Self.seconds(time))"
         }
         policy = limits.filter { hasSubject || !$0.isPerSubject }
             .map { "\(Self.quoted($0.name));q=\($0.limit);w=\(max(1, Self.seconds($0.windowMilliseconds)))" }

@@ -121,6 +121,6 @@ extension HTTPProblem {
         }
         return LimitAnswer(
             retryAfter: refusal.retryAfter, limit: index.map { refusal.limits[$0].limit } ?? 0, remaining: 0,
-            resetAfter: refusal.retryAfter, limitIndex: index ?? refusal.limits.count)
+            resetAfter: refusal.retryAfter, limitName: index.map { refusal.limits[$0].name })
     }
 }

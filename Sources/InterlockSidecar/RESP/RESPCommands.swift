@@ -249,30 +249,27 @@ final class RESPCommands {
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.take(
             service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: options.has(.named) ? namedLimit(of: service, tag, connection) : completions.take(tag))
+            completion: options.has(.named) ? namedLimit(tag, connection) : completions.take(tag))
         connection.note(call, for: tag)
     }
 
     private func peek(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let service = try connection.service(request, 1)
         let options = try RESPOptions(request, from: 2, allowed: [.subject, .named])
         calls.peek(
             service: request.text(1), subject: try options.name(.subject),
-            completion: options.has(.named) ? namedLimit(of: service, tag, connection) : completions.take(tag))
+            completion: options.has(.named) ? namedLimit(tag, connection) : completions.take(tag))
     }
 
     /// The answer of the limit that binds, and its name.
-    private func namedLimit(
-        of service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection
-    ) -> Completion<TakeAnswer> {
-        Completion(tag: tag) { [calls] tag, answer in
+    private func namedLimit(_ tag: UInt64, _ connection: RESPConnection) -> Completion<TakeAnswer> {
+        Completion(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
                 // Only plain takes are made as one.
                 case .decided(let answer), .decidedAlike(let answer, _, _):
-                    writer.limit(answer, name: calls.limitName(of: answer, at: service))
+                    writer.namedLimit(answer)
                 case .failed(let error): writer.error(error)
                 }
             }

@@ -148,14 +148,14 @@ extension RESPWriter {
     }
 
     /// What the limits decided about one call, with the name of the limit that binds.
-    func limit(_ answer: LimitAnswer, name: String?) {
+    func namedLimit(_ answer: LimitAnswer) {
         array(6)
         integer(answer.isTaken ? 0 : 1)
         integer(answer.limit)
         integer(answer.remaining)
         integer(answer.retryAfter ?? -1)
         integer(answer.resetAfter)
-        bulkOrNull(name)
+        bulkOrNull(answer.limitName)
     }
 
     /// Where one limit stands.
