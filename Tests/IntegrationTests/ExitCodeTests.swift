@@ -93,6 +93,8 @@ struct ExitCodeTests {
             #expect(try await status(["lock", "acquire"], key: key) == .exited(64))
             #expect(try await status(["run", "--lock", "a", "--ttl", "2h", "--", "true"], key: key) == .exited(69))
             #expect(try await status(["run", "--lock", "a", "--", "true"], key: nil) == .exited(69))
+            let notSidecar = try await status(["lock", "show", "a", "--sidecar", "127.0.0.1:\(sidecar.httpPort)"], key: key)
+            #expect(notSidecar == .exited(69))
         }
     }
 
@@ -100,7 +102,7 @@ struct ExitCodeTests {
     func formerCodes() {
         for status in ExitStatus.allCases {
             switch status {
-            case .invalid, .denied, .notSidecar:
+            case .invalid, .denied, .otherVersion:
                 #expect(status.formerCode(isOfRun: false) == 1)
                 #expect(status.formerCode(isOfRun: true) == 69)
             default:

@@ -181,7 +181,7 @@ struct LockRefusal: Encodable {
             case .invalid: "invalid"
             case .denied: "denied"
             // The others are of `run`.
-            case .unavailable, .notSidecar, .leaseLost, .notAcquired, .notExecutable, .notFound: "unavailable"
+            case .unavailable, .notSidecar, .otherVersion, .leaseLost, .notAcquired, .notExecutable, .notFound: "unavailable"
             }
         detail = failure.description
     }

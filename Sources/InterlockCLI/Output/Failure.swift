@@ -21,8 +21,10 @@ enum ExitStatus: CaseIterable, Sendable {
     case invalid
     /// The sidecar or its Redis cannot be reached, or cannot serve now.
     case unavailable
-    /// What answers is no sidecar, or one of another version.
+    /// What answers at the address is no sidecar's RESP door.
     case notSidecar
+    /// The sidecar does not know the command, or its answer cannot be read: it is of another version.
+    case otherVersion
     /// `run`: the lease was lost while the command ran.
     case leaseLost
     /// `run`: another holds the lock.
@@ -40,7 +42,7 @@ enum ExitStatus: CaseIterable, Sendable {
         case .no: 1
         case .usage: 64
         case .invalid: 65
-        case .unavailable, .notSidecar: 69
+        case .unavailable, .notSidecar, .otherVersion: 69
         case .leaseLost: 74
         case .notAcquired: 75
         case .denied: 77
@@ -53,8 +55,8 @@ enum ExitStatus: CaseIterable, Sendable {
     /// - Parameter isOfRun: `interlock run` had one code for all that a sidecar refuses.
     func formerCode(isOfRun: Bool) -> Int32 {
         switch self {
-        case .invalid, .denied, .notSidecar: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code
-        case .no, .usage, .unavailable, .leaseLost, .notAcquired, .notExecutable, .notFound: code
+        case .invalid, .denied, .otherVersion: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code
+        case .no, .usage, .unavailable, .notSidecar, .leaseLost, .notAcquired, .notExecutable, .notFound: code
         }
     }
 }

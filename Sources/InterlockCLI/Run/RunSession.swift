@@ -33,7 +33,7 @@ struct RunSession {
     private let clock = TimeSource.system
 
     /// What a sidecar, or a peer that is none, says to the same request again and again.
-    private static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar]
+    private static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
     /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
     private static let releaseTimeout: Int64 = 3000
 

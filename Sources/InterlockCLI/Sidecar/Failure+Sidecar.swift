@@ -13,7 +13,7 @@ extension Failure {
             // The message is the peer's and holds no secret.
             self.init("\(error); see INTERLOCK_API_KEY and --sidecar", status)
         case .unreadable:
-            self.init("\(error.message); name the RESP door with --sidecar", status)
+            self.init("\(error.message); name the RESP door with --sidecar", .notSidecar)
         default:
             if case .tls = address {
                 self.init(
@@ -69,9 +69,9 @@ extension ExitStatus {
         case .invalid, .unknownService: self = .invalid
         case .noKey, .wrongKey, .notPermitted: self = .denied
         case .leaseLost: self = .no
-        case .unreadable: self = .notSidecar
+        case .unreadable: self = .otherVersion
         // An error that only a newer sidecar has is as good as one without a name.
-        case .other, nil: self = error.isUnknownCommand ? .notSidecar : .unavailable
+        case .other, nil: self = error.isUnknownCommand ? .otherVersion : .unavailable
         }
     }
 }
