@@ -15,8 +15,11 @@ struct UnixSocketFile {
         group = listen.unixGroup
     }
 
-    /// Where the socket is bound, under a mask that lets this user alone use it: `SocketMode.own`.
-    var temporaryPath: String { path + ".new" }
+    /// Where the socket is bound, under a mask that lets this user alone use it: `SocketMode.own`. Two sidecars that start at once do
+    /// not take each other's.
+    var temporaryPath: String { path + "." + String(getpid() % 46_656, radix: 36) }
+    /// By so many bytes `temporaryPath` is longer than `path` at most.
+    static let longestSuffix = 4
 
     /// Refuses to take the place of anything but a socket.
     func checkPlace() throws(SidecarError) {
@@ -31,14 +34,15 @@ struct UnixSocketFile {
             guard let number = Self.groupNumber(of: group) else {
                 throw SidecarError("listen.unix_group \(group): there is no such group on this host")
             }
-            guard chown(temporaryPath, uid_t.max, number) == 0 else {
+            guard lchown(temporaryPath, uid_t.max, number) == 0 else {
                 let hint = errno == EPERM ? ": a process may give files only to groups that its user is a member of" : ""
                 throw SidecarError("listen.unix_group \(group): \(String(cString: strerror(errno)))\(hint)")
             }
         }
         let mode = mode ?? (group == nil ? .own : .ofGroup)
-        // The mask is the whole process', and may have been changed meanwhile.
-        guard chmod(temporaryPath, mode_t(mode.bits)) == 0 else {
+        // The mask is the whole process', and may have been changed meanwhile. In a folder that others may write, a link may have
+        // taken the socket's place: what it points at keeps its rights.
+        guard fchmodat(AT_FDCWD, temporaryPath, mode_t(mode.bits), AT_SYMLINK_NOFOLLOW) == 0 else {
             throw SidecarError("listen.unix_mode \(mode): \(String(cString: strerror(errno)))")
         }
         guard rename(temporaryPath, path) == 0 else {
