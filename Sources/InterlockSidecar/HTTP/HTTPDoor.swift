@@ -2,6 +2,7 @@ internal import HTTPTypes
 internal import HummingbirdCore
 package import Interlock
 package import Logging
+internal import NIOConcurrencyHelpers
 package import NIOCore
 internal import ServiceLifecycle
 
@@ -76,6 +77,7 @@ package struct HTTPDoor: Service {
                 configuration: connectionConfiguration(
                     firstRequestTimeout: isFull ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout))
         }
+        let hasOpened = NIOLockedValueBox(false)
         let server = Server(
             childChannelSetup: HTTPDoorChannel(
                 places: places, certificate: certificate, ordinary: connections(isFull: false), kept: connections(isFull: true)),
@@ -86,6 +88,7 @@ package struct HTTPDoor: Service {
                 try? await listener.eventLoop.submit {
                     try listener.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
                 }.get()
+                hasOpened.withLockedValue { $0 = true }
                 logger.log(.doorOpened, ["door": "http", "address": "\(endpoint.bound(to: listener.localAddress))"])
                 onBound(listener.localAddress?.port ?? 0)
             },
@@ -96,6 +99,8 @@ package struct HTTPDoor: Service {
             result = .success(try await run(server))
         } catch is CancellationError {
             result = .failure(CancellationError())
+        } catch  where hasOpened.withLockedValue({ $0 }) {
+            result = .failure(error)
         } catch {
             result = .failure(SidecarError(cannotListen: "listen.http", at: listen.http, error))
         }
