@@ -1,6 +1,7 @@
 /// Strings as JSON writes them, for documents that are written piece by piece.
 package enum JSONText {
-    /// `text` in quotes, escaped where JSON demands it.
+    /// `text` in quotes. Escaped is what JSON demands, and whatever a terminal would obey and not show: control characters, line and
+    /// paragraph separators, and marks that turn the direction of writing.
     package static func quoted(_ text: String) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.utf8.count + 2)
@@ -11,18 +12,30 @@ package enum JSONText {
     /// Appends `text` in quotes, as `quoted` returns it.
     package static func append(quoted text: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"", "\\":
                 bytes.append(UInt8(ascii: "\\"))
-                bytes.append(byte)
-            case 0..<0x20:
-                bytes.append(contentsOf: #"\u00"#.utf8)
-                for digit in [byte >> 4, byte & 15] { bytes.append(digit < 10 ? 0x30 + digit : 0x57 + digit) }
+                bytes.append(UInt8(ascii: scalar))
+            case _ where isObeyed(scalar):
+                bytes.append(contentsOf: #"\u"#.utf8)
+                for shift in [12, 8, 4, 0] {
+                    let digit = UInt8(truncatingIfNeeded: scalar.value >> shift & 15)
+                    bytes.append(digit < 10 ? 0x30 + digit : 0x57 + digit)
+                }
             default:
-                bytes.append(byte)
+                bytes.append(contentsOf: UTF8.encode(scalar)!)
             }
         }
         bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// What a terminal obeys and does not show; none of these is above U+FFFF.
+    package static func isObeyed(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0..<0x20, 0x7F..<0xA0: true
+        case 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069: true
+        default: false
+        }
     }
 }

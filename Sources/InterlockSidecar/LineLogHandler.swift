@@ -65,7 +65,7 @@ package struct LogLine {
         let isBare =
             !value.isEmpty
             && value.unicodeScalars.allSatisfy {
-                $0.value > 0x20 && $0.value != 0x7F && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.properties.isWhitespace
+                !JSONText.isObeyed($0) && $0 != "\"" && $0 != "=" && $0 != "\\" && !$0.properties.isWhitespace
             }
         return isBare ? value : JSONText.quoted(value)
     }

@@ -99,11 +99,12 @@ struct ExcerptTests {
 @Suite("JSON text")
 struct JSONTextTests {
     @Test(
-        "quotes, backslashes and control characters are escaped, everything else is unchanged",
+        "quotes, backslashes and what terminals obey are escaped, everything else is unchanged",
         arguments: [
             ("", #""""#), ("größe 名", #""größe 名""#), (#"a"b\c"#, #""a\"b\\c""#),
             ("\r\n\u{0}\u{1F}", #""\u000d\u000a\u0000\u001f""#),
-            ("\u{7F}/", "\"\u{7F}/\""),
+            ("\u{7F}/\u{9B}", #""\u007f/\u009b""#), ("a\u{202E}b\u{2028}\u{2066}c", #""a\u202eb\u2028\u2066c""#),
+            ("\u{A0}e\u{301}👍", "\"\u{A0}e\u{301}👍\""),
         ])
     func quoted(text: String, expected: String) {
         #expect(JSONText.quoted(text) == expected)
