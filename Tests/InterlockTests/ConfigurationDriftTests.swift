@@ -3,6 +3,7 @@ import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
+import NIOConcurrencyHelpers
 import Testing
 
 @Suite("Sidecars with different configurations of a service")
@@ -73,5 +74,80 @@ struct ConfigurationDriftTests {
             }
             for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
         }
+    }
+
+    @Test("those who differ go on to do so when Redis is wiped, and nobody is told again")
+    func wipedWhileDifferent() async throws {
+        let log = EventLog()
+        try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
+            try await fleet.sidecars[0].reload(services: [Self.after])
+            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["catalog"]) }
+            let told = log.events("configuration.")
+            try await fleet.cli("FLUSHALL")
+            let ids = Set(fleet.sidecars.map(\.id))
+            for sidecar in fleet.sidecars {
+                try await eventually(within: .seconds(20), "every sidecar has said again what it runs with") {
+                    let members = try await sidecar.listFleet().filter { $0.configuration != nil }
+                    return Set(members.map(\.id)) == ids
+                }
+                // What the list was made with has been compared when the next one is there.
+                _ = try await sidecar.listFleet()
+                #expect(await sidecar.status.servicesDiffering == ["catalog"])
+            }
+            #expect(log.events("configuration.") == told)
+        }
+    }
+
+    @Test("a large fleet is compared by a part of the signs of life, and whoever differs is found")
+    func large() async throws {
+        try await Fleet.run(services: [Self.before]) { fleet in
+            let others = (0..<39).map { number in "0000000000" + (number < 10 ? "0\(number)" : "\(number)") }
+            let (own, other) = (ConfigurationDigest([Self.before]), ConfigurationDigest([Self.after]))
+            for id in others {
+                let digest = id == others.last ? other : own
+                try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", id)
+                try await fleet.cli(
+                    "HSET", "interlock:fleet:\(id)", "configuration", digest.whole, "services", digest.text)
+            }
+            try await eventually(within: .seconds(20), "the one that differs is found") {
+                _ = try await fleet.sidecars[0].listFleet()
+                return await fleet.sidecars[0].status.servicesDiffering == ["catalog"]
+            }
+            try await fleet.cli("CONFIG", "RESETSTAT")
+            // Each list is a sign of life.
+            let lists = 30
+            for _ in 0..<lists { _ = try await fleet.sidecars[0].listFleet() }
+            let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hget"] ?? ""
+            let calls = statistics.split(separator: ",").first.flatMap { $0.split(separator: "=").last.flatMap { Int($0) } }
+            #expect(try #require(calls) <= lists * 40 / 2)
+        }
+    }
+}
+
+/// The IDs of what was logged.
+private final class EventLog: LogHandler, Sendable {
+    private let ids = NIOLockedValueBox<[String]>([])
+
+    var logLevel: Logger.Level {
+        get { .trace }
+        set {}
+    }
+    var metadata: Logger.Metadata {
+        get { [:] }
+        set {}
+    }
+
+    subscript(metadataKey _: String) -> Logger.Metadata.Value? {
+        get { nil }
+        set {}
+    }
+
+    func log(event: LogEvent) {
+        guard let id = event.metadata?["event"] else { return }
+        ids.withLockedValue { $0.append("\(id)") }
+    }
+
+    func events(_ prefix: String) -> [String] {
+        ids.withLockedValue { $0.filter { $0.hasPrefix(prefix) } }
     }
 }

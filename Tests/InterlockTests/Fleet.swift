@@ -19,6 +19,7 @@ struct Fleet {
     static func run(
         of count: Int = 1, services: [ServiceDefinition] = [], locks: LockSettings = LockSettings(),
         user: (name: String, password: String, command: [String])? = nil,
+        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
         _ body: (Fleet) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { server in
@@ -34,9 +35,7 @@ struct Fleet {
                 #expect(try await redis.send(AnyCommand(user.command)) == .status("OK"))
             }
             let sidecars = (0..<count).map { _ in
-                Coordinator(
-                    configuration: configuration, eventLoop: group.next(),
-                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                Coordinator(configuration: configuration, eventLoop: group.next(), logger: logger)
             }
             for sidecar in sidecars {
                 await sidecar.start()

@@ -2,6 +2,7 @@ import Glibc
 import Hiredis
 import InterlockCore
 import InterlockProcesses
+import NIOConcurrencyHelpers
 import Testing
 
 @testable import Interlock
@@ -52,6 +53,47 @@ struct FleetListTests {
                     == FleetMember(
                         id: "0000000000aa", host: "old", processID: 7, version: "0.1.0", startedMilliseconds: 5000))
             #expect(members[1] == FleetMember(id: "0000000000bb"))
+        }
+    }
+
+    @Test("whoever asks while the list is being made is told the same list")
+    func shared() async throws {
+        try await Fleet.run { fleet in
+            let askers = 50
+            try await fleet.cli("CONFIG", "RESETSTAT")
+            await fleet.server.pause()
+            let asked = NIOLockedValueBox(0)
+            try await withThrowingTaskGroup(of: [FleetMember].self) { group in
+                for _ in 0..<askers {
+                    group.addTask {
+                        asked.withLockedValue { $0 += 1 }
+                        return try await fleet.sidecars[0].listFleet()
+                    }
+                }
+                try await eventually(within: .seconds(20), "everyone has asked") { asked.withLockedValue { $0 } == askers }
+                // Behind those who asked, on the loop that makes the list.
+                _ = await fleet.sidecars[0].status
+                await fleet.server.resume()
+                for try await members in group { #expect(members.map(\.id) == [fleet.sidecars[0].id]) }
+            }
+            let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hgetall"] ?? ""
+            let lists = statistics.split(separator: ",").first.flatMap { $0.split(separator: "=").last.flatMap { Int($0) } }
+            // One, and those of stragglers.
+            #expect(try #require(lists) < askers / 5)
+        }
+    }
+
+    @Test("a sidecar that leaves while it is asked for the list is not on it again")
+    func leaving() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let leaver = fleet.sidecars[0]
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<50 { group.addTask { _ = try? await leaver.listFleet() } }
+                group.addTask { await leaver.stop() }
+                for _ in 0..<50 { group.addTask { _ = try? await leaver.listFleet() } }
+            }
+            let members = try await fleet.sidecars[1].listFleet()
+            #expect(members.map(\.id) == [fleet.sidecars[1].id])
         }
     }
 

@@ -110,9 +110,13 @@ final class FleetCoordinator {
 
     private func signOfLife(then done: @escaping (RedisError?) -> Void = { _ in }) {
         guard !isLeaving else { return done(nil) }
-        runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: isComparisonDue())) { [self] result in
+        let compares = isComparisonDue()
+        runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
             switch result {
-            case .failure(let error): done(error)
+            case .failure(let error):
+                // The next one compares in its place.
+                if compares { signsUntilComparison = 0 }
+                done(error)
             case .success(let reply):
                 members = reply.members
                 let now = runtime.time.now()
