@@ -15,212 +15,6 @@ struct CommandLineTests {
             breaker: {}
         """
 
-    private struct Grant: Decodable {
-        var token: String
-        var fence: Int64
-        var validMs: Int64
-    }
-
-    private struct Lock: Decodable {
-        var name: String
-        var label: String?
-        var ttlMs: Int64
-        var waiters: Int
-    }
-
-    // MARK: Locks
-
-    @Test("a lock is acquired, shown, renewed and released")
-    func lock() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--ttl", "1m", "--label", "tests", "--json")
-            #expect(acquired.status == .exited(0))
-            let grant = try acquired.decoded(Grant.self)
-            #expect(grant.token.hasPrefix("tests/"))
-            #expect((1...60_000).contains(grant.validMs))
-
-            let shown = try await sidecar.interlock("lock", "show", "orders", "--json")
-            let lock = try shown.decoded(Lock.self)
-            #expect(lock.label == "tests")
-            #expect(!shown.output.contains(grant.token))
-
-            let renewed = try await sidecar.interlock("lock", "renew", "orders", grant.token, "--ttl", "2m")
-            #expect(renewed.status == .exited(0))
-            #expect(renewed.output.hasPrefix("valid"))
-
-            let released = try await sidecar.interlock("lock", "release", "orders", grant.token)
-            #expect(released.status == .exited(0))
-            let gone = try await sidecar.interlock("lock", "show", "orders")
-            #expect(gone.status == .exited(1))
-        }
-    }
-
-    @Test("a lock that another holds is refused with 1, and says so on standard error alone")
-    func held() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            _ = try await sidecar.interlock("lock", "acquire", "orders")
-            let refused = try await sidecar.interlock("lock", "acquire", "orders")
-            #expect(refused.status == .exited(1))
-            #expect(refused.output.isEmpty)
-            #expect(refused.errors.hasPrefix("interlock: the lock orders is held by another"))
-        }
-    }
-
-    @Test("lock acquire --json is one object whatever happens, and the error is told on standard error as well")
-    func acquireAsJSON() async throws {
-        struct Outcome: Decodable {
-            var acquired: Bool
-            var name: String
-            var token: String?
-            var code: String?
-            var detail: String?
-        }
-        try await SidecarProcess.withSidecar { sidecar in
-            let granted = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Outcome.self)
-            #expect(granted.acquired)
-            #expect(granted.token != nil)
-
-            let held = try await sidecar.interlock("lock", "acquire", "orders", "--json")
-            #expect(held.status == .exited(1))
-            #expect(held.output.split(separator: "\n").count == 1)
-            let refusal = try held.decoded(Outcome.self)
-            #expect(!refusal.acquired)
-            #expect(refusal.name == "orders")
-            #expect(refusal.code == "held")
-            #expect(held.errors.contains(refusal.detail ?? "nothing"))
-
-            let invalid = try await sidecar.interlock("lock", "acquire", "a b", "--json")
-            #expect(invalid.status == .exited(65))
-            #expect(try invalid.decoded(Outcome.self).code == "invalid")
-            let absent = try await sidecar.interlock("lock", "acquire", "orders", "--json", "--sidecar", "127.0.0.1:1")
-            #expect(absent.status == .exited(69))
-            #expect(try absent.decoded(Outcome.self).code == "unavailable")
-        }
-    }
-
-    @Test("lock acquire --print prints one part alone, and nothing when the lock is held")
-    func printing() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
-            #expect(token.status == .exited(0))
-            let released = try await sidecar.interlock("lock", "release", "orders", String(token.output.dropLast()))
-            #expect(released.status == .exited(0))
-            let fence = try await sidecar.interlock("lock", "acquire", "orders", "--print", "fence")
-            #expect(Int64(fence.output.dropLast()) != nil)
-            let held = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
-            #expect(held.status == .exited(1))
-            #expect(held.output.isEmpty)
-            let both = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token", "--json")
-            #expect(both.status == .exited(64))
-        }
-    }
-
-    @Test("a waiting acquire gets the lock when its holder gives it back")
-    func waiting() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Grant.self)
-            let waiter = try await InterlockProcess.start(
-                ["lock", "acquire", "orders", "--wait", "25s", "--json"], environment: sidecar.environment())
-            try await eventually("the second caller waits") {
-                try await sidecar.interlock("lock", "show", "orders", "--json").decoded(Lock.self).waiters == 1
-            }
-            _ = try await sidecar.interlock("lock", "release", "orders", grant.token)
-            let status = try await waiter.end(within: .seconds(20))
-            #expect(status == .exited(0))
-            let outcome = CommandOutcome(status: status, output: waiter.output, errors: waiter.errors)
-            let next = try outcome.decoded(Grant.self)
-            #expect(next.fence > grant.fence)
-        }
-    }
-
-    @Test("a wait that the sidecar cuts is told of, for locks and for limits")
-    func cutWait() async throws {
-        let configuration = "locks: { max_wait: 200ms }\n" + Self.services
-        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
-            _ = try await sidecar.interlock("lock", "acquire", "orders")
-            let cut = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "20s")
-            #expect(cut.status == .exited(1))
-            #expect(
-                cut.errors.contains(
-                    "still held after 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms): see `interlock"))
-            let whole = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "100ms")
-            #expect(whole.errors.contains("still held after 100ms: wait longer with --wait"))
-
-            for _ in 0..<3 { _ = try await sidecar.interlock("limit", "take", "catalog") }
-            let limited = try await sidecar.interlock("limit", "take", "catalog", "--wait", "20s")
-            #expect(limited.status == .exited(1))
-            #expect(limited.errors.contains("at most 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms)"))
-        }
-    }
-
-    @Test("a label that cannot be is called a label")
-    func label() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
-            #expect(acquired.status == .exited(65))
-            #expect(acquired.errors.contains("the label contains U+0020"))
-            let run = try await sidecar.interlock("run", "--lock", "orders", "--label", "web 1", "--", "true")
-            #expect(run.status == .exited(64))
-            #expect(run.errors.contains("--label: the label contains U+0020"))
-        }
-    }
-
-    @Test("the same owner gets the same lease again")
-    func owner() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let first = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
-            let again = try await sidecar.interlock("lock", "acquire", "orders", "--owner", "mine", "--json").decoded(Grant.self)
-            #expect(again.token == first.token)
-            #expect(again.fence == first.fence)
-        }
-    }
-
-    @Test("a lost lease is refused with 1", arguments: ["renew", "release"])
-    func lost(verb: String) async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            let refused = try await sidecar.interlock("lock", verb, "orders", "nobody/0123456789abcdef0123456789abcdef")
-            #expect(refused.status == .exited(1))
-            #expect(refused.output.isEmpty)
-        }
-    }
-
-    @Test("a broken lock can be acquired, and is not broken twice")
-    func breaking() async throws {
-        try await SidecarProcess.withSidecar { sidecar in
-            _ = try await sidecar.interlock("lock", "acquire", "orders")
-            let broken = try await sidecar.interlock("lock", "break", "orders")
-            #expect(broken.status == .exited(0))
-            let again = try await sidecar.interlock("lock", "break", "orders")
-            #expect(again.status == .exited(1))
-            let acquired = try await sidecar.interlock("lock", "acquire", "orders")
-            #expect(acquired.status == .exited(0))
-        }
-    }
-
-    @Test("the list has every lock that matches, and says when it stops early")
-    func list() async throws {
-        struct Listing: Decodable {
-            var locks: [Lock]
-            var complete: Bool
-        }
-        try await SidecarProcess.withSidecar { sidecar in
-            for name in ["orders:1", "orders:2", "other"] { _ = try await sidecar.interlock("lock", "acquire", name) }
-            let matching = try await sidecar.interlock("lock", "list", "--match", "orders*", "--json").decoded(Listing.self)
-            #expect(matching.locks.map(\.name) == ["orders:1", "orders:2"])
-            #expect(matching.complete)
-
-            let short = try await sidecar.interlock("lock", "list", "--limit", "2", "--json")
-            let listing = try short.decoded(Listing.self)
-            #expect(listing.locks.count == 2)
-            #expect(!listing.complete)
-            #expect(short.errors.contains("--limit"))
-
-            let table = try await sidecar.interlock("lock", "list")
-            #expect(table.output.split(separator: "\n").count == 4)
-            #expect(table.output.hasPrefix("LOCK "))
-        }
-    }
-
     // MARK: Limits
 
     @Test("a limit is taken until it is used up, then refused with 1 and a time to come back")
@@ -271,6 +65,26 @@ struct CommandLineTests {
                 ["limit", "take", "catalog", "--cost", "50", "--sidecar", "127.0.0.1:\(peer.port)"])
             #expect(refused.status == .exited(65))
             #expect(refused.errors.contains("a call of cost 50 can never be granted: the limit is 10"))
+        }
+    }
+
+    @Test("an older sidecar, which neither names nor lists limits, is asked for what it knows")
+    func limitsOfOlder() async throws {
+        let script: @Sendable (ReceivedCommand) -> ScriptedAnswer = { command in
+            .text(
+                command.text.contains("NAMED")
+                    ? "-INVALID unknown option \"NAMED\"; expected one of COST, SUBJECT, WAIT\r\n"
+                    : "*5\r\n:0\r\n:10\r\n:7\r\n:-1\r\n:900\r\n")
+        }
+        try await MisbehavingRedis.withServer(script: script) { peer in
+            for verb in ["take", "show"] {
+                let outcome = try await InterlockProcess.outcome(
+                    ["limit", verb, "catalog", "--sidecar", "127.0.0.1:\(peer.port)"])
+                #expect(outcome.status == .exited(0))
+                #expect(outcome.output.contains("remaining"))
+                #expect(outcome.output.contains("7"))
+            }
+            #expect(!peer.commands.contains { $0.text.first == "LIMIT.LIST" })
         }
     }
 
