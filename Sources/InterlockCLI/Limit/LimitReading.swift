@@ -1,5 +1,6 @@
 import InterlockClient
 import InterlockCore
+import InterlockSidecar
 
 /// The answer of the limits: the numbers of the window with the least left.
 struct LimitReading: Answer, Sendable {
@@ -117,7 +118,7 @@ struct LimitListing: Answer, Sendable {
         for limit in limits {
             let retryAfter = limit.retryAfterMilliseconds
             table.add([
-                limit.name ?? "", "\(limit.limit)", ReadableText.span(milliseconds: limit.windowMilliseconds),
+                limit.name ?? "", "\(limit.limit)", DurationText.shortest(.milliseconds(limit.windowMilliseconds)),
                 "\(limit.remaining)", retryAfter < 0 ? "" : ReadableText.span(milliseconds: retryAfter),
                 ReadableText.span(milliseconds: limit.resetAfterMilliseconds), limit.kind,
             ])
