@@ -24,7 +24,7 @@ package enum JSONText {
                     bytes.append(digit < 10 ? 0x30 + digit : 0x57 + digit)
                 }
             default:
-                bytes.append(contentsOf: UTF8.encode(scalar)!)
+                bytes.append(contentsOf: scalar.utf8)
             }
         }
         bytes.append(UInt8(ascii: "\""))
