@@ -98,6 +98,44 @@ struct ConfigurationDriftTests {
         }
     }
 
+    @Test("one that differs and reloads to another difference is not said to agree in between")
+    func differentlyDifferent() async throws {
+        let log = EventLog()
+        var last = Self.after
+        last.breaker.minimumCalls = 8
+        try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
+            let sidecar = fleet.sidecars[0]
+            try await fleet.sidecars[1].reload(services: [Self.after])
+            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["catalog"]) }
+            try await fleet.sidecars[1].reload(services: [last])
+            try await eventually(within: .seconds(20), "the list has the new digest") {
+                try await sidecar.listFleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
+            }
+            // What the list was made with has been compared when the next one is there, and what was read for that one then.
+            for _ in 0..<2 { _ = try await sidecar.listFleet() }
+            #expect(await sidecar.status.servicesDiffering == ["catalog"])
+            #expect(log.events("configuration.") == ["configuration.differs", "configuration.differs"])
+        }
+    }
+
+    @Test("what a full Redis did not take of a reload is said again when it takes it")
+    func refused() async throws {
+        try await Fleet.run(services: [Self.before]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            func published() async throws -> String? { try await sidecar.listFleet().first?.configuration }
+            #expect(try await published() == ConfigurationDigest([Self.before]).whole)
+            try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
+            try await sidecar.reload(services: [Self.after])
+            // Behind what the reload sent.
+            _ = try await sidecar.listFleet()
+            try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
+            #expect(try await published() == ConfigurationDigest([Self.before]).whole)
+            try await eventually(within: .seconds(20), "a later sign of life says it") {
+                try await published() == ConfigurationDigest([Self.after]).whole
+            }
+        }
+    }
+
     @Test("a large fleet is compared by a part of the signs of life, and whoever differs is found")
     func large() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in

@@ -32,6 +32,8 @@ final class FleetCoordinator {
     private static let mostNamed = 10
     /// Who asked for the list that is being made.
     private var listeners: [(Result<[FleetMember], RedisError>) -> Void] = []
+    /// Redis has what this sidecar runs with now.
+    private var isIntroduced = false
     /// It is off the list, and does not come back.
     private var isLeaving = false
     /// What Redis says of itself: version and eviction policy.
@@ -84,6 +86,8 @@ final class FleetCoordinator {
     }
 
     private func introduce() {
+        guard !isLeaving else { return }
+        isIntroduced = false
         signsUntilComparison = 0
         let fields: [(name: String, value: String)] = [
             (Field.host, runtime.host), (Field.processID, "\(runtime.processID)"), (Field.version, version),
@@ -93,7 +97,9 @@ final class FleetCoordinator {
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
             // What is refused now is tried with a later sign of life.
-            if case .success = result { extend { _ in } }
+            guard case .success = result else { return }
+            isIntroduced = true
+            extend { _ in }
         }
         signOfLife()
     }
@@ -101,6 +107,7 @@ final class FleetCoordinator {
     /// A sign of life. The member's own hash is extended along with it.
     func beat() {
         guard runtime.pipeline.isUp else { return }
+        guard isIntroduced else { return introduce() }
         signOfLife()
         extend { [self] result in
             // Wiped meanwhile: says again who this is.
@@ -132,7 +139,7 @@ final class FleetCoordinator {
     private func isComparisonDue() -> Bool {
         signsUntilComparison -= 1
         guard signsUntilComparison < 0 else { return false }
-        signsUntilComparison = members.count / Self.comparedAtEachSign
+        signsUntilComparison = max(0, members.count - 1) / Self.comparedAtEachSign
         return true
     }
 
@@ -148,10 +155,10 @@ final class FleetCoordinator {
         var unread = wanted.subtracting(read.keys).subtracting([configuration.whole])
         for (id, digest) in digests where unread.remove(digest) != nil {
             runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
-                guard let fields = try? result.get(), let text = fields[Field.services],
-                    let other = ConfigurationDigest(text: text)
-                else { return }
-                // It may have reloaded meanwhile: then this is kept for the next look.
+                guard let fields = try? result.get() else { return signsUntilComparison = 0 }
+                guard let text = fields[Field.services], let other = ConfigurationDigest(text: text) else { return }
+                // It may have reloaded meanwhile.
+                digests[id] = other.whole
                 read[other.whole] = other
                 compare()
             }
@@ -162,7 +169,9 @@ final class FleetCoordinator {
     /// Tells of each service that others define differently, and of each that nobody does any more, once.
     private func compare() {
         let before = differences.map(\.service)
-        differences = configuration.differences(from: digests.compactMapValues { read[$0] })
+        let unread = digests.filter { read[$0.value] == nil && $0.value != configuration.whole }.keys
+        differences = configuration.differences(
+            from: digests.compactMapValues { read[$0] }, keeping: differences, of: Set(unread))
         for difference in differences where !before.contains(difference.service) {
             let named = difference.sidecars.prefix(Self.mostNamed).joined(separator: ",")
             let others = difference.sidecars.count - Self.mostNamed

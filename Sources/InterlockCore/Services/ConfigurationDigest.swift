@@ -29,13 +29,22 @@ package struct ConfigurationDigest: Hashable, Sendable {
 
     /// The services that this sidecar and others define differently. One that only some of them define is no difference: sidecars
     /// may guard different services. O(n) in services of all of them.
-    /// - Parameter others: what other live sidecars run with, by their IDs.
-    package func differences(from others: [String: ConfigurationDigest]) -> [ConfigurationDifference] {
+    /// - Parameters:
+    ///   - others: what other live sidecars run with, by their IDs.
+    ///   - former: what was found last.
+    ///   - unknown: sidecars that run with something else since, which is being read: what was found last of them stands.
+    package func differences(
+        from others: [String: ConfigurationDigest], keeping former: [ConfigurationDifference] = [], of unknown: Set<String> = []
+    ) -> [ConfigurationDifference] {
         var sidecars: [String: [String]] = [:]
         for (id, other) in others where other.whole != whole {
             for (service, digest) in other.services where services[service].map({ $0 != digest }) ?? false {
                 sidecars[service, default: []].append(id)
             }
+        }
+        for difference in former where services[difference.service] != nil {
+            let kept = difference.sidecars.filter(unknown.contains)
+            if !kept.isEmpty { sidecars[difference.service, default: []] += kept }
         }
         return sidecars.sorted { $0.key < $1.key }.map { ConfigurationDifference(service: $0, sidecars: $1.sorted()) }
     }
