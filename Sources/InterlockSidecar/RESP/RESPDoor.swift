@@ -110,10 +110,7 @@ package struct RESPDoor: Service {
         try file.checkPlace()
         let listener: any Channel
         do {
-            let mask = umask(0o177)
-            defer { umask(mask) }
-            listener = try await bootstrap(context, isLocal: true)
-                .bind(unixDomainSocketPath: file.temporaryPath, cleanupExistingSocketFile: true).get()
+            listener = try await bootstrap(context, isLocal: true).withBoundSocket(file.bind()).get()
         } catch {
             throw SidecarError(cannotListen: "listen.unix", at: path, error)
         }
@@ -121,7 +118,7 @@ package struct RESPDoor: Service {
             try file.publish()
         } catch {
             try? await listener.close()
-            unlink(file.temporaryPath)
+            file.remove()
             throw error
         }
         return listener
