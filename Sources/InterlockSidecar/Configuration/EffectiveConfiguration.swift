@@ -28,7 +28,7 @@ package struct EffectiveConfiguration {
                     ("level", .word(configuration.log.level.rawValue)), ("format", .word(configuration.log.format.rawValue)),
                 ])
             ),
-            ("auth", .entries([("keys", .items(configuration.keys.map(key)))])),
+            ("auth", .entries([("keys", .items(zip(1..., configuration.keys).map(key)))])),
             ("locks", locks(configuration.locks)),
             ("fleet_size", .word(configuration.fleetSize)),
             ("services", .entries(configuration.services.map { ($0.name, service($0)) }, keysAreText: true)),
@@ -57,8 +57,9 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    private static func key(_ key: APIKey) -> Node {
-        .entries([("name", .text(key.name)), ("key", .text(hidden)), ("role", .word(key.role.rawValue))])
+    /// No two keys may be the same, of those that are read again neither.
+    private static func key(_ number: Int, _ key: APIKey) -> Node {
+        .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .word(key.role.rawValue))])
     }
 
     private static func locks(_ settings: LockSettings) -> Node {
