@@ -41,6 +41,16 @@ struct CandidacyTests {
         #expect(candidacy.failed(now: Self.at(10_000)) == nil)
     }
 
+    @Test("what answers in a sidecar's place for a while is waited for; what never was one is not")
+    func stranger() {
+        var candidacy = Self.candidacy(.lead)
+        #expect(!candidacy.isAway(.notSidecar))
+        #expect(candidacy.isAway(.unavailable))
+        _ = candidacy.connected(now: Self.start)
+        #expect(candidacy.isAway(.notSidecar))
+        #expect(Candidacy.refusals.filter(candidacy.isAway) == [.notSidecar])
+    }
+
     @Test("a sidecar that does not wait is not asked all the time")
     func pause() {
         var candidacy = Self.candidacy(.lead)

@@ -56,6 +56,15 @@ struct Candidacy: Equatable, Sendable {
         noticeAt = now.advanced(byMilliseconds: Self.noticeDelay)
     }
 
+    /// What a sidecar, or a peer that is none, says to the same request again and again.
+    static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
+
+    /// Whether a failure will pass: the sidecar or its Redis is away. Where a sidecar was before, what answers now and is none stands in
+    /// its place for a while.
+    func isAway(_ status: ExitStatus) -> Bool {
+        status == .unavailable || status == .notSidecar && hasConnected
+    }
+
     /// There is a connection to a sidecar.
     mutating func connected(now: Instant) -> Request {
         hasConnected = true

@@ -32,8 +32,6 @@ struct RunSession {
     private let mailbox: Mailbox
     private let clock = TimeSource.system
 
-    /// What a sidecar, or a peer that is none, says to the same request again and again.
-    private static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
     /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
     private static let releaseTimeout: Int64 = 3000
 
@@ -79,7 +77,7 @@ struct RunSession {
                 case .finished, .lost: break
                 }
                 return term
-            } catch let failure as Failure where failure.status == .unavailable {
+            } catch let failure as Failure where candidacy.isAway(failure.status) {
                 guard let next = candidacy.failed(now: clock.now()) else {
                     await withdraw(token, of: candidacy)
                     throw failure
@@ -89,7 +87,7 @@ struct RunSession {
                     await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
                 }
-            } catch let failure as Failure where Self.refusals.contains(failure.status) {
+            } catch let failure as Failure where Candidacy.refusals.contains(failure.status) {
                 await withdraw(token, of: candidacy)
                 throw failure
             }
