@@ -19,7 +19,8 @@ struct InterlockCommand: AsyncParsableCommand {
               65  refused as invalid: a name, a ttl out of bounds, an unknown service
               69  the sidecar or its Redis cannot be reached, or is no sidecar
               77  no API key, a wrong one, or one without the role
-              `interlock run` has more of them. INTERLOCK_EXIT_CODES=1 gives 1 instead of 65 and 77, as before 0.2.0.
+              `interlock run` has more of them. INTERLOCK_EXIT_CODES=1 gives 1 instead of 65 and 77, as before 0.2.0, and where a
+              sidecar does not know the command.
 
             EXAMPLES
               interlock serve

@@ -82,7 +82,8 @@ extension SidecarClient {
     /// Runs `body` while holding a lock, whose lease is extended as long as that takes, and releases it.
     ///
     /// When the lease is lost, the task of `body` is cancelled. See `acquireLock` for the parameters. A release that the sidecar
-    /// did not answer changes nothing: it gives the lock back by itself when the connection ends.
+    /// did not answer changes nothing: it gives the lock back by itself when the connection ends. A loss that crosses the release on
+    /// its way cannot be told from that, and counts as held.
     /// - Returns: what `body` returns; `nil` when another holds the lock and `body` was not run.
     /// - Throws: what `body` throws; `SidecarClientError` with the code `leaseLost` when the lease was lost while `body` ran.
     public func withLock<Result: Sendable>(
@@ -116,7 +117,7 @@ extension SidecarClient {
             }
             return isLost ? nil : outcome
         }
-        // Nothing was lost before `body` ended when nobody knows how the release went.
+        // When nobody knows how the release went, `body` had ended before a loss was told.
         let wasHeld = (try? await linked.release()) ?? true
         guard let outcome, wasHeld else {
             throw SidecarClientError(.leaseLost, "the lease of \(name) was lost while work went on under it")
