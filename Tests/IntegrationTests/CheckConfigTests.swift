@@ -64,11 +64,12 @@ struct CheckConfigTests {
         #expect(bad.errors.hasPrefix("standard input:2: nonsense: unknown key"))
     }
 
-    @Test("without secrets nothing that holds one has to be there, and everything else is checked")
+    @Test("without secrets nothing that is on its own host has to be there, and everything else is checked")
     func withoutSecrets() async throws {
         let yaml = """
             redis: { url_env: NOWHERE_REDIS_URL, password_file: /nowhere/password }
-            listen: { tls: { certificate: "/etc/passwd", key: /nowhere/key.pem } }
+            listen: { tls: { certificate: /nowhere/cert.pem, key: /nowhere/key.pem }, unix: /run/a.sock, unix_group: nobodys }
+            services: { catalog: { url: "https://a.example", tls: { ca: /nowhere/ca.pem } } }
             auth:
               keys:
                 - { name: ops, role: admin, key_env: NOWHERE_OPS_KEY }
@@ -79,7 +80,7 @@ struct CheckConfigTests {
         #expect(secret.status == .exited(1))
         let (open, file) = try await check(yaml, "--without-secrets")
         #expect(open.status == .exited(0), "\(open)")
-        #expect(open.output == "\(file): good, 0 services\n")
+        #expect(open.output == "\(file): good, 1 service\n")
         #expect(open.errors.isEmpty)
         let (bad, _) = try await check(yaml + "fleet_size: 0\n", "--without-secrets")
         #expect(bad.status == .exited(1))

@@ -53,12 +53,8 @@ extension TLSSettings {
         var certificate: String?
         var key: String?
         value.section { section in
-            certificate = section.required("certificate", "the path of a PEM file") { $0.parsed(by: Self.readableFile) }
-            key = section.required("key", "the path of a PEM file") { value in
-                value.parsed(by: { path throws(ConfigurationExpectation) in
-                    value.findings.readsSecrets ? try Self.readableFile(path) : path
-                })
-            }
+            certificate = section.required("certificate", "the path of a PEM file", Self.file)
+            key = section.required("key", "the path of a PEM file", Self.file)
         }
         guard let certificate, let key else { return nil }
         self.init(certificate: certificate, key: key)
@@ -71,11 +67,14 @@ extension TLSSettings {
         }
     }
 
-    static func readableFile(_ path: String) throws(ConfigurationExpectation) -> String {
-        guard ConfigurationFile(path: path).isReadable else {
-            throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
+    /// A PEM file; a check for another host does not look for it.
+    static func file(_ value: ConfigurationValue) -> String? {
+        value.parsed { path throws(ConfigurationExpectation) in
+            guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
+                throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
+            }
+            return path
         }
-        return path
     }
 }
 

@@ -196,7 +196,10 @@ extension SidecarConfiguration {
         listen.http = endpoint(overrides.http, .http, ListenSettings.httpPath) ?? listen.http
         listen.unix = parsed(overrides.unix, .unix, ListenSettings.checkedSocketPath) ?? listen.unix
         listen.unixMode = parsed(overrides.unixMode, .unixMode, SocketMode.init(parsing:)) ?? listen.unixMode
-        listen.unixGroup = parsed(overrides.unixGroup, .unixGroup, ListenSettings.checkedGroup) ?? listen.unixGroup
+        listen.unixGroup =
+            findings.readsSecrets
+            ? parsed(overrides.unixGroup, .unixGroup, ListenSettings.checkedGroup) ?? listen.unixGroup
+            : overrides.unixGroup ?? listen.unixGroup
         dataDirectory = parsed(overrides.dataDirectory, .dataDirectory, Self.checkedFolder) ?? dataDirectory
         log.level = parsed(overrides.logLevel, .logLevel, LogSettings.Level.init(parsing:)) ?? log.level
     }

@@ -38,7 +38,7 @@ extension UpstreamSettings {
     private static func certificateAuthority(_ value: ConfigurationValue) -> String? {
         var file: String?
         value.section(shorthand: "ca") { section in
-            file = section.required("ca", "the path of a PEM file") { $0.parsed(by: TLSSettings.readableFile) }
+            file = section.required("ca", "the path of a PEM file", TLSSettings.file)
         }
         return file
     }
