@@ -25,11 +25,17 @@ extension Logger {
 package enum RedisLogEvent: String, LoggedEvent {
     case refused = "redis.refused"
     case retried = "redis.retried"
+    case primaryFound = "redis.primary"
+    case switched = "redis.switched"
+    case formerPrimary = "redis.former_primary"
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
         case .refused: (.error, "Redis refuses what it is asked")
         case .retried: (.debug, "The connection to Redis is down; it will be tried again")
+        case .primaryFound: (.info, "Sentinels name the primary")
+        case .switched: (.notice, "Sentinels name another primary; all connections are there now")
+        case .formerPrimary: (.warning, "A Sentinel names a former primary, of an older epoch; it is not followed")
         }
     }
 }

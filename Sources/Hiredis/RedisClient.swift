@@ -6,6 +6,8 @@ package import NIOPosix
 package actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
     private let pipeline: RedisPipeline
+    /// `nil`: the server is the configuration's.
+    private let directory: PrimaryDirectory?
     private var isClosed = false
     private var connecting: [CheckedContinuation<Void, any Error>] = []
 
@@ -20,7 +22,9 @@ package actor RedisClient {
         logger: Logger = Logger(label: "hiredis")
     ) {
         self.eventLoop = eventLoop
-        pipeline = RedisPipeline(configuration: configuration, eventLoop: eventLoop, logger: logger)
+        let environment = RedisEnvironment(eventLoop: eventLoop, logger: logger)
+        directory = PrimaryDirectory(following: configuration, environment: environment)
+        pipeline = RedisPipeline(configuration: configuration, environment: environment, directory: directory)
     }
 
     /// Connects and logs in.
@@ -33,6 +37,7 @@ package actor RedisClient {
         pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
+            directory?.start()
             pipeline.start()
         }
     }
@@ -62,6 +67,7 @@ package actor RedisClient {
         attempted(.failure(Self.closed))
         // Closing cannot fail: the future is completed by this side alone.
         try? await pipeline.close().get()
+        try? await directory?.close().get()
     }
 
     private static let closed = RedisError(.notConnected, "this client was closed")

@@ -31,7 +31,20 @@ struct RedisConfigurationTests {
             url: "unix://me:secret@/run/redis.sock", address: .unixSocket(path: "/run/redis.sock"), username: "me",
             password: "secret"),
         Reading(url: "unix:///run/my%20redis.sock", address: .unixSocket(path: "/run/my redis.sock")),
+        Reading(
+            url: "redis+sentinel://s1/main",
+            address: .primary(of: SentinelSettings(sentinels: [.host("s1", port: 26379)], primary: "main"))),
+        Reading(
+            url: "rediss+sentinel://me:a%40b@s1,[::1]:7000,s3:7001/my-main/2?sentinel_password=c%40d",
+            address: .primary(of: sentinels), username: "me", password: "a@b", database: 2, isTLS: true),
     ]
+
+    private static var sentinels: SentinelSettings {
+        var settings = SentinelSettings(
+            sentinels: [.host("s1", port: 26379), .host("::1", port: 7000), .host("s3", port: 7001)], primary: "my-main")
+        settings.password = "c@d"
+        return settings
+    }
 
     @Test("a valid URL is parsed", arguments: readings)
     func good(reading: Reading) throws {
@@ -50,14 +63,24 @@ struct RedisConfigurationTests {
             "", "cache", "cache:6379", "://", "http://cache", "redis://", "redis:///1", "redis://cache:0", "redis://cache:65536",
             "redis://cache:port", "redis://cache/one", "redis://cache/-1", "redis://cache/0/1", "redis://cache?db=1",
             "redis://me@cache", "unix://", "unix:///", "unix://run/redis.sock", "unix:///run/redis.sock?database=1",
-            "unix:///run/redis.sock?db=x", "unix:///run/redis.sock?db=-1",
+            "unix:///run/redis.sock?db=x", "unix:///run/redis.sock?db=-1", "redis+sentinel://", "redis+sentinel://s1",
+            "redis+sentinel://s1/", "redis+sentinel:///main",
+            "redis+sentinel://s1,/main", "redis+sentinel://s1,s1/main", "redis+sentinel://s1:0/main",
+            "redis+sentinel://s1/main/x",
+            "redis+sentinel://s1/main/0/1", "redis+sentinel://me@s1/main", "redis+sentinel://s1/my%20main",
+            "redis+sentinel://s1/main?db=1", "redis+sentinel://s1/main?sentinel_username=me", "redis+sentinel://s1/main#x",
         ]
     )
     func bad(url: String) {
         #expect(throws: RedisURLError.self) { try RedisConfiguration(url: url) }
     }
 
-    @Test("the reason never contains the password", arguments: ["redis://me:hunter2@cache/x", "http://me:hunter2@cache"])
+    @Test(
+        "the reason never contains the password",
+        arguments: [
+            "redis://me:hunter2@cache/x", "http://me:hunter2@cache", "redis+sentinel://me:hunter2@s1",
+            "redis+sentinel://me:hunter2/x@s1/main",
+        ])
     func secrecy(url: String) throws {
         let error = try #require(throws: RedisURLError.self) { try RedisConfiguration(url: url) }
         #expect(!error.description.contains("hunter2"))
@@ -68,6 +91,9 @@ struct RedisConfigurationTests {
         arguments: [
             ("redis://me:hunter2@cache:7000/2", "redis://cache:7000/2"), ("rediss://[::1]", "rediss://[::1]:6379/0"),
             ("unix://:hunter2@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+            (
+                "redis+sentinel://:hunter2@s1,[::1]:7/main?sentinel_password=hunter3", "redis+sentinel://s1:26379,[::1]:7/main/0"
+            ),
         ]
     )
     func displayName(url: String, name: String) throws {

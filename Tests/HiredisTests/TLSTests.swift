@@ -53,6 +53,21 @@ struct TLSTests {
         }
     }
 
+    @Test("a server that stands still does not hold up the end of a connection")
+    func stopped() async throws {
+        try await RedisServer.withServer(listener: .tls) { server in
+            var configuration = try configuration(of: server, host: "127.0.0.1")
+            configuration.tls?.trustRoots = .file(try #require(server.certificate).certificatePath)
+            let client = RedisClient(configuration: configuration)
+            try await client.connect()
+            await server.pause()
+            let time = await ContinuousClock().measure { await client.close() }
+            await server.resume()
+            // NIO's own patience is 5 s.
+            #expect(time < .seconds(4))
+        }
+    }
+
     @Test("a server without TLS is not connected to, and receives no plain text")
     func plainServer() async throws {
         try await RedisServer.withServer { server in

@@ -41,6 +41,21 @@ struct SetClientName: RedisCommand {
     }
 }
 
+/// `ROLE`: `master`, `slave` or `sentinel`.
+struct ServerRole: RedisCommand {
+    /// What a primary answers.
+    static let primary = "master"
+
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append("ROLE")
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> String {
+        guard let role = reply.array?.first?.text else { throw reply.unexpected(for: "ROLE") }
+        return role
+    }
+}
+
 /// `WAIT replicas milliseconds`: waits until so many replicas have acknowledged what this connection wrote before.
 package struct WaitForReplicas: RedisCommand, Sendable {
     package var replicas: Int

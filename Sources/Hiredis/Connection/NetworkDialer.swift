@@ -15,7 +15,7 @@ package struct NetworkDialer: RedisDialer {
             return eventLoop.makeFailedFuture(
                 RedisError(.connectionFailed, "the TLS settings for Redis cannot be used: \(error)"))
         }
-        let serverName = configuration.serverName
+        let serverName = configuration.checkedName
         let bootstrap = ClientBootstrap(group: eventLoop)
             .connectTimeout(TimeAmount(configuration.connectTimeout))
             .channelInitializer { channel in
@@ -27,13 +27,17 @@ package struct NetworkDialer: RedisDialer {
         return switch configuration.address {
         case .host(let host, let port): bootstrap.connect(host: host, port: port)
         case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
+        case .primary(let settings):
+            eventLoop.makeFailedFuture(
+                RedisError(.connectionFailed, "Sentinels must be asked which server is the primary \(settings.primary)"))
         }
     }
 }
 
 extension RedisConfiguration {
     /// The name that TLS checks the certificate against: none for an address in digits.
-    fileprivate var serverName: String? {
+    fileprivate var checkedName: String? {
+        if let serverName { return serverName }
         guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }
         return host
     }

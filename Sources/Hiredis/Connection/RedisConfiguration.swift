@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import NIOCore
 package import NIOSSL
 
 /// Where a Redis server listens, how to log in, and how long to wait for it.
@@ -6,6 +7,8 @@ package struct RedisConfiguration: Sendable {
     package enum Address: Hashable, Sendable {
         case host(String, port: Int)
         case unixSocket(path: String)
+        /// Whichever server Sentinels name as the primary; found anew for each connection.
+        case primary(of: SentinelSettings)
     }
 
     package var address: Address
@@ -13,8 +16,10 @@ package struct RedisConfiguration: Sendable {
     package var username: String?
     package var password: String?
     package var database = 0
-    /// TLS settings; `nil`: plain text.
+    /// TLS settings, for Sentinels too; `nil`: plain text.
     package var tls: TLSConfiguration?
+    /// The name that every server's certificate is checked against; `nil`: the host's own, of an address in digits the address.
+    package var serverName: String?
     /// How long connecting, TLS and login may take together.
     package var connectTimeout = Duration.milliseconds(500)
     /// How long a command may wait for its reply.
@@ -31,25 +36,34 @@ package struct RedisConfiguration: Sendable {
         self.address = address
     }
 
-    /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS, or
-    /// `unix://[[user]:password@]/path[?db=database]`.
-    package init(url: String) throws(RedisURLError) {
+    /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
+    /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels (see `SentinelSettings`).
+    /// - Parameter isWhole: whether a user without a password is a mistake; if not, the password is said elsewhere.
+    package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
+        if let sentinels = try SentinelURL(url) {
+            self = sentinels.configuration
+        } else {
+            try self.init(oneServer: url)
+        }
+        if isWhole { try checkLogins() }
+    }
+
+    /// - Throws: `RedisURLError` when a user has no password.
+    package func checkLogins() throws(RedisURLError) {
+        guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
+        guard case .primary(let sentinels) = address, sentinels.username != nil, sentinels.password == nil else { return }
+        throw RedisURLError(reason: "it names a user of the Sentinels but no password")
+    }
+
+    private init(oneServer url: String) throws(RedisURLError) {
         guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
             throw RedisURLError(reason: "it is not a URL")
         }
         let databaseText: String
         switch scheme {
         case "redis", "rediss":
-            guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it names no host") }
-            if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
-            let port = components.port ?? 6379
-            guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in 1…65535") }
-            self.init(address: .host(host, port: port))
-            if scheme == "rediss" {
-                var tls = TLSConfiguration.makeClientConfiguration()
-                tls.minimumTLSVersion = .tlsv12
-                self.tls = tls
-            }
+            self.init(address: try Address(of: components, standardPort: 6379))
+            if scheme == "rediss" { tls = Self.standardTLS }
             databaseText = String(components.path.drop { $0 == "/" })
             guard components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which means nothing here") }
         case "unix":
@@ -63,25 +77,62 @@ package struct RedisConfiguration: Sendable {
             }
             databaseText = items.first?.value ?? ""
         default:
-            throw RedisURLError(reason: "\(scheme):// is not supported; use redis://, rediss:// or unix://")
+            throw RedisURLError(
+                reason: "\(scheme):// is not supported; use redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://"
+            )
         }
+        try read(credentials: components, database: databaseText)
+    }
+
+    /// User and password of `components`, and the number that `database` spells, unless it is empty.
+    mutating func read(credentials components: URLComponents, database text: String) throws(RedisURLError) {
         if let user = components.user, !user.isEmpty { username = user }
         password = components.password
-        guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
-        if !databaseText.isEmpty {
-            guard let number = Int(databaseText), number >= 0 else {
-                throw RedisURLError(reason: "the database must be a number from 0, not \"\(databaseText)\"")
+        if !text.isEmpty {
+            guard let number = Int(text), number >= 0 else {
+                throw RedisURLError(reason: "the database must be a number from 0, not \"\(text)\"")
             }
             database = number
         }
     }
 
+    /// What `rediss://` means: TLS 1.2 or newer, with a certificate that an authority of this machine has signed. A peer that does not
+    /// say goodbye holds nothing up.
+    package static var standardTLS: TLSConfiguration {
+        var tls = TLSConfiguration.makeClientConfiguration()
+        tls.minimumTLSVersion = .tlsv12
+        tls.shutdownTimeout = .milliseconds(100)
+        return tls
+    }
+
     /// The address without credentials, for messages.
     package var displayName: String {
-        switch address {
-        case .host(let host, let port):
-            "\(tls == nil ? "redis" : "rediss")://\(host.contains(":") ? "[\(host)]" : host):\(port)/\(database)"
-        case .unixSocket(let path): "unix://\(path)" + (database == 0 ? "" : "?db=\(database)")
+        let scheme = tls == nil ? "redis" : "rediss"
+        return switch address {
+        case .host: "\(scheme)://\(address)/\(database)"
+        case .unixSocket: "unix://\(address)" + (database == 0 ? "" : "?db=\(database)")
+        case .primary(let settings):
+            "\(scheme)+sentinel://\(settings.sentinels.map(\.description).joined(separator: ","))/\(settings.primary)/\(database)"
+        }
+    }
+}
+
+extension RedisConfiguration.Address: CustomStringConvertible {
+    /// Reads host and port of a URL.
+    init(of components: URLComponents, standardPort: Int) throws(RedisURLError) {
+        guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it names no host") }
+        if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
+        let port = components.port ?? standardPort
+        guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in 1…65535") }
+        self = .host(host, port: port)
+    }
+
+    /// `host:port`, `[address]:port`, a path, or a primary's name.
+    package var description: String {
+        switch self {
+        case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+        case .unixSocket(let path): path
+        case .primary(let settings): settings.primary
         }
     }
 }

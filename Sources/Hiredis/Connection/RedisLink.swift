@@ -2,11 +2,13 @@ internal import Logging
 internal import NIOCore
 
 /// Keeps one connection to Redis up: connects, logs in, selects the database, and begins again with jittered exponential
-/// backoff when it is lost. Confined to its event loop.
+/// backoff when it is lost; at once when its directory names another server. Confined to its event loop.
 final class RedisLink {
     private enum State {
         case idle
-        case connecting
+        /// Until the directory knows where to.
+        case waiting
+        case connecting(RedisChannelHandler)
         case up(RedisChannelHandler, since: NIODeadline)
         /// Until the pause before the next attempt is over.
         case pausing(Scheduled<Void>)
@@ -15,11 +17,18 @@ final class RedisLink {
 
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
+    private let directory: (any RedisDirectory)?
+    /// The configuration, with the address that the last attempt went to.
+    private var server: RedisConfiguration
     private var state = State.idle
+    /// How many channels are open or being dialled, given up ones among them.
+    private var channels = 0
+    /// The connection that is ending makes room for one to another server, without a pause.
+    private var isMoving = false
     private var backoff: Backoff
     /// Until then it is not said again that Redis refuses commands.
     private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
-    /// Completed once the last connection is gone after `close`.
+    /// Completed once the last channel is gone after `close`.
     private var closePromise: EventLoopPromise<Void>?
 
     /// A connection is up and logged in.
@@ -29,9 +38,12 @@ final class RedisLink {
     /// The connection was lost, or an attempt failed; another follows unless the link was closed.
     var onDown: ((RedisError) -> Void)?
 
-    init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+    /// - Parameter directory: names the server; `nil`: it is the configuration's.
+    init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil) {
         self.configuration = configuration
         self.environment = environment
+        self.directory = directory
+        server = configuration
         backoff = Backoff(range: configuration.reconnectDelay)
     }
 
@@ -45,6 +57,7 @@ final class RedisLink {
     /// Begins to connect; does nothing when it already has.
     func start() {
         guard case .idle = state else { return }
+        directory?.add(self)
         connect()
     }
 
@@ -56,17 +69,14 @@ final class RedisLink {
         let previous = state
         state = .closed
         switch previous {
-        case .up(let handler, _):
+        case .up(let handler, _), .connecting(let handler):
             handler.close(reason: RedisError(.notConnected, "this client was closed"))
         case .pausing(let attempt):
             attempt.cancel()
-            promise.succeed()
-        case .idle, .closed:
-            promise.succeed()
-        case .connecting:
-            // The attempt ends within the connect timeout and then finds the link closed.
+        case .idle, .waiting, .closed:
             break
         }
+        finishClosing()
         return promise.futureResult
     }
 
@@ -77,43 +87,72 @@ final class RedisLink {
         eventLoop.execute { _ = link.close() }
     }
 
+    /// Closed for good, and the last channel is gone: of an attempt that was under way within the connect timeout.
+    private func finishClosing() {
+        guard case .closed = state, channels == 0 else { return }
+        closePromise?.succeed()
+    }
+
     private func connect() {
-        state = .connecting
+        do throws(RedisError) {
+            if let directory {
+                guard let address = try directory.server() else { return state = .waiting }
+                server.address = address
+            }
+        } catch {
+            return attemptFailed(error)
+        }
         let deadline = eventLoop.now + TimeAmount(configuration.connectTimeout)
         let handler = RedisChannelHandler(configuration: configuration, eventLoop: eventLoop)
-        environment.dialer.dial(configuration, on: eventLoop).assumeIsolated().whenComplete { [self] result in
+        state = .connecting(handler)
+        channels += 1
+        environment.dialer.dial(server, on: eventLoop).assumeIsolated().whenComplete { [self] result in
             switch result {
             case .success(let channel): connected(channel, handler: handler, deadline: deadline)
-            case .failure(let error as RedisError): attemptFailed(error)
-            case .failure(let error):
-                attemptFailed(
-                    RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: configuration.displayName)))
+            case .failure(let error as RedisError): ended(handler, because: error)
+            case .failure(let error): ended(handler, because: cannotConnect(error))
             }
         }
+    }
+
+    private func cannotConnect(_ error: any Error) -> RedisError {
+        RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: server.displayName))
     }
 
     private func connected(_ channel: any Channel, handler: RedisChannelHandler, deadline: NIODeadline) {
         do {
             try channel.pipeline.syncOperations.addHandler(handler)
         } catch {
-            return attemptFailed(
-                RedisError(.connectionFailed, NetworkReason(error).sentence(connectingTo: configuration.displayName)))
+            return ended(handler, because: cannotConnect(error))
         }
-        guard case .connecting = state else {
+        guard isCurrent(handler) else {
             channel.close(promise: nil)
-            closePromise?.succeed()
-            return
+            return ended(handler, because: RedisError(.notConnected, "this attempt was given up"))
         }
-        handler.onClose = { [self] in attemptFailed($0) }
+        handler.onClose = { [self] in ended(handler, because: $0) }
         login(handler, timeout: deadline - eventLoop.now) { [self] failure in
             if let failure { return handler.close(reason: failure) }
-            guard case .connecting = state else {
-                return handler.close(reason: RedisError(.notConnected, "this client was closed"))
-            }
+            guard isCurrent(handler) else { return }
             handler.onRefusal = { [self] in refused($0) }
             state = .up(handler, since: eventLoop.now)
             onUp?(handler)
+            directory?.reached()
         }
+    }
+
+    /// Whether `handler` is the present attempt's: not of one that was given up.
+    private func isCurrent(_ handler: RedisChannelHandler) -> Bool {
+        switch state {
+        case .connecting(let current), .up(let current, _): current === handler
+        case .idle, .waiting, .pausing, .closed: false
+        }
+    }
+
+    /// A channel is gone, or never came to be.
+    private func ended(_ handler: RedisChannelHandler, because error: RedisError) {
+        channels -= 1
+        guard isCurrent(handler) else { return finishClosing() }
+        attemptFailed(error)
     }
 
     /// Redis is there, and says that it cannot serve, or that this user may not do what is asked: said once a minute at most.
@@ -122,17 +161,18 @@ final class RedisLink {
         onRefusal?(error)
         guard now >= nextComplaint else { return }
         nextComplaint = now + .minutes(1)
-        environment.logger.log(.refused, ["redis": configuration.displayName, "error": error.message])
+        environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
-    /// `AUTH`, `SELECT`, `CLIENT SETNAME` and `PING` leave together; the first failure is reported, but for that of the name.
+    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, with a directory `ROLE`, and `PING` leave together; the first failure is reported, but
+    /// for that of the name.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
         var failure: RedisError?
         func note<Reply>(_ result: Result<Reply, RedisError>) {
             guard failure == nil, case .failure(let error) = result else { return }
-            failure = RedisError(.connectionFailed, "\(configuration.displayName) refused the login: \(error.message)")
+            failure = RedisError(.connectionFailed, "\(server.displayName) refused the login: \(error.message)")
             if case .server = error.code { failure?.code = error.code }
         }
         if let password = configuration.password {
@@ -142,6 +182,14 @@ final class RedisLink {
             handler.send(Select(database: configuration.database), timeout: timeout) { note($0) }
         }
         if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
+        if directory != nil {
+            // A server that was the primary may still be named by whoever has not heard.
+            handler.send(ServerRole(), timeout: timeout) { [self] result in
+                note(result)
+                guard failure == nil, case .success(let role) = result, role != ServerRole.primary else { return }
+                failure = RedisError(.connectionFailed, "\(server.displayName) is no primary; its role is \(role)")
+            }
+        }
         handler.send(Ping(), timeout: timeout) { result in
             note(result)
             completion(failure)
@@ -152,7 +200,6 @@ final class RedisLink {
         var error = error
         switch state {
         case .closed:
-            closePromise?.succeed()
             return
         case .connecting:
             // Whatever ended a connection that was never up: it was not established. A peer that is something else says so.
@@ -163,19 +210,54 @@ final class RedisLink {
         case .up(_, let since):
             // A login alone proves nothing: a replica takes it, and refuses the first write.
             if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }
-        case .idle, .pausing:
+        case .idle, .waiting, .pausing:
             break
         }
         var random = environment.random
-        let pause = backoff.next(random: .random(in: 0...1, using: &random))
-        environment.logger.log(
-            .retried, ["redis": configuration.displayName, "error": "\(error)", "pause": "\(pause)"])
+        let pause = isMoving ? .zero : backoff.next(random: .random(in: 0...1, using: &random))
+        isMoving = false
+        environment.logger.log(.retried, ["redis": server.displayName, "error": "\(error)", "pause": "\(pause)"])
         let attempt = eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(pause)) { [self] in
             guard case .pausing = state else { return }
             connect()
         }
         state = .pausing(attempt)
         onDown?(error)
+        directory?.doubts()
+    }
+}
+
+extension RedisLink: RedisDirectoryFollower {
+    var isSettled: Bool {
+        switch state {
+        case .up(let handler, _): handler.isOpen
+        case .idle, .closed: true
+        case .waiting, .connecting, .pausing: false
+        }
+    }
+
+    func leave(because reason: RedisError) {
+        backoff.reset()
+        switch state {
+        case .up(let handler, _):
+            isMoving = true
+            handler.close(reason: reason)
+        case .connecting(let handler):
+            connect()
+            handler.close(reason: reason)
+        case .waiting, .pausing:
+            dialAgain()
+        case .idle, .closed:
+            break
+        }
+    }
+
+    func dialAgain() {
+        if case .pausing(let attempt) = state { attempt.cancel() }
+        switch state {
+        case .waiting, .pausing: connect()
+        case .idle, .connecting, .up, .closed: break
+        }
     }
 }
 

@@ -44,9 +44,12 @@ package final class RedisPipeline {
         self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
     }
 
-    package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+    /// - Parameter directory: names the server, and another one later; `nil`: it is the configuration's.
+    package init(
+        configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil
+    ) {
         eventLoop = environment.eventLoop
-        link = RedisLink(configuration: configuration, environment: environment)
+        link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onRefusal = { [weak self] error in
             guard let self else { return }
             refusals += 1

@@ -37,19 +37,21 @@ package final class RedisSubscriber {
     /// - Parameters:
     ///   - channels: at least one.
     ///   - hearsInvalidations: see `onInvalidated`.
+    ///   - directory: names the server, and another one later; `nil`: it is the configuration's.
     ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
     package init(
         configuration: RedisConfiguration,
         channels: [String],
         hearsInvalidations: Bool = false,
         environment: RedisEnvironment,
+        directory: (any RedisDirectory)? = nil,
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         precondition(!channels.isEmpty, "a subscriber has channels")
         self.channels = channels
         self.hearsInvalidations = hearsInvalidations
         self.checkInterval = TimeAmount(checkInterval)
-        link = RedisLink(configuration: configuration, environment: environment)
+        link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onUp = { [weak self] in self?.subscribe(on: $0) }
         link.onDown = { [weak self] error in
             guard let self else { return }
@@ -79,7 +81,7 @@ package final class RedisSubscriber {
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
         // A server that does not say has no tracking to offer.
-        handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() }
+        if hearsInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
     }

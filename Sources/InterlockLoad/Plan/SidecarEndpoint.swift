@@ -69,6 +69,7 @@ package struct SidecarEndpoint: Sendable {
             case .unixSocket(let path): door(at: .unixSocket(path: path))
             case .host(let host, let port):
                 door(at: url.tls == nil ? .tcp(host: host, port: port) : .tls(host: host, port: port))
+            case .primary: throw LoadArgumentError(expected: expectation, found: nil)
             }
         door.apiKey = url.password
         door.apiKeyName = url.username
@@ -77,7 +78,7 @@ package struct SidecarEndpoint: Sendable {
 
     private static func namesPort(_ argument: String, _ url: RedisConfiguration) -> Bool {
         switch url.address {
-        case .unixSocket: true
+        case .unixSocket, .primary: true
         case .host(_, let port): [":\(port)", ":\(port)/", ":\(port)/0"].contains { argument.hasSuffix($0) }
         }
     }

@@ -1,0 +1,99 @@
+internal import FoundationEssentials
+
+/// Which Sentinels to ask, and for which primary.
+package struct SentinelSettings: Hashable, Sendable {
+    /// Where the Sentinels listen; at least one, each named once.
+    package var sentinels: [RedisConfiguration.Address]
+    /// What they call the primary.
+    package var primary: String
+    /// The ACL user at the Sentinels; `nil` with a password: the user `default`.
+    package var username: String?
+    /// The password at the Sentinels, which is none of the servers'.
+    package var password: String?
+
+    package init(sentinels: [RedisConfiguration.Address], primary: String) {
+        self.sentinels = sentinels
+        self.primary = primary
+    }
+
+    /// The port of a Sentinel that is named without one.
+    package static let standardPort = 26379
+    /// The most Sentinels that are asked.
+    package static let most = 15
+
+    /// Reads `host[:port]`.
+    package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
+        guard let components = URLComponents(string: "redis://\(text)"), components.path.isEmpty, components.user == nil,
+            components.queryItems == nil
+        else { throw RedisURLError(reason: "a Sentinel is named as host[:port]") }
+        // One that is named in two ways would have two votes.
+        guard case .host(let host, let port) = try RedisConfiguration.Address(of: components, standardPort: standardPort) else {
+            throw RedisURLError(reason: "a Sentinel is named as host[:port]")
+        }
+        return .host(host.lowercased(), port: port)
+    }
+
+    /// What a primary may be called: 1–255 letters, digits, dots, dashes and underscores, as Sentinel demands.
+    package static func isName(_ text: String) -> Bool {
+        (1...255).contains(text.utf8.count)
+            && text.unicodeScalars.allSatisfy {
+                $0.isASCII && ($0.properties.isAlphabetic || "0123456789.-_".unicodeScalars.contains($0))
+            }
+    }
+
+    /// - Throws: `RedisURLError` when there is no Sentinel, too many, or one twice, or no name.
+    package func check() throws(RedisURLError) {
+        guard Self.isName(primary) else {
+            throw RedisURLError(
+                reason: primary.isEmpty
+                    ? "it does not name the primary: redis+sentinel://HOST,HOST/NAME"
+                    : "a primary's name has 1–255 letters, digits, dots, dashes or underscores")
+        }
+        guard (1...Self.most).contains(sentinels.count) else {
+            throw RedisURLError(reason: "it names \(sentinels.count) Sentinels; 1 to \(Self.most) are expected")
+        }
+        guard Set(sentinels).count == sentinels.count else { throw RedisURLError(reason: "it names a Sentinel twice") }
+    }
+}
+
+/// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`, the same
+/// with `rediss+sentinel://` for TLS. Further hosts make it no URL that a parser of URLs reads: they are taken out first.
+struct SentinelURL {
+    private(set) var configuration: RedisConfiguration
+
+    /// `nil`: a URL of another scheme.
+    init?(_ url: String) throws(RedisURLError) {
+        guard let mark = url.firstRange(of: "://") else { return nil }
+        let scheme = url[..<mark.lowerBound].lowercased()
+        guard scheme == "redis+sentinel" || scheme == "rediss+sentinel" else { return nil }
+        let rest = url[mark.upperBound...]
+        let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let hosts = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        let further = rest[hosts.endIndex...]
+        guard !further.prefix(while: { $0 != "?" }).contains("@"),
+            let components = URLComponents(string: "redis://\(rest[..<hosts.startIndex])sentinels\(further)"),
+            components.fragment == nil
+        else { throw RedisURLError(reason: "it is not a URL; a password's special characters are percent-encoded") }
+
+        let path = components.path.split(separator: "/", omittingEmptySubsequences: true)
+        guard path.count <= 2 else {
+            throw RedisURLError(reason: "after the hosts come the primary's name and the database alone")
+        }
+        var sentinels: [RedisConfiguration.Address] = []
+        for host in hosts.split(separator: ",", omittingEmptySubsequences: false) {
+            sentinels.append(try SentinelSettings.sentinel(String(host)))
+        }
+        var settings = SentinelSettings(sentinels: sentinels, primary: path.first.map { String($0) } ?? "")
+        for item in components.queryItems ?? [] {
+            switch item.name {
+            case "sentinel_username": settings.username = item.value
+            case "sentinel_password": settings.password = item.value
+            default: throw RedisURLError(reason: "its only parameters are sentinel_username and sentinel_password")
+            }
+        }
+        try settings.check()
+        configuration = RedisConfiguration(address: .primary(of: settings))
+        if scheme == "rediss+sentinel" { configuration.tls = RedisConfiguration.standardTLS }
+        try configuration.read(credentials: components, database: path.count == 2 ? String(path[1]) : "")
+    }
+}
