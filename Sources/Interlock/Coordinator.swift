@@ -80,7 +80,7 @@ public actor Coordinator: Service {
         id = runtime.id
         keys = runtime.keys
         func connection() -> RedisPipeline {
-            RedisPipeline(configuration: runtime.redis, environment: environment.redis)
+            RedisPipeline(configuration: runtime.redis, environment: environment.redis, directory: runtime.directory)
         }
         watch = KeyWatch(pipeline: connection(), logger: environment.logger)
         lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
@@ -90,7 +90,7 @@ public actor Coordinator: Service {
         subscriber = RedisSubscriber(
             configuration: runtime.redis,
             channels: [runtime.keys.events, runtime.keys.wake(runtime.id)],
-            hearsInvalidations: true, environment: environment.redis)
+            hearsInvalidations: true, environment: environment.redis, directory: runtime.directory)
         parts = Parts(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
     }
 
@@ -113,8 +113,8 @@ public actor Coordinator: Service {
         func close() {
             calls.runtime.deadlines.cancelAll()
             let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
-            let quorum = calls.quorum.map { [$0.close()] } ?? []
-            EventLoopFuture.andAllComplete(closing + quorum, on: calls.runtime.eventLoop).whenComplete { _ in
+            let others = [calls.quorum?.close(), calls.runtime.directory?.close()].compactMap(\.self)
+            EventLoopFuture.andAllComplete(closing + others, on: calls.runtime.eventLoop).whenComplete { _ in
                 calls.runtime.deadlines.cancelAll()
                 withExtendedLifetime(self) {}
             }
@@ -173,6 +173,7 @@ public actor Coordinator: Service {
             lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
             lockPipeline.start()
         }
+        runtime.directory?.start()
         runtime.pipeline.start()
         watch.start()
         calls.quorum?.start()
@@ -199,6 +200,7 @@ public actor Coordinator: Service {
         try? await calls.quorum?.close().get()
         if lockPipeline !== runtime.pipeline { try? await lockPipeline.close().get() }
         try? await runtime.pipeline.close().get()
+        try? await runtime.directory?.close().get()
         subscriptions.finish()
     }
 
@@ -305,6 +307,10 @@ public actor Coordinator: Service {
         metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
         metrics.refusalsCounted = refusals
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
+        if let primary = status.primary {
+            metrics.switches.increment(by: Int64(primary.switches) - metrics.switchesCounted)
+            metrics.switchesCounted = Int64(primary.switches)
+        }
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)

@@ -82,7 +82,7 @@ package final class CoordinatorCalls {
     package var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
-            isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
+            isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure, primary: runtime.directory.map(PrimaryStatus.init),
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
@@ -380,6 +380,8 @@ package struct CoordinatorStatus: Sendable {
     package var isRedisUp: Bool
     /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.
     package var redisFailure: String?
+    /// Of a Redis behind Sentinels; `nil`: it is at one address.
+    package var primary: PrimaryStatus?
     package var redisVersion: String?
     /// Anything but `noeviction` can lose locks.
     package var evictionPolicy: String?
@@ -396,4 +398,31 @@ package struct CoordinatorStatus: Sendable {
     /// Calls that wait for a place, or through a pause that a limit made.
     package var permitsWaiting: Int
     package var redisCommands: Int64
+}
+
+/// Which server Sentinels name.
+package struct PrimaryStatus: Hashable, Sendable {
+    /// What they call it.
+    package var name: String
+    /// `host:port`; `nil`: too few of them have answered.
+    package var address: String?
+    /// Of the failover that made it the primary; higher each time.
+    package var epoch: Int64?
+    package var sentinels: Int
+    /// How many Sentinels are heard.
+    package var sentinelsAnswering: Int
+    /// How often it was another one since this sidecar started.
+    package var switches: Int
+    /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+    package var lastSwitch: Duration?
+
+    init(_ directory: PrimaryDirectory) {
+        name = directory.name
+        address = directory.primary.map { "\($0.address)" }
+        epoch = directory.primary?.epoch
+        sentinels = directory.sentinelCount
+        sentinelsAnswering = directory.answering
+        switches = directory.switches
+        lastSwitch = directory.lastSwitch
+    }
 }

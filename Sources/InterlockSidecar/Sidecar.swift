@@ -193,26 +193,10 @@ extension SidecarConfiguration {
     /// What the coordinator needs of it.
     /// - Throws: `SidecarError` when the Redis URL cannot be used.
     package func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
-        var server: RedisConfiguration
-        do throws(RedisURLError) {
-            server = try RedisConfiguration(url: redisURL)
-        } catch {
-            throw SidecarError("redis.url: \(error)")
-        }
-        if let file = redis.passwordFile { server.password = try Self.password(in: file) }
-        server.commandTimeout = redis.timeout
-        server.connectTimeout = redis.timeout
-        return InterlockConfiguration(
-            redis: server, quorum: try quorumServers(), prefix: redis.prefix, locks: locks, services: services,
+        InterlockConfiguration(
+            redis: try redis.server(redisURL), quorum: try quorumServers(), prefix: redis.prefix, locks: locks,
+            services: services,
             fleetSize: fleetSize,
             host: InterlockConfiguration.hostName, version: SidecarVersion.current)
-    }
-
-    private static func password(in file: String) throws(SidecarError) -> String {
-        do throws(SecretFile.Problem) {
-            return try SecretFile(path: file).secret()
-        } catch {
-            throw SidecarError("redis.password_file \(file): \(error)")
-        }
     }
 }

@@ -67,7 +67,7 @@ struct ConfigurationOverridesTests {
         #expect(
             refused == [
                 """
-                INTERLOCK_REDIS_URL: expected a URL that begins with redis://, rediss:// or unix:// \
+                INTERLOCK_REDIS_URL: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// \
                 (others are not supported), got "tcp://***@h"
                 """,
                 """

@@ -37,11 +37,11 @@ struct ConfigurationQuorumTests {
             ("\"redis://a\"", "redis.urls: expected a list of 3 or more URLs, got \"redis://a\""),
             (
                 "[ \"redis://a\", \"redis://b\", \"http://c\" ]",
-                "redis.urls[2]: expected a URL that begins with redis://, rediss:// or unix:// (others are not supported), got \"http://c\""
+                "redis.urls[2]: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// (others are not supported), got \"http://c\""
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://c/x\" ]",
-                "redis.urls[2]: the Redis URL cannot be used: the database must be a number from 0, not \"x\""
+                "redis.urls[2]: expected a URL that can be used (the database must be a number from 0, not \"x\"), got \"redis://c/x\""
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://:hunter2@a:6379/7\" ]",

@@ -170,9 +170,12 @@ struct ConfigurationRefusalTests {
         arguments: [
             (
                 "redis: { url: \"http://x\" }",
-                "redis.url: expected a URL that begins with redis://, rediss:// or unix:// (others are not supported), got \"http://x\""
+                "redis.url: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// (others are not supported), got \"http://x\""
             ),
-            ("redis: { nodes: [] }", "redis.nodes: is not supported by this version; give one redis.url"),
+            (
+                "redis: { nodes: [] }",
+                "redis.nodes: is not supported by this version; give redis.url, or redis.sentinels and redis.primary"
+            ),
             (
                 "redis: { prefix: \"\" }",
                 "redis.prefix: expected 1-64 bytes without control characters, spaces or braces, got \"\""

@@ -31,6 +31,13 @@ struct HTTPServiceTests {
             #expect(reply.body.contains(#""id":"\#(door.coordinator.id)""#), "\(reply.body)")
             #expect(reply.body.contains(#""host":"test""#) && reply.body.contains(#""started_ms":"#), "\(reply.body)")
         }
+        try await HTTPTestDoor.with { door in
+            let reply = try await door.client.send("GET", "/v1/redis")
+            #expect(reply.status == 200)
+            #expect(reply.body.contains(#""topology":"single""#) && reply.body.contains(#""primary":null"#), "\(reply.body)")
+            #expect(
+                reply.body.contains(#""up":true"#) && reply.body.contains(#""maxmemory_policy":"noeviction""#), "\(reply.body)")
+        }
         try await RESPTestDoor.with { door in
             let sidecars = try await door.cli("FLEET.LIST").array ?? []
             #expect(sidecars.count == 1)

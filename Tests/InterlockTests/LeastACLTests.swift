@@ -9,9 +9,9 @@ import Testing
 @Suite("The least ACL (D23)", .timeLimit(.minutes(2)))
 struct LeastACLTests {
     /// The documented command, with a password in it.
-    private static func documented() throws -> [String] {
+    static func documented(_ user: String = "sidecar") throws -> [String] {
         let page = try DocumentationTests.text(ofFile: "docs/operate/redis.md")
-        let lines = page.split(separator: "\n").drop { !$0.hasPrefix("ACL SETUSER sidecar") }.prefix { $0 != "```" }
+        let lines = page.split(separator: "\n").drop { !$0.hasPrefix("ACL SETUSER \(user)") }.prefix { $0 != "```" }
         return lines.joined(separator: " ").split(separator: " ").map { $0 == ">PASSWORD" ? ">secret" : String($0) }
     }
 

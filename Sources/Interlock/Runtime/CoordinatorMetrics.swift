@@ -20,6 +20,9 @@ final class CoordinatorMetrics {
     let refusals = Counter(label: "interlock_redis_refusals_total")
     /// So many refusals are counted already.
     var refusalsCounted: Int64 = 0
+    let switches = Counter(label: "interlock_redis_switches_total")
+    /// So many switches are counted already.
+    var switchesCounted: Int64 = 0
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")

@@ -9,6 +9,8 @@ final class CoordinatorRuntime {
     let id: String
     let eventLoop: any EventLoop
     let pipeline: RedisPipeline
+    /// Where the primary is, by Sentinels; `nil`: Redis is at one address.
+    let directory: PrimaryDirectory?
     let keys: KeySpace
     let database: Int
     let host: String
@@ -45,7 +47,8 @@ final class CoordinatorRuntime {
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         redis = Self.named(configuration.redis, id: id)
-        pipeline = RedisPipeline(configuration: redis, environment: redisEnvironment)
+        directory = PrimaryDirectory(following: redis, environment: redisEnvironment)
+        pipeline = RedisPipeline(configuration: redis, environment: redisEnvironment, directory: directory)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds

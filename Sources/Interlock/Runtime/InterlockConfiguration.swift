@@ -29,8 +29,9 @@ public struct InterlockConfiguration: Sendable {
     /// A configuration for the Redis at a URL.
     ///
     /// - Parameters:
-    ///   - url: `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS, or
-    ///     `unix://[[user]:password@]/path[?db=database]`.
+    ///   - url: `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
+    ///     `unix://[[user]:password@]/path[?db=database]`, or Sentinels and what they call the primary:
+    ///     `redis+sentinel://[[user]:password@]host[:port],…/name[/database][?sentinel_username=…&sentinel_password=…]`.
     ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty: locks are in the
     ///     one Redis.
     ///   - timeout: how long a command may wait for Redis' reply, and a connection for its login.
@@ -62,6 +63,9 @@ public struct InterlockConfiguration: Sendable {
         func require(_ condition: Bool, _ message: @autoclosure () -> String) throws(InterlockError) {
             guard condition else { throw InterlockError(.invalid, message()) }
         }
+        try require(
+            servers.allSatisfy { if case .primary = $0.address { false } else { true } },
+            "a quorum is of servers that fail by themselves, not of primaries whose place another takes")
         try require(
             servers.isEmpty || Self.quorumSizes.contains(servers.count),
             "a quorum of \(servers.count) servers: expected \(Self.quorumSizes.lowerBound) to \(Self.quorumSizes.upperBound); "

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCore
 
 /// `interlock status`: a sidecar and its fleet at a glance.
 struct Status: AsyncParsableCommand {
@@ -57,11 +58,50 @@ struct SidecarReading: Answer {
         var version: String
         /// Empty: not known.
         var evictionPolicy: String
+        /// Of a Redis behind Sentinels.
+        var primary: Primary?
 
         private enum CodingKeys: String, CodingKey {
-            case address, failure, version
+            case address, failure, version, primary
             case isUp = "up"
             case evictionPolicy = "maxmemory_policy"
+        }
+    }
+
+    /// The server that Sentinels name.
+    struct Primary: Encodable {
+        var name: String
+        var address: String?
+        var epoch: Int64?
+        var sentinels: Int64
+        var sentinelsAnswering: Int64
+        var switches: Int64
+        var lastSwitchMilliseconds: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case name, address, epoch, sentinels, switches
+            case sentinelsAnswering = "sentinels_answering"
+            case lastSwitchMilliseconds = "last_switch_ms"
+        }
+
+        init(_ primary: SidecarStatus.Primary) {
+            name = primary.name
+            address = primary.address
+            epoch = primary.epoch
+            sentinels = primary.sentinels
+            sentinelsAnswering = primary.sentinelsAnswering
+            switches = primary.switches
+            lastSwitchMilliseconds = primary.lastSwitch?.wholeMilliseconds
+        }
+
+        var summary: String {
+            let place = address.map { "\(name) is \($0)" } ?? "\(name) is not known"
+            let age = epoch.map { ", epoch \($0)" } ?? ""
+            let heard = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
+            guard switches > 0 else { return "\(place)\(age); \(heard)" }
+            let times = switches == 1 ? "once" : "\(switches) times"
+            let took = lastSwitchMilliseconds.map { ", last in \($0) ms" } ?? ""
+            return "\(place)\(age); \(heard); switched \(times)\(took)"
         }
     }
 
@@ -106,6 +146,10 @@ struct SidecarReading: Answer {
                 "Redis may evict keys (maxmemory-policy \(redis.evictionPolicy)), and an evicted lock is a lost lock: set "
                     + "maxmemory-policy to \(Self.safeEvictionPolicy)")
         }
+        if let primary = redis.primary, primary.sentinelsAnswering <= primary.sentinels / 2 {
+            warnings.append(
+                "\(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: a failover may not be noticed here")
+        }
         if !servicesDiffering.isEmpty {
             warnings.append(
                 "\(servicesDiffering.joined(separator: ", ")): configured differently in \(whoDiffers); compare "
@@ -139,7 +183,7 @@ struct SidecarReading: Answer {
         let summary = Table([
             "Sidecar": "\(sidecar.version) at \(sidecar.address), ID \(sidecar.id), on \(sidecar.host)"
                 + (sidecar.process.map { ", process \($0)" } ?? ""),
-            "Redis": redisSummary,
+            "Redis": redisSummary + (redis.primary.map { "; \($0.summary)" } ?? ""),
             "Fleet": "\(fleet.count): \(fleet.joined(separator: ", "))",
             "Locks": "\(locksInFleet); through this sidecar \(locks.held) held, \(locks.waiting) waiting",
             "Services": "\(services.count)",
@@ -175,7 +219,8 @@ extension SidecarReading {
             process: status.processID.map { Int64($0) }, connections: status.connections)
         redis = Redis(
             address: status.redis.address, isUp: status.redis.isUp, failure: status.redis.failure ?? "",
-            version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "")
+            version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "",
+            primary: status.redis.primary.map { Primary($0) })
         servicesDiffering = status.servicesDiffering
         fleet = status.fleet
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)

@@ -16,6 +16,26 @@ public struct SidecarStatus: Hashable, Sendable {
         public var evictionPolicy: String?
         /// How many commands the sidecar has sent to Redis since it started.
         public var commandsSent: Int64?
+        /// Of a Redis behind Sentinels; `nil`: it is at one address.
+        public var primary: Primary?
+    }
+
+    /// The server that Sentinels name.
+    public struct Primary: Hashable, Sendable {
+        /// What they call it.
+        public var name: String
+        /// `host:port`; `nil`: too few of them have answered.
+        public var address: String?
+        /// Of the failover that made it the primary; higher each time.
+        public var epoch: Int64?
+        /// How many Sentinels the sidecar asks.
+        public var sentinels: Int64
+        /// How many of them it hears.
+        public var sentinelsAnswering: Int64
+        /// How often it was another one since the sidecar started.
+        public var switches: Int64
+        /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+        public var lastSwitch: Duration?
     }
 
     /// The version of the sidecar.
@@ -57,7 +77,14 @@ public struct SidecarStatus: Hashable, Sendable {
         connections = number("connected_clients")
         redis = Redis(
             address: report["redis"] ?? "", isUp: isUp == 1, failure: text("redis_failure"), version: text("redis_version"),
-            evictionPolicy: text("maxmemory_policy"), commandsSent: number("redis_commands"))
+            evictionPolicy: text("maxmemory_policy"), commandsSent: number("redis_commands"),
+            primary: text("redis_primary_name").map { name in
+                Primary(
+                    name: name, address: text("redis_primary"), epoch: number("redis_epoch"),
+                    sentinels: number("redis_sentinels") ?? 0, sentinelsAnswering: number("redis_sentinels_answering") ?? 0,
+                    switches: number("redis_switches") ?? 0,
+                    lastSwitch: number("redis_last_switch_ms").map { .milliseconds($0) })
+            })
         fleet = list("members")
         locksHeld = number("locks_held") ?? 0
         locksWaiting = number("locks_waiting") ?? 0

@@ -71,11 +71,13 @@ extension ConfigurationValue {
     /// A value in a message: in quotes, not too long, without a password.
     static func quoted(_ text: String) -> String { "\"\(cut(masked(text)))\"" }
 
-    /// What may be a password in a URL is replaced: all between `//` and the last `@`, and the query.
+    /// What may be a password in a URL is replaced: all between `//` and the last `@`, and the query; all there is when an `@` stands in
+    /// what may be a query or a password.
     static func masked(_ text: String) -> String {
         let scheme = text.firstRange(of: "://")
         let start = scheme?.upperBound ?? text.startIndex
         var rest = text[start...]
+        if scheme != nil, let query = rest.firstIndex(of: "?"), rest[query...].contains("@") { return text[..<start] + "***" }
         var mask = ""
         if let at = rest.lastIndex(of: "@") {
             rest = rest[at...]

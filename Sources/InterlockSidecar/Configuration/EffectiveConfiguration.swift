@@ -1,3 +1,4 @@
+internal import Hiredis
 package import InterlockCore
 internal import Yams
 
@@ -37,10 +38,28 @@ package struct EffectiveConfiguration {
 
     private static func redis(_ settings: RedisSettings) -> Node {
         .entries([
-            ("url", .text(settings.maskedURL)), ("embedded", settings.isEmbedded ? .word(true) : nil),
-            ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(ConfigurationValue.masked($0)) })),
-            ("password_file", settings.passwordFile.map { .text($0) }), ("prefix", .text(settings.prefix)),
-            ("timeout", .duration(settings.timeout)),
+            ("url", .text(settings.url.map(readable))), ("embedded", settings.isEmbedded ? .word(true) : nil),
+            ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(readable($0)) })),
+            ("password_file", settings.passwordFile.map { .text($0) }),
+            ("sentinel_password_file", settings.sentinelPasswordFile.map { .text($0) }), ("tls", settings.tls.map(redisTLS)),
+            ("prefix", .text(settings.prefix)), ("timeout", .duration(settings.timeout)),
+        ])
+    }
+
+    /// A URL without its secrets that is still one.
+    private static func readable(_ url: String) -> String {
+        let masked = ConfigurationValue.masked(url)
+        guard masked != url, let server = try? RedisConfiguration(url: url, isWhole: false) else { return masked }
+        var text = server.displayName
+        if server.password != nil { text = text.replacing("://", with: "://:\(hidden)@", maxReplacements: 1) }
+        if case .primary(let sentinels) = server.address, sentinels.password != nil { text += "?sentinel_password=\(hidden)" }
+        return text
+    }
+
+    private static func redisTLS(_ settings: RedisTLSSettings) -> Node {
+        .entries([
+            ("ca", .text(settings.authorities)), ("cert", .text(settings.certificate)), ("key", .text(settings.key)),
+            ("server_name", .text(settings.serverName)),
         ])
     }
 

@@ -65,6 +65,10 @@ extension RedisSettings {
             guard let url = item.parsed(by: checkedURL) else { continue }
             do throws(RedisURLError) {
                 let address = try RedisConfiguration(url: url).address
+                if case .primary = address {
+                    item.refuse("expected a server that fails by itself; one whose place another takes forgets what it granted")
+                    continue
+                }
                 if let first = servers[address] {
                     item.refuse("the same server as \(urlsPath)[\(first)]; a majority counts servers that fail independently")
                     continue
@@ -107,14 +111,16 @@ extension SidecarConfiguration {
     func quorumServers() throws(SidecarError) -> [RedisConfiguration] {
         var servers: [RedisConfiguration] = []
         for (index, url) in redis.urls.enumerated() {
+            var server: RedisConfiguration
             do throws(RedisURLError) {
-                var server = try RedisConfiguration(url: url)
-                server.commandTimeout = redis.timeout
-                server.connectTimeout = redis.timeout
-                servers.append(server)
+                server = try RedisConfiguration(url: url)
             } catch {
                 throw SidecarError("\(RedisSettings.urlsPath)[\(index)]: \(error)")
             }
+            if server.tls != nil, let tls = redis.tls { try tls.apply(to: &server) }
+            server.commandTimeout = redis.timeout
+            server.connectTimeout = redis.timeout
+            servers.append(server)
         }
         return servers
     }

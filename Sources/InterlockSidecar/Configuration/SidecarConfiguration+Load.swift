@@ -29,7 +29,7 @@ extension SidecarConfiguration {
         let text = try file == "-" ? source.textOfStandardInput() : source.text()
         var configuration = try load(
             yaml: text, fileName: source.path, environment: environment, readsSecrets: readsSecrets)
-        if !readsSecrets { configuration.redis.passwordFile = nil }
+        if !readsSecrets { configuration.redis.forgetFiles() }
         return configuration
     }
 

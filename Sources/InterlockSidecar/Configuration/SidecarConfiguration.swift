@@ -125,6 +125,16 @@ extension SidecarConfiguration {
         if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
             findings.warn("listen.unix_mode and listen.unix_group mean nothing without listen.unix")
         }
+        let isURLKnown = redis.url != RedisSettings.unread
+        let urls = [redis.url].compactMap(\.self) + redis.urls
+        if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
+            findings.refuse(
+                at: findings.wholeFile, path: "redis.tls",
+                "means nothing without a URL that begins with rediss:// or rediss+sentinel://")
+        }
+        if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
+            findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "means nothing without Sentinels")
+        }
         if !redis.isEmbedded, redis.isEmbeddedOnPurpose {
             findings.refuse(
                 at: findings.wholeFile, path: "redis.embedded", "true, and a Redis is named besides: expected one of the two")

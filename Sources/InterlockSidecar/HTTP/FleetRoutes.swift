@@ -1,14 +1,44 @@
 internal import HTTPTypes
 internal import Interlock
 
-/// The fleet: who is there.
+/// The fleet: who is there, and the Redis that it shares.
 struct FleetRoutes {
     let coordinator: Coordinator
 
-    var routes: [HTTPRoute] { [HTTPRoute(.get, "/v1/fleet", answer: list)] }
+    var routes: [HTTPRoute] {
+        [HTTPRoute(.get, "/v1/fleet", answer: list), HTTPRoute(.get, "/v1/redis", answer: redis)]
+    }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
         try .json(FleetReply(sidecars: await coordinator.listFleet().map(FleetReply.Sidecar.init)))
+    }
+}
+
+extension FleetRoutes {
+    private func redis(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let status = await coordinator.status
+        return try .json(
+            JSONValue.object([
+                "address": .text(status.redis),
+                "up": .flag(status.isRedisUp),
+                "failure": status.redisFailure.map { .text($0) } ?? .null,
+                "version": status.redisVersion.map { .text($0) } ?? .null,
+                "maxmemory_policy": status.evictionPolicy.map { .text($0) } ?? .null,
+                "topology": .text(status.primary == nil ? "single" : "sentinel"),
+                "primary": status.primary.map(Self.primary) ?? .null,
+            ]))
+    }
+
+    private static func primary(_ primary: PrimaryStatus) -> JSONValue {
+        .object([
+            "name": .text(primary.name),
+            "address": primary.address.map { .text($0) } ?? .null,
+            "epoch": primary.epoch.map { .integer($0) } ?? .null,
+            "sentinels": .integer(Int64(primary.sentinels)),
+            "sentinels_answering": .integer(Int64(primary.sentinelsAnswering)),
+            "switches": .integer(Int64(primary.switches)),
+            "last_switch_ms": primary.lastSwitch.map { .integer($0.wholeMilliseconds) } ?? .null,
+        ])
     }
 }
 

@@ -280,7 +280,11 @@ struct SidecarReport {
             "process_id:\(getpid())", "connected_clients:\(connections)", "",
             "# Redis", "redis:\(status.redis)", "redis_up:\(status.isRedisUp ? 1 : 0)",
             "redis_failure:\(status.redisFailure ?? "")", "redis_version:\(status.redisVersion ?? "")",
-            "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)", "",
+            "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)",
+        ]
+        lines += primary
+        lines += [
+            "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
             "event_channel:\(eventChannel)", "",
             "# Locks", "locks_held:\(status.locksHeld)", "locks_waiting:\(status.locksWaiting)",
@@ -291,5 +295,16 @@ struct SidecarReport {
         ]
         lines.append("")
         return lines.joined(separator: "\r\n")
+    }
+
+    /// What Sentinels say.
+    private var primary: [String] {
+        guard let primary = status.primary else { return ["redis_topology:single"] }
+        return [
+            "redis_topology:sentinel", "redis_primary_name:\(primary.name)", "redis_primary:\(primary.address ?? "")",
+            "redis_epoch:\(primary.epoch.map { "\($0)" } ?? "")", "redis_sentinels:\(primary.sentinels)",
+            "redis_sentinels_answering:\(primary.sentinelsAnswering)", "redis_switches:\(primary.switches)",
+            "redis_last_switch_ms:\(primary.lastSwitch.map { "\($0.wholeMilliseconds)" } ?? "")",
+        ]
     }
 }

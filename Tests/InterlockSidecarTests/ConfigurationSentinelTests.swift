@@ -1,0 +1,135 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockProcesses
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: Sentinels, and TLS to Redis")
+struct ConfigurationSentinelTests {
+    @Test("Sentinels and the primary's name are as good as a URL")
+    func sentinels() throws {
+        let read = try configuration("redis: { sentinels: [s1, \"s2:7000\", \"[::1]\"], primary: main }")
+        #expect(read.redis.url == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main")
+        #expect(!read.redis.isEmbedded)
+        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+        #expect(server.displayName == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main/0")
+        #expect(server.commandTimeout == read.redis.timeout)
+    }
+
+    @Test("with redis.tls they are spoken to by TLS")
+    func sentinelsWithTLS() throws {
+        let read = try configuration("redis: { sentinels: [s1], primary: main, tls: { server_name: redis.internal } }")
+        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+        #expect(server.displayName == "rediss+sentinel://s1:26379/main/0")
+        #expect(server.serverName == "redis.internal")
+    }
+
+    @Test(
+        "what cannot be used is refused",
+        arguments: [
+            ("{ sentinels: [s1] }", "redis: expected the key primary beside sentinels: what they call the primary"),
+            ("{ primary: main }", "redis: expected the key sentinels beside primary: their addresses, as host[:port]"),
+            (
+                "{ sentinels: [\"s1:x\"], primary: main }",
+                "redis.sentinels[0]: expected a Sentinel's host[:port], such as sentinel-1:26379, got \"s1:x\""
+            ),
+            (
+                "{ sentinels: [s1], primary: \"my main\" }",
+                "redis.primary: expected what the Sentinels call the primary: 1-255 letters, digits, dots, dashes, underscores, got \"my main\""
+            ),
+            (
+                "{ url: \"redis://a\", sentinels: [s1], primary: main }",
+                "redis.sentinels: stands beside redis.url or redis.url_env: give one of them"
+            ),
+            (
+                "{ url: \"redis+sentinel://s1\" }",
+                "redis.url: expected a URL that can be used (it does not name the primary: redis+sentinel://HOST,HOST/NAME), got \"redis+sentinel://s1\""
+            ),
+            (
+                "{ sentinels: [s1, s1], primary: main }",
+                "redis.sentinels: expected 1-15 Sentinels, each named once"
+            ),
+            (
+                "{ url: \"redis://a\", tls: { server_name: b } }",
+                "redis.tls: means nothing without a URL that begins with rediss:// or rediss+sentinel://"
+            ),
+            (
+                "{ url: \"rediss://a\", tls: { server_name: 10.0.0.5 } }",
+                "redis.tls.server_name: expected a host name, such as redis.internal, got 10.0.0.5"
+            ),
+            ("{ url: \"rediss://a\", tls: { cert: /dev/null } }", "redis.tls: expected cert and key together"),
+            (
+                "{ url: \"redis://a\", sentinel_password_file: f }",
+                "redis.sentinel_password_file: means nothing without Sentinels"
+            ),
+            ("{ sentinel: [s1], primary: main }", "redis.sentinel: is called redis.sentinels"),
+        ])
+    func refused(redis: String, refusal: String) {
+        #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(refusal) }, "\(refusals(of: "redis: \(redis)"))")
+    }
+
+    @Test("nothing is said by null, and users may stand alone where their passwords are in files")
+    func alone() throws {
+        #expect(
+            try configuration("redis: { url: redis://a, sentinels: null, primary: null, tls: null }").redis.url == "redis://a")
+        let url = "redis+sentinel://sidecar@s1/main?sentinel_username=watcher"
+        let read = try configuration("redis: { url: \"\(url)\" }")
+        #expect(throws: SidecarError.self) { try read.coordinatorConfiguration(redisURL: url) }
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        try "secret\n".write(toFile: "\(folder.path)/password", atomically: false, encoding: .utf8)
+        let files = "password_file: \(folder.path)/password, sentinel_password_file: \(folder.path)/password"
+        let server = try configuration("redis: { url: \"\(url)\", \(files) }").coordinatorConfiguration(redisURL: url).redis
+        #expect(server.username == "sidecar")
+        #expect(server.password == "secret")
+        guard case .primary(let sentinels) = server.address else { return #expect(Bool(false), "no Sentinels: \(server)") }
+        #expect(sentinels.username == "watcher")
+        #expect(sentinels.password == "secret")
+    }
+
+    @Test("an @ in the query hides all there is")
+    func masked() {
+        let refused = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
+        #expect(refused.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(refused)")
+    }
+
+    @Test("a primary that another takes the place of is no server of a quorum")
+    func quorum() {
+        let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
+        #expect(
+            refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }").first?.hasSuffix(
+                "redis.urls[2]: expected a server that fails by itself; one whose place another takes forgets what it granted")
+                ?? false)
+    }
+
+    @Test(
+        "the authority, the sidecar's own certificate and the server's name are used", .timeLimit(.minutes(1)),
+        .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
+    func tls() async throws {
+        try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in
+            let certificate = try #require(server.certificate)
+            let url = "rediss://127.0.0.2:\(try #require(server.port))"
+            _ = try await server.ask([
+                "CONFIG", "SET", "tls-ca-cert-file", certificate.certificatePath, "tls-auth-clients", "yes",
+            ])
+            func connects(_ tls: String) async throws -> Bool {
+                let read = try configuration("redis: { url: \"\(url)\", timeout: 10s, tls: { \(tls) } }")
+                let client = RedisClient(configuration: try read.coordinatorConfiguration(redisURL: url).redis)
+                let isConnected: Void? = try? await client.connect()
+                await client.close()
+                return isConnected != nil
+            }
+            let authority = "ca: \(certificate.certificatePath)"
+            let own = "cert: \(certificate.certificatePath), key: \(certificate.keyPath)"
+            let cases = [
+                ("\(authority), \(own), server_name: localhost", true), ("\(authority), \(own)", false),
+                ("\(own), server_name: localhost", false), ("\(authority), server_name: localhost", false),
+            ]
+            for (tls, expected) in cases {
+                let isConnected = try await connects(tls)
+                #expect(isConnected == expected, "\(tls)")
+            }
+        }
+    }
+}

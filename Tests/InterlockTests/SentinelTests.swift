@@ -1,0 +1,151 @@
+import Hiredis
+import InterlockCore
+import InterlockProcesses
+import NIOPosix
+import Testing
+
+@testable import Interlock
+
+/// Real Sentinels and servers; how long a failover takes is up to them.
+@Suite("A Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
+struct SentinelTests {
+    /// Runs `body` with coordinators that are told of the Sentinels.
+    private static func withCoordinators(
+        of count: Int = 1, _ fleet: SentinelFleet, url: String? = nil, locks: LockSettings = LockSettings(),
+        _ body: ([Coordinator]) async throws -> Void
+    ) async throws {
+        var redis = try RedisConfiguration(url: url ?? fleet.url)
+        redis.commandTimeout = .seconds(1)
+        redis.connectTimeout = .seconds(1)
+        let configuration = InterlockConfiguration(
+            redis: redis, locks: locks, services: [ServiceDefinition(name: "catalog")], host: "test")
+        let group = MultiThreadedEventLoopGroup.singleton
+        let coordinators = (0..<count).map { _ in Coordinator(configuration: configuration, eventLoop: group.next()) }
+        for coordinator in coordinators {
+            await coordinator.start()
+            #expect(await coordinator.untilReady(atMost: .seconds(20)))
+        }
+        let result: Result<Void, any Error>
+        do {
+            try await body(coordinators)
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        for coordinator in coordinators { await coordinator.stop() }
+        try result.get()
+    }
+
+    /// All its connections are at another server than that at `port`.
+    private static func untilMoved(_ coordinator: Coordinator, from port: Int) async throws {
+        try await eventually(within: .seconds(60), "the coordinator is at another primary") {
+            let status = await coordinator.status
+            return status.isRedisUp && status.primary?.address != "127.0.0.1:\(port)" && status.primary?.lastSwitch != nil
+        }
+    }
+
+    @Test("all connections go to the primary that a majority names")
+    func discovery() async throws {
+        try await SentinelFleet.withFleet { fleet in
+            try await Self.withCoordinators(fleet) { coordinators in
+                let port = try #require(fleet.servers[0].port)
+                let primary = try #require(await coordinators[0].status.primary)
+                #expect(primary.address == "127.0.0.1:\(port)")
+                #expect(primary.name == SentinelFleet.primaryName)
+                #expect(primary.sentinels == 3)
+                #expect(primary.switches == 0)
+                #expect(primary.lastSwitch == nil)
+                let clients = try await fleet.servers[0].ask(["CLIENT", "LIST"]).text ?? ""
+                #expect(clients.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinators[0].id) ") } == 3)
+            }
+        }
+    }
+
+    @Test("under the least ACLs, at servers and Sentinels, nothing is refused")
+    func leastRights() async throws {
+        try await SentinelFleet.withFleet { fleet in
+            for server in fleet.servers { _ = try await server.ask(try LeastACLTests.documented() + ["+role"]) }
+            for sentinel in fleet.sentinels { _ = try await sentinel.ask(try LeastACLTests.documented("watcher")) }
+            let url =
+                fleet.url.replacing("://", with: "://sidecar:secret@") + "?sentinel_username=watcher&sentinel_password=secret"
+            try await Self.withCoordinators(fleet, url: url) { coordinators in
+                #expect(try await coordinators[0].acquireLock(try LockRequest("job")) != nil)
+                _ = try await fleet.sentinels[0].ask(["SENTINEL", "FAILOVER", SentinelFleet.primaryName])
+                try await Self.untilMoved(coordinators[0], from: try #require(fleet.servers[0].port))
+                _ = try await Self.granted(try LockRequest("job-2"), on: coordinators[0])
+            }
+            for server in fleet.servers {
+                let log = try await server.ask(["ACL", "LOG"])
+                #expect(log == .array([]))
+            }
+            for sentinel in fleet.sentinels {
+                let log = try await sentinel.ask(["ACL", "LOG"])
+                #expect(log == .array([]))
+            }
+        }
+    }
+
+    @Test("without a majority of the Sentinels no primary is trusted, and why is said")
+    func majority() async throws {
+        try await SentinelFleet.withFleet { fleet in
+            for sentinel in fleet.sentinels.dropFirst() { await sentinel.kill() }
+            let configuration = InterlockConfiguration(redis: try RedisConfiguration(url: fleet.url), host: "test")
+            let coordinator = Coordinator(configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next())
+            await coordinator.start()
+            try await eventually(within: .seconds(20), "the reason is said") {
+                await coordinator.status.redisFailure?.hasPrefix(
+                    "1 of 3 Sentinels name the primary main, and 2 are needed: the Sentinel 127.0.0.1:") ?? false
+            }
+            #expect(await !coordinator.isReady)
+            await coordinator.stop()
+        }
+    }
+
+    @Test("the primary is killed: everything goes on at the promoted one, and fences rise")
+    func killed() async throws {
+        try await SentinelFleet.withFleet { fleet in
+            try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
+                let port = try #require(fleet.servers[0].port)
+                let held = try #require(try await coordinators[0].acquireLock(try LockRequest("held", ttl: 120_000)))
+                let before = try #require(try await coordinators[0].acquireLock(try LockRequest("fence")))
+                _ = try await coordinators[0].releaseLock(try ResourceName(before.name), token: before.token)
+                await fleet.servers[0].kill()
+                for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
+                // What was replicated is still held, by whoever held it.
+                #expect(try await coordinators[1].acquireLock(try LockRequest("held")) == nil)
+                #expect(try await coordinators[0].renewLock(try ResourceName(held.name), token: held.token, ttl: 120_000) != nil)
+                let after = try await Self.granted(try LockRequest("fence"), on: coordinators[1])
+                #expect(after.fence > before.fence)
+                #expect(await coordinators[0].status.primary?.switches == 1)
+            }
+        }
+    }
+
+    @Test("the primary stops and comes back writable: nobody goes back to it, and whoever waits is served")
+    func stopped() async throws {
+        try await SentinelFleet.withFleet { fleet in
+            try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
+                let port = try #require(fleet.servers[0].port)
+                let held = try #require(try await coordinators[0].acquireLock(try LockRequest("job", ttl: 120_000)))
+                await fleet.servers[0].pause()
+                for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
+                await fleet.servers[0].resume()
+                let waiter = Task { try await coordinators[1].acquireLock(try LockRequest("job", wait: 30_000)) }
+                try await eventually(within: .seconds(20), "somebody waits") { await coordinators[1].status.locksWaiting == 1 }
+                _ = try await coordinators[0].releaseLock(try ResourceName(held.name), token: held.token)
+                #expect(try await waiter.value != nil)
+                for coordinator in coordinators { #expect(await coordinator.status.primary?.address != "127.0.0.1:\(port)") }
+            }
+        }
+    }
+
+    /// A lock that is free is granted as soon as enough replicas follow the new primary.
+    private static func granted(_ request: LockRequest, on coordinator: Coordinator) async throws -> Lease {
+        var lease: Lease?
+        try await eventually(within: .seconds(30), "a free lock is granted") {
+            lease = try? await coordinator.acquireLock(request)
+            return lease != nil
+        }
+        return try #require(lease)
+    }
+}
