@@ -15,12 +15,21 @@ package struct BenchRun: Sendable {
         package var extraServices: Int
         /// What is broken while the run goes on.
         package var faults: Set<FaultKind>
+        package var topology: FleetTopology
+        /// `locks.wait_replicas` of every sidecar.
+        package var waitReplicas: Int
 
-        package init(program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = []) {
+        package init(
+            program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = [],
+            topology: FleetTopology = .single,
+            waitReplicas: Int = 0
+        ) {
             self.program = program
             self.sidecars = sidecars
             self.extraServices = extraServices
             self.faults = faults
+            self.topology = topology
+            self.waitReplicas = waitReplicas
         }
     }
 
@@ -76,7 +85,9 @@ package struct BenchRun: Sendable {
         let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
         let settings = FleetSettings(
             program: fleet.program, sidecars: fleet.sidecars,
-            configuration: FleetConfiguration(services: services.services, sidecars: fleet.sidecars).yaml, faults: fleet.faults)
+            configuration: FleetConfiguration(
+                services: services.services, sidecars: fleet.sidecars, waitReplicas: fleet.waitReplicas
+            ).yaml, faults: fleet.faults, topology: fleet.topology)
         var plan = plan
         plan.services = services.load
         if isTroubled { plan.badPhases = services.badPhases(length: plan.duration, random: random.split()) }
@@ -167,6 +178,9 @@ package struct BenchRun: Sendable {
         if plan.workload == .lock || plan.workload == .mixed {
             add("names", "\(Figure.count(plan.names)), \(plan.skew)")
             add("lease", "\(plan.ttl.wholeMilliseconds) ms, waiting at most \(plan.wait.wholeMilliseconds) ms")
+        }
+        if let fleet, case .sentinel(let replicas) = fleet.topology {
+            add("Redis", "a primary, \(replicas) replicas, 3 Sentinels; locks wait for \(fleet.waitReplicas)")
         }
         add("machine", Self.machine)
         if let fleet, fleet.extraServices > 0 { add("services", Figure.count(fleet.extraServices)) }

@@ -55,7 +55,7 @@ struct OwnFleetTests {
         let faults = acts.enumerated().map { PlannedFault(number: $0, act: $1.0, begins: .zero, lasts: $1.1) }
         let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
         let notes = Notes()
-        let settings = try Self.settings(sidecars: 2, faults: Set(FaultKind.rigged))
+        let settings = try Self.settings(sidecars: 2, faults: Set(FleetTopology.single.faults))
         try await OwnFleet.withFleet(settings, onFailure: { print($0) }) { fleet in
             let rig = FaultRig(
                 fleet: fleet, plan: plan, vanish: { await notes.vanished($0) }, log: { print($0) },

@@ -39,12 +39,13 @@ struct HoldArgument: ExpressibleByArgument, Sendable {
 
 /// `all`, `none`, or kinds of faults with commas between them: `kill,pause`.
 struct FaultsArgument: ExpressibleByArgument, Sendable {
-    let kinds: Set<FaultKind>
+    /// `nil`: all that there are.
+    private let kinds: Set<FaultKind>?
 
     init?(argument: String) {
         switch argument {
         case "all":
-            kinds = Set(FaultKind.rigged)
+            kinds = nil
         case "none":
             kinds = []
         default:
@@ -59,9 +60,19 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
         self.kinds = kinds
     }
 
+    var isNone: Bool { kinds?.isEmpty ?? false }
+
+    func kinds(on topology: FleetTopology) -> Set<FaultKind> { kinds ?? Set(topology.faults) }
+
     var defaultValueDescription: String {
-        kinds.isEmpty ? "none" : kinds.map(\.rawValue).sorted().joined(separator: ",")
+        guard let kinds else { return "all" }
+        return kinds.isEmpty ? "none" : kinds.map(\.rawValue).sorted().joined(separator: ",")
     }
+}
+
+/// `single` or `sentinel`.
+enum TopologyArgument: String, ExpressibleByArgument, CaseIterable, Sendable {
+    case single, sentinel
 }
 
 /// `lock=40,limit=40,permit=15,proxy=5`: weights; what is not named has none.

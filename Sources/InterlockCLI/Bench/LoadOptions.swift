@@ -33,6 +33,17 @@ struct LoadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Start the fleet with this many more services, and call only these.", valueName: "n"))
     var services = 0
 
+    @Option(
+        help: ArgumentHelp(
+            "The started fleet's Redis: one server, or a primary and replicas behind three Sentinels.", valueName: "topology"))
+    var topology = TopologyArgument.single
+
+    @Option(help: ArgumentHelp("With --topology sentinel: how many replicas there are.", valueName: "n"))
+    var replicas = 2
+
+    @Option(help: ArgumentHelp("With --topology sentinel: the sidecars' locks.wait_replicas.", valueName: "n"))
+    var waitReplicas = 0
+
     // MARK: Load
 
     @Option(help: ArgumentHelp("Operations per second, as of independent callers (Poisson).", valueName: "n"))
@@ -107,7 +118,22 @@ struct LoadOptions: ParsableArguments {
         guard (0...10_000).contains(services) else {
             throw ValidationError("--services: expected 0 to 10000, got \(services)")
         }
-        guard sidecars.isEmpty || faults.kinds.isEmpty else {
+        guard (1...5).contains(replicas), (0...replicas).contains(waitReplicas) else {
+            throw ValidationError("--replicas, --wait-replicas: expected 1 to 5 replicas, and at most as many to wait for")
+        }
+        guard topology == .sentinel || waitReplicas == 0 else {
+            throw ValidationError("--wait-replicas needs --topology sentinel: one server has no replicas")
+        }
+        guard sidecars.isEmpty || topology == .single else {
+            throw ValidationError("--topology needs a fleet that bench starts itself: drop --sidecars")
+        }
+        let impossible = faults.kinds(on: fleetTopology).subtracting(fleetTopology.faults)
+        guard impossible.isEmpty else {
+            throw ValidationError(
+                "--faults: \(impossible.map(\.rawValue).sorted().joined(separator: ",")) cannot be caused with --topology \(topology.rawValue); "
+                    + "there are \(fleetTopology.faults.map(\.rawValue).joined(separator: ","))")
+        }
+        guard sidecars.isEmpty || faults.isNone else {
             throw ValidationError("--faults needs a fleet that it starts itself: drop --sidecars")
         }
         guard sidecars.isEmpty || services == 0 else {
@@ -118,6 +144,13 @@ struct LoadOptions: ParsableArguments {
         }
         guard http.isEmpty || http.count == sidecars.count else {
             throw ValidationError("--http: expected one door for each of \(sidecars.count) sidecars, got \(http.count)")
+        }
+    }
+
+    private var fleetTopology: FleetTopology {
+        switch topology {
+        case .single: .single
+        case .sentinel: .sentinel(replicas: replicas)
         }
     }
 
@@ -158,7 +191,7 @@ struct LoadOptions: ParsableArguments {
         plan.names = names
         plan.skew = skew.skew
         plan.hold = hold.range
-        plan.ttl = ttl?.duration ?? (faults.kinds.isEmpty ? plan.ttl : BenchRun.leaseUnderFaults)
+        plan.ttl = ttl?.duration ?? (faults.isNone ? plan.ttl : BenchRun.leaseUnderFaults)
         plan.wait = wait.duration
         plan.shares = mix.shares
         plan.seed = seed ?? UInt64.random(in: 1...999_999_999)
@@ -166,7 +199,9 @@ struct LoadOptions: ParsableArguments {
             plan.modes = .mixed
             plan.conduct = .troubled
         }
-        let own = BenchRun.Fleet(program: "/proc/self/exe", sidecars: fleet, extraServices: services, faults: faults.kinds)
+        let own = BenchRun.Fleet(
+            program: "/proc/self/exe", sidecars: fleet, extraServices: services, faults: faults.kinds(on: fleetTopology),
+            topology: fleetTopology, waitReplicas: waitReplicas)
         return BenchRun(plan: plan, fleet: sidecars.isEmpty ? own : nil, historyPath: history)
     }
 

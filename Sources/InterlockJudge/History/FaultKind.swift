@@ -21,7 +21,8 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case reset
     /// Redis' wall clock jumps.
     case clock
-    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica.
+    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real processes Sentinels
+    /// promote one, because the primary is killed, stopped, or cut off from them.
     case failover
     /// Redis is full and refuses writes that need memory.
     case full
@@ -83,6 +84,8 @@ extension FaultKind {
         case movableClock
         /// Clients that can vanish.
         case clients
+        /// A Redis with replicas behind Sentinels.
+        case sentinels
     }
 
     /// What it takes to cause it in real processes; `nil`: simulations alone cause it.
@@ -93,7 +96,8 @@ extension FaultKind {
         case .partition, .latency, .reset: .proxies
         case .clock: .movableClock
         case .vanish: .clients
-        case .failover, .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer: nil
+        case .failover: .sentinels
+        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer: nil
         }
     }
 

@@ -1,10 +1,11 @@
 package import InterlockJudge
+package import InterlockProcesses
 
 /// What exactly is broken, and where.
 ///
 /// A new kind has its name in `FaultKind`, where it says what it breaks, causes and needs, its acts here, how hard it comes in
-/// `FaultDraw`, and how it is made and repaired in `FaultRig`. A failover of a replicated or clustered Redis is one more of
-/// those: its target is Redis, and an `OwnFleet` that may be asked for it starts the servers that it needs.
+/// `FaultDraw`, and how it is made and repaired in `FaultRig`. What it needs of the servers an `OwnFleet` that may be asked for it
+/// starts.
 package enum FaultAct: Hashable, Sendable, Codable {
     /// SIGKILL; started again at the same address.
     case kill(sidecar: Int)
@@ -16,6 +17,8 @@ package enum FaultAct: Hashable, Sendable, Codable {
     case redisPause
     /// Redis loses all it knows.
     case redisWipe(RedisWipe)
+    /// Sentinels promote a replica. The former primary comes back as one, until they have made it a replica.
+    case failover(SentinelFleet.Loss)
     /// No byte passes between the sidecar and Redis, in either direction; connections stay. New ones are refused, or hang.
     case partition(sidecar: Int, refusesConnections: Bool)
     /// Every byte comes late by `fixed` and up to `jitter` ms, in either direction and in order.
@@ -51,6 +54,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         case .redisRestart: .redisRestart
         case .redisPause: .redisPause
         case .redisWipe: .redisWipe
+        case .failover: .failover
         case .partition: .partition
         case .delay, .trickle: .latency
         case .reset: .reset
@@ -65,7 +69,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
             .trickle(let sidecar, _, _), .reset(let sidecar, _, _):
             .sidecar(sidecar)
-        case .redisRestart, .redisPause, .redisWipe, .clock: .redis
+        case .redisRestart, .redisPause, .redisWipe, .failover, .clock: .redis
         case .vanish: .clients
         }
     }
@@ -94,6 +98,7 @@ extension FaultAct: CustomStringConvertible {
         case .redisRestart(let ending): "restart of Redis, \(ending.rawValue)"
         case .redisPause: "pause of Redis"
         case .redisWipe(let wipe): "wipe of Redis, \(wipe.rawValue)"
+        case .failover(let cause): "failover of Redis, its primary \(cause.rawValue)"
         case .partition(let sidecar, let refuses):
             "partition of sidecar \(sidecar) from Redis, new connections \(refuses ? "refused" : "hang")"
         case .delay(let sidecar, let fixed, let jitter):

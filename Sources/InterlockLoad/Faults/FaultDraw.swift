@@ -1,5 +1,6 @@
 internal import InterlockCore
 internal import InterlockJudge
+internal import InterlockProcesses
 
 /// Draws one fault after another: kinds as from a shuffled pack of cards, so that none is missing for long, and of each kind
 /// anything from hardly felt to far beyond every timeout.
@@ -38,6 +39,7 @@ struct FaultDraw {
             case .killed: (.redisWipe(.killed), milliseconds(10...1000))
             case .flushed: (.redisWipe(.flushed), .zero)
             }
+        case .failover: (.failover(one(of: SentinelFleet.Loss.allCases)), milliseconds(1500...5000))
         case .partition:
             (.partition(sidecar: sidecar(), refusesConnections: random.happens(0.5)), milliseconds(200...5000))
         case .latency:
@@ -61,7 +63,7 @@ struct FaultDraw {
                 ? (.clock(bySeconds: Int(logarithmic(1...3600))), .zero)
                 : (.clock(bySeconds: -Int(logarithmic(1...3600))), milliseconds(500...3000))
         case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
-        case .failover, .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer:
+        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer:
             preconditionFailure("\(kind) is brought about in simulations only")
         }
     }

@@ -76,6 +76,7 @@ package struct FaultRig: Sendable {
             case .clients: vanish == nil ? "there are no clients that could vanish" : nil
             case .movableClock:
                 fleet.clock == nil ? fleet.missing[fault.kind] ?? "the fleet was started without a clock that moves" : nil
+            case .sentinels: fleet.sentinels == nil ? "the fleet was started without Sentinels" : nil
             case .proxies: fleet.proxies.isEmpty ? "the fleet was started without proxies" : nil
             case .processes, .keptData: nil
             case nil: "simulations alone cause it"
@@ -155,6 +156,7 @@ extension FaultRig {
         case .redisRestart(.killed), .redisWipe(.killed): try await redis("is gone") { await $0.kill() }
         case .redisWipe(.flushed): try await ask(["FLUSHALL"])
         case .redisPause: await fleet.server.pause()
+        case .failover(let loss): try await fleet.sentinels?.losePrimary(loss)
         case .partition(let sidecar, let refuses):
             await fleet.proxies[sidecar].set(.partition(refusesConnections: refuses))
         case .delay(let sidecar, let fixed, let jitter):
@@ -199,6 +201,7 @@ extension FaultRig {
         case .redisPause:
             await fleet.server.resume()
             try await ask(["PING"])
+        case .failover: try await fleet.sentinels?.mend()
         case .partition(let sidecar, _), .delay(let sidecar, _, _), .trickle(let sidecar, _, _):
             await fleet.proxies[sidecar].set(.free)
         case .clock(let seconds) where seconds < 0:

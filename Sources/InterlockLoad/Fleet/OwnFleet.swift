@@ -15,7 +15,10 @@ package final class OwnFleet: Sendable {
     /// The kinds of faults that this machine has not got what it takes for, and what that is.
     package let missing: [FaultKind: String]
 
+    /// Of a fleet with Sentinels, the primary to begin with.
     let server: RedisServer
+    /// `nil`: there is one server, and no Sentinels.
+    let sentinels: SentinelFleet?
     let sidecars: [OwnSidecar]
     /// One for each sidecar, or none.
     let proxies: [FaultProxy]
@@ -23,14 +26,16 @@ package final class OwnFleet: Sendable {
     let clock: FleetClock?
 
     private init(
-        server: RedisServer, sidecars: [OwnSidecar], proxies: [FaultProxy], clock: FleetClock?, missing: [FaultKind: String]
+        server: RedisServer, sentinels: SentinelFleet?, sidecars: [OwnSidecar], proxies: [FaultProxy], clock: FleetClock?,
+        missing: [FaultKind: String]
     ) {
         self.server = server
+        self.sentinels = sentinels
         self.sidecars = sidecars
         self.proxies = proxies
         self.clock = clock
         self.missing = missing
-        redis = server.configuration
+        redis = sentinels?.configuration ?? server.configuration
         endpoints = sidecars.map { sidecar in
             SidecarEndpoint(
                 number: sidecar.number, door: SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
@@ -63,7 +68,7 @@ package final class OwnFleet: Sendable {
 
     /// The process that Redis is now; `nil`: it does not run.
     package var redisProcessID: Int32? {
-        get async { await server.processID }
+        get async { await (try? sentinels?.primary() ?? server)?.processID }
     }
 
     /// The process that a sidecar is now; `nil`: it does not run.
@@ -74,7 +79,7 @@ package final class OwnFleet: Sendable {
     /// The end of what each process has said.
     package var logs: String {
         get async {
-            var logs = "redis-server:\n\(await server.log.suffix(1 << 14))"
+            var logs = if let sentinels { await sentinels.logs } else { "redis-server:\n\(await server.log.suffix(1 << 14))" }
             for sidecar in sidecars { logs += "\nsidecar \(sidecar.number):\n\(await sidecar.log)" }
             return logs
         }
@@ -94,10 +99,22 @@ package final class OwnFleet: Sendable {
             }
         }
         let persistence = settings.keepsData ? ["--appendonly", "yes", "--appendfsync", "always"] : []
-        let server = try await RedisServer.start(
-            arguments: persistence + settings.redisArguments, environment: clock?.environment ?? [:])
-        await parts.add(server)
-        guard let redisPort = server.port, let redisURL = server.portURL else { throw FleetError("Redis has no port") }
+        let arguments = persistence + settings.redisArguments
+        let server: RedisServer
+        var sentinels: SentinelFleet?
+        switch settings.topology {
+        case .single:
+            server = try await RedisServer.start(arguments: arguments, environment: clock?.environment ?? [:])
+            await parts.add(server)
+        case .sentinel(let replicas):
+            let started = try await SentinelFleet.start(replicas: replicas, arguments: arguments)
+            await parts.add(started)
+            sentinels = started
+            server = started.servers[0]
+        }
+        guard let redisPort = server.port, let redisURL = sentinels?.url ?? server.portURL else {
+            throw FleetError("Redis has no port")
+        }
         var sidecars: [OwnSidecar] = []
         var proxies: [FaultProxy] = []
         for number in 0..<settings.sidecars {
@@ -110,7 +127,8 @@ package final class OwnFleet: Sendable {
             }
             sidecars.append(try await startSidecar(number, settings, redisURL: url, folder: folder.path, parts))
         }
-        return OwnFleet(server: server, sidecars: sidecars, proxies: proxies, clock: clock, missing: missing)
+        return OwnFleet(
+            server: server, sentinels: sentinels, sidecars: sidecars, proxies: proxies, clock: clock, missing: missing)
     }
 
     /// A port that was taken in the meantime is replaced by another.
@@ -137,11 +155,13 @@ extension OwnFleet {
     private actor Parts {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
+        private var sentinels: SentinelFleet?
         private var sidecars: [OwnSidecar] = []
         private var proxies: [FaultProxy] = []
 
         func add(_ folder: TemporaryFolder) { self.folder = folder }
         func add(_ server: RedisServer) { self.server = server }
+        func add(_ sentinels: SentinelFleet) { self.sentinels = sentinels }
         func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
@@ -157,7 +177,30 @@ extension OwnFleet {
             }
             for proxy in proxies { await proxy.close() }
             await server?.remove()
+            await sentinels?.remove()
             folder?.remove()
+        }
+    }
+}
+
+/// How many servers the fleet's Redis is.
+package enum FleetTopology: Hashable, Sendable {
+    /// One.
+    case single
+    /// A primary with so many replicas, and three Sentinels that watch them.
+    case sentinel(replicas: Int)
+
+    /// What can be broken there. The address of a server that Sentinels name leads past every proxy, and what befalls a single
+    /// Redis is a failover there.
+    package var faults: [FaultKind] {
+        FaultKind.rigged.filter { kind in
+            switch (self, kind.requirement) {
+            case (_, .clients): true
+            case (.single, let requirement): requirement != .sentinels
+            case (.sentinel, .sentinels): true
+            case (.sentinel, .processes): kind.target == .sidecar
+            case (.sentinel, .keptData), (.sentinel, .proxies), (.sentinel, .movableClock), (.sentinel, nil): false
+            }
         }
     }
 }
@@ -173,16 +216,19 @@ package struct FleetSettings: Sendable {
     /// What may be broken. It decides how the fleet is built: only a fleet whose connections may be broken has proxies in the
     /// way, only one whose Redis may be restarted has an append-only file, only one whose clock may jump runs under libfaketime.
     package var faults: Set<FaultKind>
+    package var topology: FleetTopology
     /// Further configuration of Redis as its command line takes it.
     package var redisArguments: [String]
 
     package init(
-        program: String, sidecars: Int, configuration: String = "", faults: Set<FaultKind> = [], redisArguments: [String] = []
+        program: String, sidecars: Int, configuration: String = "", faults: Set<FaultKind> = [],
+        topology: FleetTopology = .single, redisArguments: [String] = []
     ) {
         self.program = program
         self.sidecars = sidecars
         self.configuration = configuration
         self.faults = faults
+        self.topology = topology
         self.redisArguments = redisArguments
     }
 

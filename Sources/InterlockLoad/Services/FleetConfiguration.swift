@@ -8,9 +8,13 @@ package struct FleetConfiguration: Sendable {
     /// The most connections of clients at one sidecar.
     package var maximumConnections = 15_000
 
-    package init(services: [FleetService], sidecars: Int) {
+    /// `locks.wait_replicas`.
+    package var waitReplicas: Int
+
+    package init(services: [FleetService], sidecars: Int, waitReplicas: Int = 0) {
         self.services = services
         self.sidecars = sidecars
+        self.waitReplicas = waitReplicas
     }
 
     /// As `interlock serve --config` reads it. Where Redis is and where the doors are, flags say.
@@ -18,6 +22,7 @@ package struct FleetConfiguration: Sendable {
         var lines = [
             "listen: { max_connections: \(maximumConnections) }", "log: { level: warning }", "fleet_size: \(sidecars)",
         ]
+        if waitReplicas > 0 { lines.append("locks: { wait_replicas: \(waitReplicas) }") }
         guard !services.isEmpty else { return lines.joined(separator: "\n") + "\n" }
         lines.append("services:")
         for service in services { lines += Self.lines(of: service) }
