@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
+.PHONY: help setup build run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -35,6 +35,9 @@ build: ## Build the release binary, .build/release/interlock.
 
 run: setup build ## Start a sidecar with the sample services and its own Redis. ARGS='…' adds options.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
+
+failover: setup build ## Start three Sentinels, a primary, two replicas and two sidecars, to kill the primary by hand. Ctrl-C stops them.
+	python3 demo/failover.py $(ARGS)
 
 demo: setup build ## Watch two sidecars handle an upstream that fails and recovers, for a minute. ARGS='--act 3' plays one act.
 	python3 demo/day.py $(ARGS)

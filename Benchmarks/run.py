@@ -19,19 +19,20 @@ import platform
 import subprocess
 import sys
 
-from figures import abuse, accuracy, against, capacity, decisions, growth, locks, outcomes, sidecar, trip
+from figures import abuse, accuracy, against, capacity, decisions, failover, growth, locks, outcomes, sidecar, trip
 from figures.table import HEAD, Ledger, Table, markdown
 from peers import breaker_library, etcd, limits_library, proxy
 from rig import load
+from rig.sentinels import SentinelRig
 from rig.servers import BINARY, ROOT, Rig
 
 #: Limits and breakers: each part has its own services.
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
 #: The peers of the part `peers`. The parts `locks` and `proxy` have others.
 PEERS = (limits_library, breaker_library, etcd)
-PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse")
+PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover")
 #: What each part needs beyond the sidecar's binary.
-NEEDS = {"locks": load.missing, "proxy": proxy.missing, "growth": growth.missing}
+NEEDS = {"locks": load.missing, "failover": load.missing, "proxy": proxy.missing, "growth": growth.missing}
 
 
 def version(*command: str) -> str:
@@ -67,7 +68,9 @@ its rounds, sides alternating; a ratio is the median of the rounds' ratios. Comp
 def page(ledger: Ledger) -> str:
     measured = ledger.ordered(PARTS)
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
-    explanations = "\n\n".join(part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse))
+    explanations = "\n\n".join(
+        part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover)
+    )
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
         ("part", "day", "commit", "rounds"),
@@ -125,6 +128,10 @@ def measure(part: str, table: Table, rounds: int, scale: int) -> str:
     if part == "abuse":
         with Rig(abuse.CONFIGURATION) as rig:
             abuse.measure(rig, table, rounds, scale)
+        return ""
+    if part == "failover":
+        with SentinelRig() as rig:
+            failover.measure(rig, table, rounds, scale)
         return ""
     with Rig(GUARDS[part].CONFIGURATION) as rig:
         GUARDS[part].measure(rig, table, rounds, scale)

@@ -1,0 +1,125 @@
+"""How long after Sentinels have promoted a replica the first lock is granted there."""
+
+import pathlib
+import select
+import statistics
+import time
+
+from figures.table import Table
+from rig.client import Client, Replies, encode
+from rig.load import PYTHON
+from rig.sentinels import DOWN_AFTER, LOSSES, NAME, SentinelRig
+from rig.servers import ROOT, say, wait_until
+
+#: Each caller, and what its locks' keys begin with.
+CALLERS = {"interlock": "interlock:lock:{{{}}}", "redis-py": "{}"}
+#: Seconds of calls before the primary is lost.
+CALM = 1.0
+#: Seconds within which a caller must be at the promoted server.
+PATIENCE = 60
+#: Seconds after the promotion when the former primary is given back to its Sentinels.
+MENDED_AFTER = 3
+BOUND_MS = 300
+EXPLANATION = f"""\
+**Failover**: a primary, two replicas and three Sentinels; the primary is killed, stopped, or cut off from its Sentinels
+alone, in turn. One process takes new locks at a sidecar, another with redis-py's own client of Sentinels, one after the
+other and 2 ms apart. The time counts from the first `+switch-master` that any Sentinel publishes until the first lock
+is granted whose key is at the promoted server. {MENDED_AFTER} seconds after it the former primary is given back to its
+Sentinels, which take some ten seconds to make it a replica: a client that stays with it until then is late by that.
+Until the promotion {DOWN_AFTER} ms and the Sentinels' vote pass: that is theirs, and stands beside it."""
+
+
+class Switches:
+    """Hears every Sentinel say that there is another primary."""
+
+    def __init__(self, rig: SentinelRig) -> None:
+        self.clients = [Client(port) for port in rig.sentinels]
+        self.replies = {client.socket: Replies() for client in self.clients}
+        for client in self.clients:
+            client.socket.sendall(encode("SUBSCRIBE", "+switch-master"))
+
+    def first(self, former: int) -> tuple[int, int]:
+        """When it was said first that `former` is not the primary any more, and which port is."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select(list(self.replies), [], [], 0.1)
+            for socket in readable:
+                for kind, _, message in self.replies[socket].feed(socket.recv(1 << 16)):
+                    words = message.split() if kind == b"message" else []
+                    if words and words[0] == NAME.encode() and int(words[2]) == former:
+                        return time.monotonic_ns(), int(words[4])
+        raise SystemExit(f"benchmark: no Sentinel has promoted a replica within {PATIENCE} s")
+
+
+def grants(log: pathlib.Path, since: int) -> list[tuple[int, str]]:
+    """The moments and names of the locks that were granted since a moment, in their order."""
+    lines = [line.split() for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [(int(at), name) for at, name in lines if int(at) >= since]
+
+
+def first_at(port: int, log: pathlib.Path, pattern: str, since: int) -> int | None:
+    """When the first lock was granted since a moment whose key is at a server."""
+    client = Client(port)
+    return next((at for at, name in grants(log, since) if int(client.command("EXISTS", pattern.format(name)))), None)
+
+
+def measure(rig: SentinelRig, table: Table, rounds: int, scale: int) -> None:
+    count = max(6, 12 * rounds * scale // 100)
+    sidecar = rig.start_sidecar()
+    ports = {"interlock": [sidecar.port], "redis-py": rig.sentinels}
+    for caller, own in ports.items():
+        rig.start(caller, PYTHON, "-m", "peers.sentinel_callers", caller, NAME, *own, cwd=ROOT / "Benchmarks")
+    switches = Switches(rig)
+    times: dict[str, list[float]] = {caller: [] for caller in CALLERS}
+    elections: list[float] = []
+    for number in range(count):
+        loss = LOSSES[number % len(LOSSES)]
+        begin = time.monotonic_ns()
+        logs = {caller: rig.folder / f"{caller}.log" for caller in CALLERS}
+        wait_until(lambda: all(grants(log, begin) for log in logs.values()), "a lock by each caller", PATIENCE)  # noqa: B023
+        time.sleep(CALM)
+        lost = time.monotonic_ns()
+        switched, port = switches.first(rig.lose(loss))
+        elections.append((switched - lost) / 1e6)
+        is_mended = False
+        for caller, pattern in CALLERS.items():
+            at = None
+            while at is None:
+                # Who stays with a primary that is cut off from its Sentinels alone leaves it when they have it back.
+                if not is_mended and time.monotonic_ns() - switched > MENDED_AFTER * 1e9:
+                    rig.mend()
+                    is_mended = True
+                if time.monotonic_ns() - switched > PATIENCE * 1e9:
+                    raise SystemExit(f"benchmark: no lock of {caller} at the promoted server within {PATIENCE} s")
+                time.sleep(0.01)
+                at = first_at(port, logs[caller], pattern, switched)
+            times[caller].append((at - switched) / 1e6)
+        say(
+            f"failover {number + 1} of {count}, {loss}: Sentinels {elections[-1]:.0f} ms, "
+            + ", ".join(f"{caller} {own[-1]:.0f} ms" for caller, own in times.items())
+        )
+        if not is_mended:
+            rig.mend()
+    report(table, times, elections)
+
+
+def report(table: Table, times: dict[str, list[float]], elections: list[float]) -> None:
+    ours, theirs = times["interlock"], times["redis-py"]
+    for what, figure in (("p50", statistics.median), ("p99", lambda values: quantile(values, 0.99))):
+        holds = quantile(ours, 0.99) <= BOUND_MS if what == "p99" else None
+        table.add(
+            f"failover, first lock after +switch-master, {what} of {len(ours)}; beside it redis-py",
+            f"{figure(ours):.0f} ms",
+            f"{figure(theirs):.0f} ms",
+            f"{figure(theirs) / max(figure(ours), 0.1):.1f} x",
+            f"≤ {BOUND_MS} ms" if what == "p99" else "–",
+            holds,
+        )
+    table.add(
+        "failover, from the loss to +switch-master", "–", f"{statistics.median(elections):.0f} ms", "Sentinels' own"
+    )
+
+
+def quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
