@@ -270,7 +270,8 @@ extension RedisServer {
 }
 
 extension RedisClient {
-    fileprivate static func ask(_ words: [String], at configuration: RedisConfiguration) async throws -> RedisReply {
+    /// The answer of a server to one command, over a connection of its own.
+    package static func ask(_ words: [String], at configuration: RedisConfiguration) async throws -> RedisReply {
         let client = RedisClient(configuration: configuration)
         do {
             try await client.connect()

@@ -1,6 +1,7 @@
 import Hiredis
 import InterlockCore
 import InterlockProcesses
+import Logging
 import NIOPosix
 import Testing
 
@@ -9,6 +10,8 @@ import Testing
 /// Real Sentinels and servers; how long a failover takes is up to them.
 @Suite("A Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
 struct SentinelTests {
+    private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
     /// Runs `body` with coordinators that are told of the Sentinels.
     private static func withCoordinators(
         of count: Int = 1, _ fleet: SentinelFleet, url: String? = nil, locks: LockSettings = LockSettings(),
@@ -20,7 +23,9 @@ struct SentinelTests {
         let configuration = InterlockConfiguration(
             redis: redis, locks: locks, services: [ServiceDefinition(name: "catalog")], host: "test")
         let group = MultiThreadedEventLoopGroup.singleton
-        let coordinators = (0..<count).map { _ in Coordinator(configuration: configuration, eventLoop: group.next()) }
+        let coordinators = (0..<count).map { _ in
+            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.silence)
+        }
         for coordinator in coordinators {
             await coordinator.start()
             #expect(await coordinator.untilReady(atMost: .seconds(20)))
@@ -90,7 +95,8 @@ struct SentinelTests {
         try await SentinelFleet.withFleet { fleet in
             for sentinel in fleet.sentinels.dropFirst() { await sentinel.kill() }
             let configuration = InterlockConfiguration(redis: try RedisConfiguration(url: fleet.url), host: "test")
-            let coordinator = Coordinator(configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next())
+            let coordinator = Coordinator(
+                configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
             await coordinator.start()
             try await eventually(within: .seconds(20), "the reason is said") {
                 await coordinator.status.redisFailure?.hasPrefix(

@@ -222,16 +222,7 @@ extension FaultRig {
 
     /// Past all proxies.
     private func ask(_ words: [String]) async throws {
-        let client = RedisClient(configuration: fleet.redis)
-        let outcome: Result<RedisReply, any Error>
-        do {
-            try await client.connect()
-            outcome = .success(try await client.send(AnyCommand(words)))
-        } catch {
-            outcome = .failure(error)
-        }
-        await client.close()
-        _ = try outcome.get()
+        _ = try await RedisClient.ask(words, at: fleet.redis)
     }
 }
 
