@@ -28,6 +28,8 @@ package enum RedisLogEvent: String, LoggedEvent {
     case primaryFound = "redis.primary"
     case switched = "redis.switched"
     case formerPrimary = "redis.former_primary"
+    case clusterFound = "redis.cluster_found"
+    case clusterSwitched = "redis.cluster_switched"
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
@@ -36,6 +38,8 @@ package enum RedisLogEvent: String, LoggedEvent {
         case .primaryFound: (.info, "Sentinels name the primary")
         case .switched: (.notice, "Sentinels name another primary; all connections are there now")
         case .formerPrimary: (.warning, "A Sentinel names a former primary, of an older epoch; it is not followed")
+        case .clusterFound: (.info, "The cluster tells which servers it has")
+        case .clusterSwitched: (.notice, "A server of the cluster has left its slots to others; all connections are there now")
         }
     }
 }

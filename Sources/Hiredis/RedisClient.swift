@@ -2,12 +2,11 @@ package import Logging
 package import NIOCore
 package import NIOPosix
 
-/// A Redis client for `async` code: one connection, many callers, kept up until `close`.
+/// A Redis client for `async` code: many callers on the same connections, kept up until `close`.
 package actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
-    private let pipeline: RedisPipeline
-    /// `nil`: the server is the configuration's.
-    private let directory: PrimaryDirectory?
+    private let topology: RedisTopology
+    private let pipeline: any RedisSender
     private var isClosed = false
     private var connecting: [CheckedContinuation<Void, any Error>] = []
 
@@ -22,9 +21,9 @@ package actor RedisClient {
         logger: Logger = Logger(label: "hiredis")
     ) {
         self.eventLoop = eventLoop
-        let environment = RedisEnvironment(eventLoop: eventLoop, logger: logger)
-        directory = PrimaryDirectory(following: configuration, environment: environment)
-        pipeline = RedisPipeline(configuration: configuration, environment: environment, directory: directory)
+        topology = RedisTopology(
+            configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
+        pipeline = topology.sender()
     }
 
     /// Connects and logs in.
@@ -32,13 +31,13 @@ package actor RedisClient {
     ///   `notConnected` when the client is or gets closed.
     package func connect() async throws {
         guard !isClosed else { throw Self.closed }
-        guard !pipeline.isUp else { return }
-        pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.attempted(.success(())) } }
+        guard !pipeline.isWhole else { return }
+        pipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.isUp() } }
         pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
-            directory?.start()
             pipeline.start()
+            topology.start()
         }
     }
 
@@ -67,10 +66,14 @@ package actor RedisClient {
         attempted(.failure(Self.closed))
         // Closing cannot fail: the future is completed by this side alone.
         try? await pipeline.close().get()
-        try? await directory?.close().get()
+        try? await topology.close().get()
     }
 
     private static let closed = RedisError(.notConnected, "this client was closed")
+
+    private func isUp() {
+        if pipeline.isWhole { attempted(.success(())) }
+    }
 
     private func attempted(_ result: Result<Void, any Error>) {
         let waiting = connecting

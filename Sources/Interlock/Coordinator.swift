@@ -29,10 +29,10 @@ public actor Coordinator: Service {
     let configuration: InterlockConfiguration
     let calls: CoordinatorCalls
     let subscriptions: EventSubscriptions
-    private let subscriber: RedisSubscriber
+    private let subscriber: any RedisListener
     private let watch: KeyWatch
     /// Apart from the runtime's when granted locks wait for replicas.
-    private let lockPipeline: RedisPipeline
+    private let lockPipeline: any RedisSender
     private let parts: Parts
     private var isStarted = false
     private var isStopped = false
@@ -79,18 +79,12 @@ public actor Coordinator: Service {
         clock = environment.clock
         id = runtime.id
         keys = runtime.keys
-        func connection() -> RedisPipeline {
-            RedisPipeline(configuration: runtime.redis, environment: environment.redis, directory: runtime.directory)
-        }
-        watch = KeyWatch(pipeline: connection(), logger: environment.logger)
-        lockPipeline = configuration.locks.waitReplicas > 0 ? connection() : runtime.pipeline
+        watch = KeyWatch(pipeline: runtime.topology.sender(), logger: environment.logger)
+        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender() : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
-        subscriber = RedisSubscriber(
-            configuration: runtime.redis,
-            channels: [runtime.keys.events, runtime.keys.wake(runtime.id)],
-            hearsInvalidations: true, environment: environment.redis, directory: runtime.directory)
+        subscriber = runtime.topology.listener(channels: [runtime.keys.events, runtime.keys.wake(runtime.id)])
         parts = Parts(calls: calls, lockPipeline: lockPipeline, watch: watch, subscriber: subscriber)
     }
 
@@ -106,14 +100,14 @@ public actor Coordinator: Service {
     private struct Parts: @unchecked Sendable {
         // Safe: it is opened on the coordinator's event loop alone.
         let calls: CoordinatorCalls
-        let lockPipeline: RedisPipeline
+        let lockPipeline: any RedisSender
         let watch: KeyWatch
-        let subscriber: RedisSubscriber
+        let subscriber: any RedisListener
 
         func close() {
             calls.runtime.deadlines.cancelAll()
             let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
-            let others = [calls.quorum?.close(), calls.runtime.directory?.close()].compactMap(\.self)
+            let others = [calls.quorum?.close()].compactMap(\.self) + [calls.runtime.topology.close()]
             EventLoopFuture.andAllComplete(closing + others, on: calls.runtime.eventLoop).whenComplete { _ in
                 calls.runtime.deadlines.cancelAll()
                 withExtendedLifetime(self) {}
@@ -154,7 +148,10 @@ public actor Coordinator: Service {
         let floor = configuration.fleetSize
         calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.size) }
         calls.breakers.sidecars = calls.limits.sidecars
-        runtime.pipeline.onUp = { [weak self] in self?.assumeIsolated { $0.redisIsUp() } }
+        runtime.pipeline.onUp = { [weak self] server in
+            let address = server.address
+            self?.assumeIsolated { $0.redisIsUp(at: address) }
+        }
         runtime.pipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
         runtime.pipeline.onRoundTrip = { [metrics = runtime.metrics] in
             metrics.roundTripTime.recordNanoseconds($0.nanoseconds)
@@ -165,16 +162,16 @@ public actor Coordinator: Service {
             for key in keys { locks.keyChanged(key) }
         }
         subscriber.onSubscribed = { [weak self] in self?.assumeIsolated { $0.readInTurn() } }
-        subscriber.onHearingInvalidations = { [watch] in watch.tell($0) }
-        subscriber.onDown = { [watch] _ in watch.tell(nil) }
+        subscriber.onHearingInvalidations = { [watch] in watch.tell($0, at: $1) }
+        subscriber.onDown = { [watch] in watch.tell(nil, at: $1) }
         watch.onTracking = { [unowned locks = calls.locks] in locks.keyChanged(nil) }
         if lockPipeline !== runtime.pipeline {
-            lockPipeline.onUp = { [weak self] in self?.assumeIsolated { $0.lockPipelineIsUp() } }
+            lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineIsUp() } }
             lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
             lockPipeline.start()
         }
-        runtime.directory?.start()
         runtime.pipeline.start()
+        runtime.topology.start()
         watch.start()
         calls.quorum?.start()
         subscriber.start()
@@ -191,7 +188,7 @@ public actor Coordinator: Service {
         }
         // What callers who were cancelled had been granted is on its way back: it arrives before this is answered.
         await withCheckedContinuation { continuation in
-            runtime.pipeline.send(Ping()) { _ in continuation.resume() }
+            runtime.pipeline.settle { continuation.resume() }
         }
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
@@ -200,7 +197,7 @@ public actor Coordinator: Service {
         try? await calls.quorum?.close().get()
         if lockPipeline !== runtime.pipeline { try? await lockPipeline.close().get() }
         try? await runtime.pipeline.close().get()
-        try? await runtime.directory?.close().get()
+        try? await runtime.topology.close().get()
         subscriptions.finish()
     }
 
@@ -258,6 +255,8 @@ public actor Coordinator: Service {
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
+    /// Whether every key can be reached, and not only some.
+    private var isRedisWhole: Bool { runtime.pipeline.isWhole && lockPipeline.isWhole }
 
     /// Waits until Redis is connected; returns as well when the coordinator is stopped first, or the task is cancelled.
     /// - Parameter patience: how long to wait at most; `nil`: without end.
@@ -307,9 +306,13 @@ public actor Coordinator: Service {
         metrics.refusals.increment(by: refusals - metrics.refusalsCounted)
         metrics.refusalsCounted = refusals
         metrics.isConnected.record(runtime.pipeline.isUp ? 1 : 0)
-        if let primary = status.primary {
-            metrics.switches.increment(by: Int64(primary.switches) - metrics.switchesCounted)
-            metrics.switchesCounted = Int64(primary.switches)
+        if let switches = status.primary?.switches ?? status.cluster?.switches {
+            metrics.switches.increment(by: Int64(switches) - metrics.switchesCounted)
+            metrics.switchesCounted = Int64(switches)
+        }
+        if let cluster = status.cluster {
+            metrics.primariesConnected.record(cluster.primaries.count(where: \.isConnected))
+            metrics.slotsCovered.record(cluster.slotsCovered)
         }
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
@@ -326,11 +329,11 @@ public actor Coordinator: Service {
 
     // MARK: Redis comes and goes
 
-    private func redisIsUp() {
-        runtime.logger.log(.redisConnected, ["redis": configuration.redis.displayName])
+    private func redisIsUp(at server: RedisConfiguration.Address) {
+        runtime.logger.log(.redisConnected, ["redis": runtime.keys.isOnCluster ? "\(server)" : runtime.redisName])
         runtime.metrics.reconnects.increment()
         outageMayBeOver()
-        calls.fleet.redisIsBack()
+        calls.fleet.redisIsBack(at: server)
         calls.locks.redisIsBack()
         readInTurn()
         for service in guarded { calls.limits.redisIsBack(service) }
@@ -344,7 +347,7 @@ public actor Coordinator: Service {
     }
 
     private func outageMayBeOver() {
-        guard isRedisUp else { return }
+        guard isRedisWhole else { return }
         outage?.cancel()
         outage = nil
     }
@@ -365,7 +368,7 @@ public actor Coordinator: Service {
     }
 
     private func checkOutage(isFirst: Bool) {
-        guard !isRedisUp else { return }
+        guard !isRedisWhole else { return outage = nil }
         let reason =
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
         // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
@@ -373,7 +376,7 @@ public actor Coordinator: Service {
             runtime.logger.log(
                 .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
         }
-        calls.locks.failWaiters(reason)
+        calls.locks.failUnreachable(reason)
         planOutageCheck(isFirst: false)
     }
 

@@ -50,12 +50,12 @@ package final class CoordinatorCalls {
     var isGoingDown = false
 
     init(
-        runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: RedisPipeline, watch: KeyWatch
+        runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: any RedisSender, watch: KeyWatch
     ) {
         self.runtime = runtime
         feed = EventFeed(subscriptions: EventSubscriptions(dropped: runtime.metrics.eventsDropped))
         longestWait = configuration.locks.maximumWait.wholeMilliseconds
-        let scripts = LockScripts(configuration.locks)
+        let scripts = LockScripts(configuration.locks, isOnCluster: runtime.keys.isOnCluster)
         locks = LockCoordinator(
             runtime: runtime, settings: configuration.locks, scripts: scripts, pipeline: lockPipeline, watch: watch)
         quorum =
@@ -82,7 +82,9 @@ package final class CoordinatorCalls {
     package var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
-            isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure, primary: runtime.directory.map(PrimaryStatus.init),
+            isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
+            primary: runtime.topology.primary.map(PrimaryStatus.init),
+            cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
@@ -382,6 +384,8 @@ package struct CoordinatorStatus: Sendable {
     package var redisFailure: String?
     /// Of a Redis behind Sentinels; `nil`: it is at one address.
     package var primary: PrimaryStatus?
+    /// Of a cluster; `nil`: Redis is none.
+    package var cluster: ClusterStatus?
     package var redisVersion: String?
     /// Anything but `noeviction` can lose locks.
     package var evictionPolicy: String?
@@ -398,6 +402,41 @@ package struct CoordinatorStatus: Sendable {
     /// Calls that wait for a place, or through a pause that a limit made.
     package var permitsWaiting: Int
     package var redisCommands: Int64
+}
+
+/// What a cluster looks like from this sidecar.
+package struct ClusterStatus: Hashable, Sendable {
+    /// A server that serves slots.
+    package struct Primary: Hashable, Sendable {
+        /// `host:port`.
+        package var address: String
+        package var slots: Int
+        package var isConnected: Bool
+    }
+
+    /// By how they are named first; none: no server has answered yet.
+    package var primaries: [Primary]
+    /// Of the last change that is known of; `nil`: no server has answered yet.
+    package var epoch: Int64?
+    /// How many of the 16,384 slots are served by somebody.
+    package var slotsCovered: Int
+    /// How often a primary left its slots to others since this sidecar started.
+    package var switches: Int
+    /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+    package var lastSwitch: Duration?
+
+    init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {
+        let map = directory.view.map
+        primaries = zip(map.primaries, map.shares).map { address, slots in
+            Primary(
+                address: "\(address)", slots: slots,
+                isConnected: connections.first { $0.address == address }?.isUp ?? false)
+        }
+        epoch = directory.view.isKnown ? directory.view.epoch : nil
+        slotsCovered = map.covered
+        switches = directory.switches
+        lastSwitch = directory.lastSwitch
+    }
 }
 
 /// Which server Sentinels name.

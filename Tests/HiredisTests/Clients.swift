@@ -62,7 +62,7 @@ actor PinnedPipeline {
     /// Starts the pipeline and waits for the first connection.
     func connect() async {
         await withCheckedContinuation { continuation in
-            pipeline.onUp = { continuation.resume() }
+            pipeline.onUp = { _ in continuation.resume() }
             pipeline.start()
         }
         pipeline.onUp = nil
@@ -70,7 +70,7 @@ actor PinnedPipeline {
 
     /// Starts the pipeline and writes something on each connection.
     func writeWheneverUp() {
-        pipeline.onUp = { [weak pipeline] in pipeline?.send(AnyCommand(["SET", "a", "b"])) { _ in } }
+        pipeline.onUp = { [weak pipeline] _ in pipeline?.send(AnyCommand(["SET", "a", "b"])) { _ in } }
         pipeline.start()
     }
 

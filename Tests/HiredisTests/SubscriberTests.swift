@@ -134,7 +134,7 @@ actor SubscriptionRecorder {
         subscriber.onMessage = { [events] channel, payload in
             events.yield(.message(channel: channel, payload: String(decoding: payload, as: UTF8.self)))
         }
-        subscriber.onDown = { [events] _ in events.yield(.down) }
+        subscriber.onDown = { [events] _, _ in events.yield(.down) }
         subscriber.start()
     }
 

@@ -67,7 +67,7 @@ struct ConfigurationOverridesTests {
         #expect(
             refused == [
                 """
-                INTERLOCK_REDIS_URL: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// \
+                INTERLOCK_REDIS_URL: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster:// \
                 (others are not supported), got "tcp://***@h"
                 """,
                 """

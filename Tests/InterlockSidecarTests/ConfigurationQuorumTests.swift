@@ -37,7 +37,7 @@ struct ConfigurationQuorumTests {
             ("\"redis://a\"", "redis.urls: expected a list of 3 or more URLs, got \"redis://a\""),
             (
                 "[ \"redis://a\", \"redis://b\", \"http://c\" ]",
-                "redis.urls[2]: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// (others are not supported), got \"http://c\""
+                "redis.urls[2]: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster:// (others are not supported), got \"http://c\""
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://c/x\" ]",

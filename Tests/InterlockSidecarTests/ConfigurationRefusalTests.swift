@@ -170,11 +170,11 @@ struct ConfigurationRefusalTests {
         arguments: [
             (
                 "redis: { url: \"http://x\" }",
-                "redis.url: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel:// (others are not supported), got \"http://x\""
+                "redis.url: expected a URL that begins with redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster:// (others are not supported), got \"http://x\""
             ),
             (
                 "redis: { nodes: [] }",
-                "redis.nodes: is not supported by this version; give redis.url, or redis.sentinels and redis.primary"
+                "redis.nodes: is called redis.cluster"
             ),
             (
                 "redis: { prefix: \"\" }",

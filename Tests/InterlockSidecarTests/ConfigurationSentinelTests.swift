@@ -52,7 +52,7 @@ struct ConfigurationSentinelTests {
             ),
             (
                 "{ url: \"redis://a\", tls: { server_name: b } }",
-                "redis.tls: means nothing without a URL that begins with rediss:// or rediss+sentinel://"
+                "redis.tls: means nothing without a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://"
             ),
             (
                 "{ url: \"rediss://a\", tls: { server_name: 10.0.0.5 } }",

@@ -111,8 +111,8 @@ BUGS = [
     Bug(
         "outage-forgets-waiters",
         "LockCoordinator.swift",
-        "let failed = (Array(waiters.values) + Array(trying.values)).sorted",
-        "let failed = Array(trying.values).sorted",
+        "let all = (Array(waiters.values) + Array(trying.values)).sorted",
+        "let all = Array(trying.values).sorted",
         ("answers",),
     ),
     Bug(

@@ -115,7 +115,7 @@ package struct TrackReads: RedisCommand, Sendable {
 }
 
 /// `GET key`.
-package struct GetText: RedisCommand, Sendable {
+package struct GetText: KeyCommand, Sendable {
     package var key: String
 
     package init(key: String) {
@@ -136,7 +136,7 @@ package struct GetText: RedisCommand, Sendable {
 }
 
 /// `PTTL key`.
-package struct RemainingTime: RedisCommand, Sendable {
+package struct RemainingTime: KeyCommand, Sendable {
     package enum Reply: Hashable, Sendable {
         case absent
         /// For so many milliseconds; `nil`: without end.
@@ -161,5 +161,16 @@ package struct RemainingTime: RedisCommand, Sendable {
         case let milliseconds?: return .lasts(milliseconds)
         case nil: throw reply.unexpected(for: "PTTL")
         }
+    }
+}
+
+/// `ASKING`: the next command on this connection is about a slot that is on its way here.
+struct Asking: RedisCommand {
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append("ASKING")
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.text == "OK" else { throw reply.unexpected(for: "ASKING") }
     }
 }

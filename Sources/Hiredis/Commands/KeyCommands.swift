@@ -67,7 +67,7 @@ package struct Scan: RedisCommand, Sendable {
 }
 
 /// `HGETALL key`: the fields of a hash; none of one that is not there.
-package struct GetFields: RedisCommand, Sendable {
+package struct GetFields: KeyCommand, Sendable {
     package var key: String
 
     package init(key: String) {
@@ -90,7 +90,7 @@ package struct GetFields: RedisCommand, Sendable {
 }
 
 /// `HSET key field value …`.
-package struct SetFields: RedisCommand, Sendable {
+package struct SetFields: KeyCommand, Sendable {
     package var key: String
     package var fields: [(name: String, value: String)]
 
@@ -116,7 +116,7 @@ package struct SetFields: RedisCommand, Sendable {
 }
 
 /// `PEXPIRE key milliseconds`.
-package struct ExpireKey: RedisCommand, Sendable {
+package struct ExpireKey: KeyCommand, Sendable {
     package var key: String
     package var milliseconds: Int64
 
@@ -139,7 +139,7 @@ package struct ExpireKey: RedisCommand, Sendable {
 }
 
 /// `DEL key`.
-package struct DeleteKey: RedisCommand, Sendable {
+package struct DeleteKey: KeyCommand, Sendable {
     package var key: String
 
     package init(key: String) {

@@ -30,6 +30,8 @@ package struct NetworkDialer: RedisDialer {
         case .primary(let settings):
             eventLoop.makeFailedFuture(
                 RedisError(.connectionFailed, "Sentinels must be asked which server is the primary \(settings.primary)"))
+        case .cluster:
+            eventLoop.makeFailedFuture(RedisError(.connectionFailed, "a cluster must be asked which servers it has"))
         }
     }
 }

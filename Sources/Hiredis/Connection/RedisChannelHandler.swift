@@ -79,6 +79,33 @@ final class RedisChannelHandler: ChannelInboundHandler {
         afterSending()
     }
 
+    /// Sends a command that has been encoded already: `written`, which is used up.
+    func send<Command: RedisCommand>(
+        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        exchange.send(command, written: &written, timeout: timeout, now: eventLoop.now, completion: completion)
+        afterSending()
+    }
+
+    /// The same of a script.
+    func send<Command: ScriptCommand>(
+        script command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        exchange.send(script: command, written: &written, timeout: timeout, now: eventLoop.now, completion: completion)
+        afterSending()
+    }
+
+    /// Sends a script with its source.
+    func send<Command: ScriptCommand>(
+        source command: Command, timeout: TimeAmount? = nil,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        exchange.send(source: command, timeout: timeout, now: eventLoop.now, completion: completion)
+        afterSending()
+    }
+
     /// Writes a command whose reply comes by `onPush`, as those of a subscription do.
     func sendWithoutReply(_ words: [String]) {
         exchange.sendWithoutReply(words)

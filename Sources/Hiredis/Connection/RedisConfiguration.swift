@@ -9,6 +9,8 @@ package struct RedisConfiguration: Sendable {
         case unixSocket(path: String)
         /// Whichever server Sentinels name as the primary; found anew for each connection.
         case primary(of: SentinelSettings)
+        /// The servers of a cluster, each command's by its key.
+        case cluster(of: ClusterSettings)
     }
 
     package var address: Address
@@ -32,16 +34,21 @@ package struct RedisConfiguration: Sendable {
     /// What `CLIENT LIST` shows of the connection, without spaces; `nil`: nothing. A server that refuses it does not refuse the login.
     package var clientName: String?
 
+    /// Whether it is one server of a cluster.
+    var isOfCluster = false
+
     package init(address: Address) {
         self.address = address
     }
 
     /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
-    /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels (see `SentinelSettings`).
+    /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`, `ClusterSettings`).
     /// - Parameter isWhole: whether a user without a password is a mistake; if not, the password is said elsewhere.
     package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
-        if let sentinels = try SentinelURL(url) {
-            self = sentinels.configuration
+        if let sentinels = try HostListURL(url, schemes: ["redis+sentinel", "rediss+sentinel"]) {
+            self = try SentinelSettings.configuration(sentinels)
+        } else if let cluster = try HostListURL(url, schemes: ["redis+cluster", "rediss+cluster"]) {
+            self = try ClusterSettings.configuration(cluster)
         } else {
             try self.init(oneServer: url)
         }
@@ -78,7 +85,8 @@ package struct RedisConfiguration: Sendable {
             databaseText = items.first?.value ?? ""
         default:
             throw RedisURLError(
-                reason: "\(scheme):// is not supported; use redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://"
+                reason:
+                    "\(scheme):// is not supported; use redis://, rediss://, unix://, or one of the first two with +sentinel or +cluster"
             )
         }
         try read(credentials: components, database: databaseText)
@@ -113,6 +121,7 @@ package struct RedisConfiguration: Sendable {
         case .unixSocket: "unix://\(address)" + (database == 0 ? "" : "?db=\(database)")
         case .primary(let settings):
             "\(scheme)+sentinel://\(settings.sentinels.map(\.description).joined(separator: ","))/\(settings.primary)/\(database)"
+        case .cluster: "\(scheme)+cluster://\(address)"
         }
     }
 }
@@ -127,12 +136,13 @@ extension RedisConfiguration.Address: CustomStringConvertible {
         self = .host(host, port: port)
     }
 
-    /// `host:port`, `[address]:port`, a path, or a primary's name.
+    /// `host:port`, `[address]:port`, a path, a primary's name, or a cluster's servers.
     package var description: String {
         switch self {
         case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         case .unixSocket(let path): path
         case .primary(let settings): settings.primary
+        case .cluster(let settings): settings.seeds.map(\.description).joined(separator: ",")
         }
     }
 }

@@ -157,6 +157,8 @@ final class RedisLink {
 
     /// Redis is there, and says that it cannot serve, or that this user may not do what is asked: said once a minute at most.
     private func refused(_ error: RedisError) {
+        // Whoever sends to a cluster goes where the answer points.
+        if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }
         let now = eventLoop.now
         onRefusal?(error)
         guard now >= nextComplaint else { return }

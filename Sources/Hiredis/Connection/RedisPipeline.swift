@@ -8,11 +8,13 @@ package import NIOCore
 ///
 /// A command is sent at most once. While there is no connection it fails at once with `notConnected`; when the connection
 /// goes after it was sent it fails with `answerLost` or `timedOut`, and the caller must find out what became of it.
-package final class RedisPipeline {
+package final class RedisPipeline: RedisSender {
+    /// Where the server is, as the configuration has it.
+    package let address: RedisConfiguration.Address
     private let link: RedisLink
 
     /// Called when a connection is up and logged in: the first, and each one after a loss.
-    package var onUp: (() -> Void)?
+    package var onUp: ((RedisPipeline) -> Void)?
     /// Called when the connection is lost or an attempt fails; the next attempt is already planned.
     package var onDown: ((RedisError) -> Void)?
     /// Called once per read from the wire with the time its oldest answered command took.
@@ -48,6 +50,7 @@ package final class RedisPipeline {
     package init(
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil
     ) {
+        address = configuration.address
         eventLoop = environment.eventLoop
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onRefusal = { [weak self] error in
@@ -63,7 +66,7 @@ package final class RedisPipeline {
             lastFailure = nil
             handler.onRoundTrip = onRoundTrip
             scheduleCheck(of: handler)
-            onUp?()
+            onUp?(self)
         }
         link.onDown = { [weak self] error in
             guard let self else { return }
@@ -81,6 +84,10 @@ package final class RedisPipeline {
     }
 
     package var isUp: Bool { link.handler?.isOpen ?? false }
+    package var isWhole: Bool { isUp }
+    package func reaches(_ key: String) -> Bool { isUp }
+    package var connections: [RedisPipeline] { [self] }
+    package var answering: RedisPipeline? { self }
 
     /// Begins to connect and keeps the connection up until `close`.
     package func start() {
@@ -105,6 +112,48 @@ package final class RedisPipeline {
     ) {
         guard let handler = link.handler else { return completion(.failure(notConnected)) }
         handler.send(script: command, timeout: timeout, completion: completion)
+    }
+
+    /// Sends a command that has been encoded already: `written`, which is used up.
+    func send<Command: RedisCommand>(
+        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard let handler = link.handler else {
+            written.clear()
+            return completion(.failure(notConnected))
+        }
+        handler.send(command, written: &written, timeout: timeout, completion: completion)
+    }
+
+    /// The same of a script.
+    func run<Command: ScriptCommand>(
+        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard let handler = link.handler else {
+            written.clear()
+            return completion(.failure(notConnected))
+        }
+        handler.send(script: command, written: &written, timeout: timeout, completion: completion)
+    }
+
+    /// Sends a command that a cluster is asked in the middle of a slot's way.
+    func ask<Command: RedisCommand>(
+        _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        // One tick's commands are sent as they came: nothing gets between the two.
+        send(Asking(), timeout: timeout) { _ in }
+        send(command, timeout: timeout, completion: completion)
+    }
+
+    /// The same of a script. With its source: the word of `ASKING` holds for one command, and would be spent on its digest.
+    func ask<Command: ScriptCommand>(
+        script command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        handler.send(Asking(), timeout: timeout) { _ in }
+        handler.send(source: command, timeout: timeout, completion: completion)
     }
 
     private func scheduleCheck(of handler: RedisChannelHandler, after least: TimeAmount = .milliseconds(1)) {

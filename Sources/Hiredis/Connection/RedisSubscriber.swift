@@ -3,9 +3,10 @@ package import NIOCore
 /// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
 ///
 /// Pub/sub loses what is published while the connection is down: `onSubscribed` tells when to read again.
-package final class RedisSubscriber {
+package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
-    private let channels: [String]
+    private let address: RedisConfiguration.Address
+    private var channels: [String]
     private let checkInterval: TimeAmount
     private var confirmed = 0
     /// The server answered the subscription with an error; it is asked again with the next check.
@@ -24,7 +25,7 @@ package final class RedisSubscriber {
 
     /// Called when another connection's tracking can be redirected to this one, with what the server calls it. A server
     /// that refuses this does not refuse the subscriptions with it.
-    package var onHearingInvalidations: ((_ client: Int64) -> Void)?
+    package var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
     /// Called with the keys that were changed, of those that are tracked for this connection; `nil`: all of them.
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
@@ -32,10 +33,12 @@ package final class RedisSubscriber {
     /// Called when all channels are subscribed: the first time, and after each loss.
     package var onSubscribed: (() -> Void)?
     /// Called when the connection is lost, an attempt fails, or the server refuses the subscription.
-    package var onDown: ((RedisError) -> Void)?
+    package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
+    /// Called when the connection is up, before anything is subscribed.
+    var onUp: (() -> Void)?
 
     /// - Parameters:
-    ///   - channels: at least one.
+    ///   - channels: none: it hears invalidations only.
     ///   - hearsInvalidations: see `onInvalidated`.
     ///   - directory: names the server, and another one later; `nil`: it is the configuration's.
     ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
@@ -47,23 +50,35 @@ package final class RedisSubscriber {
         directory: (any RedisDirectory)? = nil,
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
-        precondition(!channels.isEmpty, "a subscriber has channels")
+        address = configuration.address
         self.channels = channels
         self.hearsInvalidations = hearsInvalidations
         self.checkInterval = TimeAmount(checkInterval)
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
-        link.onUp = { [weak self] in self?.subscribe(on: $0) }
+        link.onUp = { [weak self] in
+            self?.onUp?()
+            self?.subscribe(on: $0)
+        }
         link.onDown = { [weak self] error in
             guard let self else { return }
             check?.cancel()
             check = nil
             clientID = nil
-            onDown?(error)
+            onDown?(error, address)
         }
     }
 
     deinit {
         link.closeWhenDropped()
+    }
+
+    var isUp: Bool { link.handler?.isOpen ?? false }
+
+    /// Hears these channels from now on, and none before: it had none.
+    func hear(_ channels: [String]) {
+        self.channels = channels
+        confirmed = 0
+        if !channels.isEmpty { link.handler?.sendWithoutReply(["SUBSCRIBE"] + channels) }
     }
 
     /// Begins to connect and keeps the subscriptions up until `close`.
@@ -89,7 +104,7 @@ package final class RedisSubscriber {
     private func requestSubscriptions(by handler: RedisChannelHandler) {
         confirmed = 0
         isRefused = false
-        handler.sendWithoutReply(["SUBSCRIBE"] + channels)
+        if !channels.isEmpty { handler.sendWithoutReply(["SUBSCRIBE"] + channels) }
         if hearsInvalidations { handler.sendWithoutReply(["SUBSCRIBE", Self.invalidations]) }
     }
 
@@ -109,7 +124,7 @@ package final class RedisSubscriber {
             // What was asked for first is answered first.
             guard confirmed < channels.count else { return }
             isRefused = true
-            onDown?(error)
+            onDown?(error, address)
             return
         }
         guard let parts = reply.array, let kind = parts.first?.text else { return }
@@ -119,10 +134,11 @@ package final class RedisSubscriber {
         case "message" where parts.count == 3:
             guard let channel = parts[1].text, case .bulk(let payload) = parts[2] else { return }
             onMessage?(channel, payload)
+        case "subscribe" where parts.count == 3 && parts[1].text == Self.invalidations:
+            if let clientID { onHearingInvalidations?(clientID, address) }
         case "subscribe":
             confirmed += 1
             if confirmed == channels.count { onSubscribed?() }
-            if confirmed > channels.count, let clientID { onHearingInvalidations?(clientID) }
         default:
             break
         }

@@ -23,14 +23,8 @@ package struct SentinelSettings: Hashable, Sendable {
 
     /// Reads `host[:port]`.
     package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
-        guard let components = URLComponents(string: "redis://\(text)"), components.path.isEmpty, components.user == nil,
-            components.queryItems == nil
-        else { throw RedisURLError(reason: "a Sentinel is named as host[:port]") }
         // One that is named in two ways would have two votes.
-        guard case .host(let host, let port) = try RedisConfiguration.Address(of: components, standardPort: standardPort) else {
-            throw RedisURLError(reason: "a Sentinel is named as host[:port]")
-        }
-        return .host(host.lowercased(), port: port)
+        try HostListURL.address(text, standardPort: standardPort, of: "a Sentinel")
     }
 
     /// What a primary may be called: 1–255 letters, digits, dots, dashes and underscores, as Sentinel demands.
@@ -56,35 +50,17 @@ package struct SentinelSettings: Hashable, Sendable {
     }
 }
 
-/// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`, the same
-/// with `rediss+sentinel://` for TLS. Further hosts make it no URL that a parser of URLs reads: they are taken out first.
-struct SentinelURL {
-    private(set) var configuration: RedisConfiguration
-
-    /// `nil`: a URL of another scheme.
-    init?(_ url: String) throws(RedisURLError) {
-        guard let mark = url.firstRange(of: "://") else { return nil }
-        let scheme = url[..<mark.lowerBound].lowercased()
-        guard scheme == "redis+sentinel" || scheme == "rediss+sentinel" else { return nil }
-        let rest = url[mark.upperBound...]
-        let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-        let hosts = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
-        let further = rest[hosts.endIndex...]
-        guard !further.prefix(while: { $0 != "?" }).contains("@"),
-            let components = URLComponents(string: "redis://\(rest[..<hosts.startIndex])sentinels\(further)"),
-            components.fragment == nil
-        else { throw RedisURLError(reason: "it is not a URL; a password's special characters are percent-encoded") }
-
-        let path = components.path.split(separator: "/", omittingEmptySubsequences: true)
+extension SentinelSettings {
+    /// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`, the same
+    /// with `rediss+sentinel://` for TLS.
+    static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
+        let path = url.components.path.split(separator: "/", omittingEmptySubsequences: true)
         guard path.count <= 2 else {
             throw RedisURLError(reason: "after the hosts come the primary's name and the database alone")
         }
-        var sentinels: [RedisConfiguration.Address] = []
-        for host in hosts.split(separator: ",", omittingEmptySubsequences: false) {
-            sentinels.append(try SentinelSettings.sentinel(String(host)))
-        }
-        var settings = SentinelSettings(sentinels: sentinels, primary: path.first.map { String($0) } ?? "")
-        for item in components.queryItems ?? [] {
+        var settings = SentinelSettings(sentinels: [], primary: path.first.map { String($0) } ?? "")
+        for host in url.hosts { settings.sentinels.append(try Self.sentinel(host)) }
+        for item in url.components.queryItems ?? [] {
             switch item.name {
             case "sentinel_username": settings.username = item.value
             case "sentinel_password": settings.password = item.value
@@ -92,8 +68,6 @@ struct SentinelURL {
             }
         }
         try settings.check()
-        configuration = RedisConfiguration(address: .primary(of: settings))
-        if scheme == "rediss+sentinel" { configuration.tls = RedisConfiguration.standardTLS }
-        try configuration.read(credentials: components, database: path.count == 2 ? String(path[1]) : "")
+        return try url.configuration(address: .primary(of: settings), database: path.count == 2 ? String(path[1]) : "")
     }
 }

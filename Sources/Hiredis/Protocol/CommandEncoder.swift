@@ -51,12 +51,20 @@ package struct CommandEncoder {
         append(Int64(argument))
     }
 
+    /// The slot of the key that is the argument at this place, the command's name being 0.
+    func slot(ofArgument place: Int) -> HashSlot {
+        HashSlot(ofKey: bytes[ends[place - 1]..<ends[place]])
+    }
+
+    /// Forgets the collected command.
+    mutating func clear() {
+        bytes.removeAll(keepingCapacity: true)
+        ends.removeAll(keepingCapacity: true)
+    }
+
     /// Writes the collected command to `buffer` as RESP, and forgets it.
     package mutating func format(into buffer: inout ByteBuffer) {
-        defer {
-            bytes.removeAll(keepingCapacity: true)
-            ends.removeAll(keepingCapacity: true)
-        }
+        defer { clear() }
         var target: UnsafeMutablePointer<CChar>?
         let length = bytes.withUnsafeBytes { storage -> Int in
             pointers.removeAll(keepingCapacity: true)

@@ -4,12 +4,27 @@ internal import Crypto
 package protocol RedisCommand {
     associatedtype Reply
 
+    /// Which of the arguments is the first key, the command's name being 0; `nil`, the default: none is. All keys of a command are in
+    /// one slot.
+    var firstKey: Int? { get }
+
     /// Appends the command's name and its arguments.
     func encode(into encoder: inout CommandEncoder)
 
     /// Reads the reply, which is never an error reply.
     /// - Throws: `unexpectedReply` when it does not have the command's shape.
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply
+}
+
+extension RedisCommand {
+    package var firstKey: Int? { nil }
+}
+
+/// A command whose first argument is its key.
+package protocol KeyCommand: RedisCommand {}
+
+extension KeyCommand {
+    package var firstKey: Int? { 1 }
 }
 
 /// A Lua script and the digest that Redis knows it by.
@@ -43,6 +58,8 @@ package protocol ScriptCommand: RedisCommand {
 }
 
 extension ScriptCommand {
+    package var firstKey: Int? { keyCount > 0 ? 3 : nil }
+
     package func encode(into encoder: inout CommandEncoder) {
         encoder.append("EVALSHA")
         encoder.append(script.digest)

@@ -44,6 +44,15 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The command was not run for certain, and may be run later.
+    package var isPostponement: Bool {
+        switch code {
+        case .notConnected: true
+        case .server(let condition): condition.isRedirection
+        default: false
+        }
+    }
+
     /// Redis could not be reached or is not able to serve for now; the same command may succeed later.
     package var isUnavailability: Bool {
         switch code {
@@ -105,6 +114,8 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let moved = ServerCondition(rawValue: "MOVED")
     /// The key is on its way to another server of the cluster.
     package static let ask = ServerCondition(rawValue: "ASK")
+    /// Some of the keys are on their way to another server of the cluster.
+    package static let tryAgain = ServerCondition(rawValue: "TRYAGAIN")
     /// The script is not in the server's cache.
     package static let noScript = ServerCondition(rawValue: "NOSCRIPT")
     /// The connection must log in first.
@@ -118,11 +129,14 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     /// Everything else.
     package static let error = ServerCondition(rawValue: "ERR")
 
+    /// A cluster has not run the command, which belongs elsewhere or has to wait.
+    package var isRedirection: Bool { self == .moved || self == .ask || self == .tryAgain || self == .clusterDown }
+
     /// Redis cannot serve for now, for a reason of its own.
     package var isUnavailability: Bool {
         switch self {
         case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown, .moved, .ask,
-            .noAuthentication, .wrongPassword, .noPermission:
+            .tryAgain, .noAuthentication, .wrongPassword, .noPermission:
             true
         default: false
         }

@@ -58,7 +58,7 @@ final class RedisExchange {
     ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+        enqueue(&encoder, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
     }
 
     /// Appends a script by its digest, and once more with its source when the server does not know it.
@@ -68,14 +68,35 @@ final class RedisExchange {
     ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(timeout: timeout, now: now) { [weak self] result in
-            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
-                return completion(result.decoded(by: command))
-            }
-            guard self.admit(completion) else { return }
-            command.encodeWithSource(into: &self.encoder)
-            self.enqueue(timeout: timeout, now: self.lastRead) { completion($0.decoded(by: command)) }
-        }
+        enqueue(&encoder, script: command, timeout: timeout, now: now, completion: completion)
+    }
+
+    /// Appends a command that has been encoded already: `written`, which is used up.
+    func send<Command: RedisCommand>(
+        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard admit(completion) else { return written.clear() }
+        enqueue(&written, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+    }
+
+    /// The same of a script.
+    func send<Command: ScriptCommand>(
+        script command: Command, written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard admit(completion) else { return written.clear() }
+        enqueue(&written, script: command, timeout: timeout, now: now, completion: completion)
+    }
+
+    /// Appends a script with its source.
+    func send<Command: ScriptCommand>(
+        source command: Command, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
+        guard admit(completion) else { return }
+        command.encodeWithSource(into: &encoder)
+        enqueue(&encoder, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
     }
 
     /// Appends a command whose reply comes by `onPush`, as those of a subscription do.
@@ -96,10 +117,23 @@ final class RedisExchange {
         return true
     }
 
-    private func enqueue(
-        timeout: TimeAmount?, now: NIODeadline, receive: @escaping (Result<RedisReply, RedisError>) -> Void
+    private func enqueue<Command: ScriptCommand>(
+        _ written: inout CommandEncoder, script command: Command, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        encoder.format(into: &outgoing)
+        enqueue(&written, timeout: timeout, now: now) { [weak self] result in
+            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
+                return completion(result.decoded(by: command))
+            }
+            self.send(source: command, timeout: timeout, now: self.lastRead, completion: completion)
+        }
+    }
+
+    private func enqueue(
+        _ written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
+        receive: @escaping (Result<RedisReply, RedisError>) -> Void
+    ) {
+        written.format(into: &outgoing)
         let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, receive: receive)
         pending.append(command)
         commandsSent += 1

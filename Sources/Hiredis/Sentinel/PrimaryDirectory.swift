@@ -195,7 +195,7 @@ private final class SentinelConnection {
     }
 
     func start() {
-        pipeline.onUp = { [weak self] in self?.ask() }
+        pipeline.onUp = { [weak self] _ in self?.ask() }
         pipeline.onDown = { [weak self] error in self?.tell(.failure(error)) }
         subscriber.onSubscribed = { [weak self] in self?.ask() }
         // Which primary it is about is not looked at: asking once too often costs nothing.

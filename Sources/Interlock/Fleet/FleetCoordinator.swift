@@ -40,7 +40,7 @@ final class FleetCoordinator {
     private(set) var server: [String: String] = [:]
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
     var refusal: String? {
-        server["cluster_enabled"] == "1" ? CoordinatorLogEvent.redisIsCluster.line.message : nil
+        server["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
 
     init(runtime: CoordinatorRuntime, version: String, configuration: ConfigurationDigest) {
@@ -50,15 +50,16 @@ final class FleetCoordinator {
         startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
-    /// Redis is back: tells who this is, and asks what it talks to.
-    func redisIsBack() {
+    /// Redis is back, or a server of it: tells who this is, and asks what it talks to.
+    func redisIsBack(at server: RedisConfiguration.Address) {
         // While Redis was away nobody could be seen: all whom it had seen may be there, and say so one after the other.
         let now = runtime.time.now()
         for member in lastSeen.keys { lastSeen[member] = now }
         introduce()
-        runtime.pipeline.send(Info(section: "everything")) { [self] result in
+        guard let connection = runtime.pipeline.connections.first(where: { $0.address == server }) else { return }
+        connection.send(Info(section: "everything")) { [self] result in
             guard case .success(let fields) = result else { return }
-            server = fields
+            self.server = fields
             if refusal != nil { runtime.logger.log(.redisIsCluster, ["redis": runtime.redisName]) }
             guard let policy = fields["maxmemory_policy"], policy != "noeviction" else { return }
             runtime.logger.log(.redisEvicts, ["policy": policy])
@@ -198,8 +199,8 @@ final class FleetCoordinator {
             guard !ids.isEmpty else { return listed(.success([])) }
             var list: [FleetMember] = []
             var failure: RedisError?
-            for (place, id) in ids.enumerated() {
-                // Replies come in order.
+            var unanswered = ids.count
+            for id in ids {
                 runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                     switch result {
                     case .failure(let error): failure = failure ?? error
@@ -208,7 +209,9 @@ final class FleetCoordinator {
                         member.differing = differences.filter { $0.sidecars.contains(id) }.map(\.service)
                         list.append(member)
                     }
-                    if place == ids.count - 1 { listed(failure.map { .failure($0) } ?? .success(list)) }
+                    unanswered -= 1
+                    guard unanswered == 0 else { return }
+                    listed(failure.map { .failure($0) } ?? .success(list.sorted { $0.id < $1.id }))
                 }
             }
         }

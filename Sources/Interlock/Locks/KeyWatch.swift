@@ -8,22 +8,22 @@ internal import NIOCore
 /// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as RESP2 has it.
 final class KeyWatch {
     /// What is read over it is watched.
-    let pipeline: RedisPipeline
+    let pipeline: any RedisSender
     private let logger: Logger
-    /// The subscriber's connection, which is told.
-    private var listener: Int64?
+    /// The subscriber's connection to each server, which is told.
+    private var listeners: [RedisConfiguration.Address: Int64] = [:]
 
     /// From now on changes are told, and were not before: whoever relies on it reads again.
     var onTracking: (() -> Void)?
 
-    init(pipeline: RedisPipeline, logger: Logger) {
+    init(pipeline: any RedisSender, logger: Logger) {
         self.pipeline = pipeline
         self.logger = logger
-        pipeline.onUp = { [unowned self] in track() }
+        pipeline.onUp = { [unowned self] in track(at: $0) }
     }
 
     var commandsSent: Int64 { pipeline.commandsSent }
-    var isUp: Bool { pipeline.isUp }
+    func reaches(_ key: String) -> Bool { pipeline.reaches(key) }
 
     func start() {
         pipeline.start()
@@ -33,10 +33,10 @@ final class KeyWatch {
         pipeline.close()
     }
 
-    /// The subscriptions stand, on the connection with this ID.
-    func tell(_ listener: Int64?) {
-        self.listener = listener
-        track()
+    /// The subscriptions at a server stand, on the connection with this ID; `nil`: they do not.
+    func tell(_ listener: Int64?, at server: RedisConfiguration.Address) {
+        listeners[server] = listener
+        for connection in pipeline.connections where connection.address == server { track(at: connection) }
     }
 
     /// How long a key still lasts. It is watched from then on.
@@ -49,9 +49,9 @@ final class KeyWatch {
         pipeline.send(GetText(key: key), completion: completion)
     }
 
-    private func track() {
-        guard let listener, pipeline.isUp else { return }
-        pipeline.send(TrackReads(redirectingTo: listener)) { [self] result in
+    private func track(at server: RedisPipeline) {
+        guard let listener = listeners[server.address], server.isUp else { return }
+        server.send(TrackReads(redirectingTo: listener)) { [self] result in
             switch result {
             case .success:
                 onTracking?()

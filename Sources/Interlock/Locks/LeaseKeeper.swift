@@ -289,7 +289,7 @@ final class LeaseKeeper {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
             }
         }
-        if !entry.isWatched, watch.isUp {
+        if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) {
             instant = min(instant, now.advanced(byMilliseconds: Self.watchAfterMilliseconds))
         }
         if let goneSince = entry.goneSince { instant = min(instant, goneSince.advanced(byMilliseconds: Self.newsMilliseconds)) }
@@ -309,18 +309,18 @@ final class LeaseKeeper {
         if let goneSince = entry.goneSince, now >= goneSince.advanced(byMilliseconds: Self.newsMilliseconds) {
             return end(entry, .deleted)
         }
-        if !entry.isWatched, watch.isUp { check(entry) }
+        if !entry.isWatched, watch.reaches(runtime.keys.lock(entry.name)) { check(entry) }
         plan(entry, now: now)
     }
 
     private func extend(_ entry: Entry, ttl: Int64, now: Instant) {
         entry.lease.extensionBegan()
-        entry.isWatched = watch.isUp
+        entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
             keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, isBySidecar: true)
         // What is watched is extended where it is watched: the server need not tell of that change.
-        (watch.isUp ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
+        (entry.isWatched ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
             case .success(.holds):

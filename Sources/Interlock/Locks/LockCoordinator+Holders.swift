@@ -128,14 +128,27 @@ extension LockCoordinator {
             leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters)
     }
 
-    /// One `SCAN` step: bounded in time by `count`, 1…1000.
+    /// One `SCAN` step: bounded in time by `count`, 1…1000. On a cluster through one server after the other; the cursor says which.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
-        let scan = Scan(cursor: cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        runtime.pipeline.send(scan) { [self] result in
+        let servers = runtime.pipeline.connections
+        guard let place = ScanCursor(cursor, servers: servers.count) else {
+            completion(
+                .failure(
+                    servers.isEmpty
+                        ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
+                        : InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+            return
+        }
+        let scan = Scan(
+            cursor: place.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        servers[place.server].send(scan) { [self] result in
             switch result {
             case .success(let (next, keys)):
                 completion(
-                    .success(LockPage(cursor: next, names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
+                    .success(
+                        LockPage(
+                            cursor: place.following(next, isLast: place.server == servers.count - 1),
+                            names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
             case .failure(let error):
                 completion(.failure(InterlockError(error)))
             }

@@ -6,7 +6,7 @@ extension LockCoordinator {
     /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
     /// - Parameter connection: what clears up behind an acquire without an answer goes the same way, behind it.
     func passOn(
-        _ name: String, token: String, over connection: RedisPipeline, then done: @escaping (Result<Bool, RedisError>) -> Void
+        _ name: String, token: String, over connection: any RedisSender, then done: @escaping (Result<Bool, RedisError>) -> Void
     ) {
         let queue = queue(name)
         let succession = queue.flatMap { beginSuccession(in: $0, of: token) }
@@ -94,7 +94,7 @@ extension LockCoordinator {
     }
 
     /// Ends a lease of `ttl` milliseconds that nobody wants any more, now or as soon as Redis is back.
-    func release(_ name: String, token: String, ttl: Int64, over connection: RedisPipeline? = nil) {
+    func release(_ name: String, token: String, ttl: Int64, over connection: (any RedisSender)? = nil) {
         let until = runtime.time.now().advanced(byMilliseconds: ttl)
         passOn(name, token: token, over: connection ?? runtime.pipeline) { [self] result in
             if case .failure = result { remember(name, token: token, until: until) }

@@ -11,7 +11,7 @@ final class LockCoordinator {
     let settings: LockSettings
     /// The connection that locks are granted on: with replicas to wait for it is their own, and everything else that holders ask
     /// goes by the runtime's.
-    let pipeline: RedisPipeline
+    let pipeline: any RedisSender
     private let replication: ReplicaWait
     let watch: KeyWatch
     let keeper: LeaseKeeper
@@ -30,14 +30,14 @@ final class LockCoordinator {
     var leftoverRetry: Deadlines.Entry?
 
     init(
-        runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: RedisPipeline, watch: KeyWatch
+        runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: any RedisSender, watch: KeyWatch
     ) {
         self.runtime = runtime
         self.settings = settings
         self.scripts = scripts
         self.pipeline = pipeline
         replication = ReplicaWait(
-            replicas: settings.waitReplicas, pipeline: pipeline, timeoutMilliseconds: runtime.timeoutMilliseconds)
+            replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
         self.watch = watch
         keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
         keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
@@ -135,7 +135,11 @@ final class LockCoordinator {
     /// Hands a lease out as soon as so many replicas have it as are asked for.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        replication.acknowledged { [self] result in
+        // Of a cluster, the server that has granted the lock.
+        guard let server = pipeline.answering else {
+            preconditionFailure("grants are handed out within the reply that brought them")
+        }
+        replication.acknowledged(at: server) { [self] result in
             switch result {
             case .success(let count) where count >= settings.waitReplicas:
                 handOut(grant, to: waiter, sentAt: sentAt)
@@ -340,7 +344,7 @@ final class LockCoordinator {
         case .success(.heldOtherwise(let mode)):
             if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
             perform(queue.decisions.failed(waiter.id), on: queue)
-        case .failure(let error) where error.code == .notConnected || error.code == .answerLost:
+        case .failure(let error) where error.isPostponement || error.code == .answerLost:
             queue.failure = error
             // The same token tries again once Redis is back: if this attempt had won, that one finds it.
             if error.isOutcomeUnknown { doubt(waiter) }
@@ -417,16 +421,27 @@ final class LockCoordinator {
         perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
     }
 
-    /// Redis has been away for too long: nobody is left waiting without an answer.
-    func failWaiters(_ error: RedisError) {
-        let failed = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
-        waiters = [:]
-        trying = [:]
-        for queue in queuesInOrder {
+    /// Redis has been away for too long, or a part of it: nobody is left waiting without an answer.
+    func failUnreachable(_ error: RedisError) {
+        failWaiters(error) { [self] name in
+            let key = runtime.keys.lock(name)
+            return !pipeline.reaches(key) || !runtime.pipeline.reaches(key)
+        }
+    }
+
+    /// Nobody is left waiting for the locks that `isConcerned`, by their names.
+    func failWaiters(_ error: RedisError, where isConcerned: (String) -> Bool = { _ in true }) {
+        let all = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
+        let failed = all.filter { isConcerned($0.request.name.text) }
+        for waiter in failed {
+            waiters[waiter.id] = nil
+            trying[waiter.id] = nil
+        }
+        for queue in queuesInOrder where isConcerned(queue.name) {
             queue.timer?.cancel()
             withdraw(queue)
+            queues[ExactText(queue.name)] = nil
         }
-        queues = [:]
         for waiter in failed {
             waiter.standing = .left
             waiter.timeout?.cancel()

@@ -7,12 +7,13 @@ final class LockScripts: Sendable {
     let quorumAcquire, quorumFence: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
 
-    init(_ settings: LockSettings) {
+    /// - Parameter isOnCluster: whether `PUBLISH` counts only those who listen at the server that runs a script.
+    init(_ settings: LockSettings, isOnCluster: Bool) {
         let fences = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
         // What scripts and decisions must agree on.
         let constants =
             fences + "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
-            + "local most_places = \(LockMode.places.upperBound)\n"
+            + "local most_places, counts_listeners = \(LockMode.places.upperBound), \(!isOnCluster)\n"
         let locks = Array(constants.utf8) + PackageResources.locks_lua
         let groups = locks + PackageResources.groups_lua
         let quorum = Array(fences.utf8) + PackageResources.quorum_lua
@@ -30,22 +31,39 @@ final class LockScripts: Sendable {
 }
 
 /// The keys of one lock, as its scripts take them.
+///
+/// On a cluster one is added that never exists. While a slot is on its way, its server runs a script whose keys are all there still,
+/// and refuses in its middle what touches a key that the script has just deleted: half of it would have happened. With a key that is
+/// not there, no such script is begun before the slot has arrived.
 struct LockKeys {
     let scripts: LockScripts
     var space: KeySpace
     var name: String
 
     func encodeThree(into encoder: inout CommandEncoder) {
+        encodeFirstThree(into: &encoder)
+        encodeStill(into: &encoder)
+    }
+
+    func encodeFive(into encoder: inout CommandEncoder) {
+        encodeFirstThree(into: &encoder)
+        encoder.append(parts: space.holdersStart, name, "}")
+        encoder.append(parts: space.grantsStart, name, "}")
+        encodeStill(into: &encoder)
+    }
+
+    private func encodeFirstThree(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    func encodeFive(into encoder: inout CommandEncoder) {
-        encodeThree(into: &encoder)
-        encoder.append(parts: space.holdersStart, name, "}")
-        encoder.append(parts: space.grantsStart, name, "}")
+    private func encodeStill(into encoder: inout CommandEncoder) {
+        if space.isOnCluster { encoder.append(parts: space.stillStart, name, "}") }
     }
+
+    var three: Int { space.isOnCluster ? 4 : 3 }
+    var five: Int { space.isOnCluster ? 6 : 5 }
 }
 
 /// See `acquire.lua`, and `share.lua` for the modes that several may hold.
@@ -92,7 +110,7 @@ struct AcquireScript: ScriptCommand {
     var group = ""
 
     var script: RedisScript { mode == .exclusive ? keys.scripts.acquire : keys.scripts.share }
-    var keyCount: Int { mode == .exclusive && ticket == nil ? 3 : 5 }
+    var keyCount: Int { mode == .exclusive && ticket == nil ? keys.three : keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         let places: Int
@@ -181,7 +199,7 @@ struct RenewScript: ScriptCommand {
     var isBySidecar = false
 
     var script: RedisScript { isGroup ? keys.scripts.shareRenew : keys.scripts.renew }
-    var keyCount: Int { isGroup ? 5 : 1 }
+    var keyCount: Int { isGroup ? keys.five : 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         if isGroup {
@@ -225,7 +243,7 @@ struct ReleaseScript: ScriptCommand {
     var successor: Successor?
 
     var script: RedisScript { keys.scripts.release }
-    var keyCount: Int { 3 }
+    var keyCount: Int { keys.three }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeThree(into: &encoder)
@@ -267,7 +285,7 @@ struct ShareReleaseScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { keys.scripts.shareRelease }
-    var keyCount: Int { 5 }
+    var keyCount: Int { keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeFive(into: &encoder)
@@ -289,7 +307,7 @@ struct LeaveScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { keys.scripts.leave }
-    var keyCount: Int { 5 }
+    var keyCount: Int { keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeFive(into: &encoder)
@@ -311,7 +329,7 @@ struct BreakScript: ScriptCommand {
     var database: Int
 
     var script: RedisScript { keys.scripts.breakLock }
-    var keyCount: Int { 5 }
+    var keyCount: Int { keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeFive(into: &encoder)
@@ -355,7 +373,7 @@ struct InspectScript: ScriptCommand {
     var sidecar: String
 
     var script: RedisScript { keys.scripts.inspect }
-    var keyCount: Int { 5 }
+    var keyCount: Int { keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeFive(into: &encoder)

@@ -8,35 +8,38 @@ internal import Hiredis
 final class ReplicaWait {
     typealias Completion = (Result<Int64, RedisError>) -> Void
 
+    /// What waits on one connection.
+    private struct Line {
+        /// What the next `WAIT` is for.
+        var next: [Completion] = []
+    }
+
     private let replicas: Int
-    private let pipeline: RedisPipeline
     private let patience: Int64
-    /// What the next `WAIT` is for.
-    private var next: [Completion] = []
-    private var isUnderWay = false
+    /// Of each connection that a `WAIT` is under way on.
+    private var lines: [ObjectIdentifier: Line] = [:]
 
     /// - Parameter timeoutMilliseconds: within which an answer must come, to this and to what is sent behind it.
-    init(replicas: Int, pipeline: RedisPipeline, timeoutMilliseconds: Int64) {
+    init(replicas: Int, timeoutMilliseconds: Int64) {
         self.replicas = replicas
-        self.pipeline = pipeline
         patience = max(1, timeoutMilliseconds / 2)
     }
 
-    /// Calls `completion` with how many replicas have all that was answered on the connection until now.
-    func acknowledged(_ completion: @escaping Completion) {
-        next.append(completion)
-        if !isUnderWay { send() }
+    /// Calls `completion` with how many replicas have all that was answered on `server`'s connection until now.
+    func acknowledged(at server: RedisPipeline, _ completion: @escaping Completion) {
+        let line = ObjectIdentifier(server)
+        guard lines[line] == nil else { return lines[line, default: Line()].next.append(completion) }
+        send(for: [completion], to: server)
     }
 
-    private func send() {
-        let covered = next
-        next = []
-        isUnderWay = true
+    private func send(for covered: [Completion], to server: RedisPipeline) {
+        let line = ObjectIdentifier(server)
+        lines[line] = Line()
         // What waits for its own turn behind one that is under way has its answer within the timeout all the same.
-        pipeline.send(WaitForReplicas(replicas: replicas, timeoutMilliseconds: patience)) { [self] result in
-            isUnderWay = false
+        server.send(WaitForReplicas(replicas: replicas, timeoutMilliseconds: patience)) { [self] result in
             for completion in covered { completion(result) }
-            if !next.isEmpty, !isUnderWay { send() }
+            let next = lines.removeValue(forKey: line)?.next ?? []
+            if !next.isEmpty { send(for: next, to: server) }
         }
     }
 }

@@ -53,7 +53,7 @@ local function look_first(queue, own)
     if (what == 'seen' or not answers) and passed >= 0 and passed < look_again then return first, look_again - passed end
     if what == 'told' and passed >= 0 and answers then
       if passed < claim_window then return first, claim_window - passed end
-    elseif queue.tell(first, 'look') > 0 then
+    elseif queue.tell(first, 'look') then
       redis.call('HSET', KEYS[5], '', string.format('told %.0f %s', now, first))
       redis.call('PEXPIRE', KEYS[5], math.max(1, redis.call('PTTL', KEYS[4])))
       return first, answers and claim_window or look_again

@@ -9,7 +9,9 @@
 -- Functions are made anew at every call of a script, and an uncontended lock feels each: what only the contended ones
 -- need is made by `open_queue`.
 --
--- Before it stand constants: `claim_window`, `look_again` and `fence_lifetime` in ms, and `most_places` that a semaphore may have.
+-- Before it stand constants: `claim_window`, `look_again` and `fence_lifetime` in ms, `most_places` that a semaphore may have, and
+-- `counts_listeners`: whether PUBLISH counts all who hear it. On a cluster it counts those at this server alone: then nobody is taken
+-- for gone who does not answer, but for the one whose claim window passes.
 
 -- What a ticket begins with. Those of the version before have no mark, and look like any token of a sidecar.
 local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
@@ -61,20 +63,20 @@ local function open_queue(wake, sidecar)
 
   function queue.first() return redis.call('ZRANGE', KEYS[3], 0, 0)[1] end
 
-  -- Tells the sidecar of a ticket; how many heard it: 0, and it is gone.
+  -- Tells the sidecar of a ticket. Returns whether it may have heard it: if not, it is gone.
   function queue.tell(ticket, what)
     local name = string.match(KEYS[3], '{(.*)}$')
     local message = cjson.encode({v = 1, lock = name, ticket = ticket, what = what})
-    return redis.call('PUBLISH', wake .. string.match(ticket, '^[^/]*'), message)
+    return redis.call('PUBLISH', wake .. string.match(ticket, '^[^/]*'), message) > 0 or not counts_listeners
   end
 
-  -- Takes the first ticket whose sidecar listens off the queue, and tells it that it is its turn. nil: there is none left,
+  -- Takes the first ticket whose sidecar may listen off the queue, and tells it that it is its turn. nil: there is none left,
   -- or `own` is first (it is taken off as well). Tickets of sidecars that are gone are dropped on the way.
   function queue.call_next(own)
     while true do
       local ticket = redis.call('ZPOPMIN', KEYS[3])[1]
       if not ticket or ticket == own then return nil end
-      if queue.tell(ticket, 'turn') > 0 then return ticket end
+      if queue.tell(ticket, 'turn') then return ticket end
     end
   end
 

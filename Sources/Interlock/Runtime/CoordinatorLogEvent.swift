@@ -25,7 +25,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .redisIsCluster:
             (
                 .error,
-                "Redis is a cluster, which this version does not speak: half of all names would be refused; use a Redis that is none"
+                "Redis is a cluster, and was named as one server: most names would be refused; name it as redis+cluster://"
             )
         case .redisEvicts:
             (.warning, "Redis may evict keys: an evicted lock is a lost lock. Set maxmemory-policy to noeviction")

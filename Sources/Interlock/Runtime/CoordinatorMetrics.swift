@@ -23,6 +23,8 @@ final class CoordinatorMetrics {
     let switches = Counter(label: "interlock_redis_switches_total")
     /// So many switches are counted already.
     var switchesCounted: Int64 = 0
+    let primariesConnected = Gauge(label: "interlock_redis_primaries_connected")
+    let slotsCovered = Gauge(label: "interlock_redis_slots_covered")
     let isConnected = Gauge(label: "interlock_redis_connected")
     let fleet = Gauge(label: "interlock_fleet_sidecars")
     let eventsDropped = Counter(label: "interlock_events_dropped_total")

@@ -8,9 +8,9 @@ final class CoordinatorRuntime {
     /// This sidecar's ID in the fleet.
     let id: String
     let eventLoop: any EventLoop
-    let pipeline: RedisPipeline
-    /// Where the primary is, by Sentinels; `nil`: Redis is at one address.
-    let directory: PrimaryDirectory?
+    /// Makes further connections to Redis.
+    let topology: RedisTopology
+    let pipeline: any RedisSender
     let keys: KeySpace
     let database: Int
     let host: String
@@ -41,14 +41,15 @@ final class CoordinatorRuntime {
         processID = environment.processID
         redisEnvironment = environment.redis
         logger = environment.logger
-        keys = KeySpace(prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix)
         database = configuration.redis.database
         // Owners are called so who give no label of their own.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         redis = Self.named(configuration.redis, id: id)
-        directory = PrimaryDirectory(following: redis, environment: redisEnvironment)
-        pipeline = RedisPipeline(configuration: redis, environment: redisEnvironment, directory: directory)
+        topology = RedisTopology(configuration: redis, environment: redisEnvironment)
+        pipeline = topology.sender()
+        keys = KeySpace(
+            prefix: configuration.prefix, lockKeyPrefix: configuration.locks.keyPrefix, isOnCluster: topology.cluster != nil)
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds

@@ -7,6 +7,9 @@ package struct KeySpace: Hashable, Sendable {
     package let prefix: String
     /// See `LockSettings.keyPrefix`.
     package let lockKeyPrefix: String?
+    /// Whether keys are spread over the servers of a cluster: then those that one script reads have a tag, where on one server they
+    /// have none.
+    let isOnCluster: Bool
 
     package static let defaultPrefix = InterlockConfiguration.defaultPrefix
 
@@ -17,9 +20,11 @@ package struct KeySpace: Hashable, Sendable {
     let queueStart: String
     let holdersStart: String
     let grantsStart: String
+    let stillStart: String
 
-    package init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil) {
+    package init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil, isOnCluster: Bool = false) {
         self.prefix = prefix
+        self.isOnCluster = isOnCluster
         self.lockKeyPrefix = lockKeyPrefix
         lockStart = lockKeyPrefix ?? prefix + "lock:{"
         lockEnd = lockKeyPrefix == nil ? "}" : ""
@@ -27,6 +32,7 @@ package struct KeySpace: Hashable, Sendable {
         queueStart = prefix + "queue:{" + (lockKeyPrefix ?? "")
         holdersStart = prefix + "holders:{" + (lockKeyPrefix ?? "")
         grantsStart = prefix + "grants:{" + (lockKeyPrefix ?? "")
+        stillStart = prefix + "still:{" + (lockKeyPrefix ?? "")
     }
 
     /// The owner's token: a string with a ttl.
@@ -104,9 +110,9 @@ package struct KeySpace: Hashable, Sendable {
     package func breakerVotes(_ service: String) -> String { breaker(service) + ":votes" }
 
     /// The live sidecars.
-    package var fleet: String { prefix + "fleet" }
+    package var fleet: String { prefix + (isOnCluster ? "{fleet}" : "fleet") }
     /// What is known of one sidecar.
-    package func fleetMember(_ id: String) -> String { prefix + "fleet:" + id }
+    package func fleetMember(_ id: String) -> String { fleet + ":" + id }
 
     /// The channel of typed events.
     package var events: String { prefix + "events" }

@@ -60,9 +60,11 @@ struct SidecarReading: Answer {
         var evictionPolicy: String
         /// Of a Redis behind Sentinels.
         var primary: Primary?
+        /// Of a cluster.
+        var cluster: Cluster?
 
         private enum CodingKeys: String, CodingKey {
-            case address, failure, version, primary
+            case address, failure, version, primary, cluster
             case isUp = "up"
             case evictionPolicy = "maxmemory_policy"
         }
@@ -102,6 +104,47 @@ struct SidecarReading: Answer {
             let times = switches == 1 ? "once" : "\(switches) times"
             let took = lastSwitchMilliseconds.map { ", last in \($0) ms" } ?? ""
             return "\(place)\(age); \(heard); switched \(times)\(took)"
+        }
+    }
+
+    /// The servers of a cluster.
+    struct Cluster: Encodable {
+        struct Primary: Encodable {
+            var address: String
+            var slots: Int64
+            var connected: Bool
+        }
+
+        var primaries: [Primary]
+        var epoch: Int64?
+        var slotsCovered: Int64
+        var switches: Int64
+        var lastSwitchMilliseconds: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case primaries, epoch, switches
+            case slotsCovered = "slots_covered"
+            case lastSwitchMilliseconds = "last_switch_ms"
+        }
+
+        init(_ cluster: SidecarStatus.Cluster) {
+            primaries = cluster.primaries.map { Primary(address: $0.address, slots: $0.slots, connected: $0.isConnected) }
+            epoch = cluster.epoch
+            slotsCovered = cluster.slotsCovered
+            switches = cluster.switches
+            lastSwitchMilliseconds = cluster.lastSwitch?.wholeMilliseconds
+        }
+
+        /// All of them, in a cluster that serves everything.
+        static let slots: Int64 = 16_384
+
+        var summary: String {
+            guard !primaries.isEmpty else { return "no server of the cluster is known" }
+            let shares = primaries.map { "\($0.address) \($0.connected ? "serves" : "is down with") \($0.slots) slots" }
+            let age = epoch.map { ", epoch \($0)" } ?? ""
+            let took = lastSwitchMilliseconds.map { ", last in \($0) ms" } ?? ""
+            let times = switches == 0 ? "" : switches == 1 ? "; switched once\(took)" : "; switched \(switches) times\(took)"
+            return shares.joined(separator: ", ") + age + times
         }
     }
 
@@ -150,6 +193,11 @@ struct SidecarReading: Answer {
             warnings.append(
                 "\(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: a failover may not be noticed here")
         }
+        if let cluster = redis.cluster, !cluster.primaries.isEmpty, cluster.slotsCovered < Cluster.slots {
+            warnings.append(
+                "\(Cluster.slots - cluster.slotsCovered) of the cluster's \(Cluster.slots) slots are served by nobody: locks, limits and "
+                    + "breakers in them are unavailable")
+        }
         if !servicesDiffering.isEmpty {
             warnings.append(
                 "\(servicesDiffering.joined(separator: ", ")): configured differently in \(whoDiffers); compare "
@@ -183,7 +231,8 @@ struct SidecarReading: Answer {
         let summary = Table([
             "Sidecar": "\(sidecar.version) at \(sidecar.address), ID \(sidecar.id), on \(sidecar.host)"
                 + (sidecar.process.map { ", process \($0)" } ?? ""),
-            "Redis": redisSummary + (redis.primary.map { "; \($0.summary)" } ?? ""),
+            "Redis": ([redisSummary] + [redis.primary?.summary, redis.cluster?.summary].compactMap(\.self)).joined(
+                separator: "; "),
             "Fleet": "\(fleet.count): \(fleet.joined(separator: ", "))",
             "Locks": "\(locksInFleet); through this sidecar \(locks.held) held, \(locks.waiting) waiting",
             "Services": "\(services.count)",
@@ -220,7 +269,7 @@ extension SidecarReading {
         redis = Redis(
             address: status.redis.address, isUp: status.redis.isUp, failure: status.redis.failure ?? "",
             version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "",
-            primary: status.redis.primary.map { Primary($0) })
+            primary: status.redis.primary.map { Primary($0) }, cluster: status.redis.cluster.map { Cluster($0) })
         servicesDiffering = status.servicesDiffering
         fleet = status.fleet
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)

@@ -18,6 +18,32 @@ public struct SidecarStatus: Hashable, Sendable {
         public var commandsSent: Int64?
         /// Of a Redis behind Sentinels; `nil`: it is at one address.
         public var primary: Primary?
+        /// Of a cluster; `nil`: Redis is none.
+        public var cluster: Cluster?
+    }
+
+    /// A Redis Cluster, as the sidecar sees it.
+    public struct Cluster: Hashable, Sendable {
+        /// The servers that serve slots.
+        public var primaries: [ClusterPrimary]
+        /// Of the last change that is known of; `nil`: no server has answered yet.
+        public var epoch: Int64?
+        /// How many of the 16,384 slots are served by somebody.
+        public var slotsCovered: Int64
+        /// How often a primary left its slots to others since the sidecar started.
+        public var switches: Int64
+        /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+        public var lastSwitch: Duration?
+    }
+
+    /// A server of a cluster.
+    public struct ClusterPrimary: Hashable, Sendable {
+        /// `host:port`.
+        public var address: String
+        /// How many slots it serves.
+        public var slots: Int64
+        /// Whether the sidecar is connected to it.
+        public var isConnected: Bool
     }
 
     /// The server that Sentinels name.
@@ -91,6 +117,18 @@ public struct SidecarStatus: Hashable, Sendable {
         maximumWait = number("max_wait_ms").map { .milliseconds($0) }
         servicesDiffering = list("services_differing")
         eventChannel = text("event_channel")
+        guard report["redis_topology"] == "cluster" else { return }
+        let down = list("redis_primaries_down")
+        redis.cluster = Cluster(
+            primaries: list("redis_primaries").compactMap { entry in
+                guard let mark = entry.lastIndex(of: "="), let slots = Int64(entry[entry.index(after: mark)...]) else {
+                    return nil
+                }
+                let address = String(entry[..<mark])
+                return ClusterPrimary(address: address, slots: slots, isConnected: !down.contains(address))
+            },
+            epoch: number("redis_epoch"), slotsCovered: number("redis_slots_covered") ?? 0,
+            switches: number("redis_switches") ?? 0, lastSwitch: number("redis_last_switch_ms").map { .milliseconds($0) })
     }
 }
 

@@ -30,7 +30,7 @@ package final class SidecarConnection {
         self.configuration = configuration
         answerTimeout = TimeAmount(configuration.answerTimeout)
         pipeline = RedisPipeline(configuration: configuration.redisConfiguration, eventLoop: eventLoop, logger: logger)
-        pipeline.onUp = { [weak self] in self?.onUp?() }
+        pipeline.onUp = { [weak self] _ in self?.onUp?() }
         pipeline.onDown = { [weak self] error in
             guard let self else { return }
             onDown?(SidecarClientError(error, configuration))

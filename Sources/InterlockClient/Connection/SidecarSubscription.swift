@@ -23,7 +23,7 @@ package final class SidecarSubscription {
             environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
         subscriber.onSubscribed = { [weak self] in self?.onFollowing?() }
         subscriber.onMessage = { [weak self] _, payload in self?.onEvent?(payload) }
-        subscriber.onDown = { [weak self] error in self?.onDown?(SidecarClientError(error, configuration)) }
+        subscriber.onDown = { [weak self] error, _ in self?.onDown?(SidecarClientError(error, configuration)) }
     }
 
     package func start() {

@@ -69,7 +69,7 @@ package struct SidecarEndpoint: Sendable {
             case .unixSocket(let path): door(at: .unixSocket(path: path))
             case .host(let host, let port):
                 door(at: url.tls == nil ? .tcp(host: host, port: port) : .tls(host: host, port: port))
-            case .primary: throw LoadArgumentError(expected: expectation, found: nil)
+            case .primary, .cluster: throw LoadArgumentError(expected: expectation, found: nil)
             }
         door.apiKey = url.password
         door.apiKeyName = url.username
@@ -78,7 +78,7 @@ package struct SidecarEndpoint: Sendable {
 
     private static func namesPort(_ argument: String, _ url: RedisConfiguration) -> Bool {
         switch url.address {
-        case .unixSocket, .primary: true
+        case .unixSocket, .primary, .cluster: true
         case .host(_, let port): [":\(port)", ":\(port)/", ":\(port)/0"].contains { argument.hasSuffix($0) }
         }
     }

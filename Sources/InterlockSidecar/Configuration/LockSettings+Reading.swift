@@ -69,6 +69,10 @@ extension RedisSettings {
                     item.refuse("expected a server that fails by itself; one whose place another takes forgets what it granted")
                     continue
                 }
+                if case .cluster = address {
+                    item.refuse("expected a server that fails by itself; a cluster's replicas take the place of its servers")
+                    continue
+                }
                 if let first = servers[address] {
                     item.refuse("the same server as \(urlsPath)[\(first)]; a majority counts servers that fail independently")
                     continue

@@ -6,8 +6,8 @@ internal import NIOSSL
 
 /// `redis`: the server that the fleet shares, and how its keys begin.
 package struct RedisSettings: Sendable, Equatable {
-    /// `redis.url`: `redis://`, `rediss://`, `unix://`, or Sentinels by `redis+sentinel://` or `rediss+sentinel://`; or put together from
-    /// `redis.sentinels` and `redis.primary`. `nil`, the default: the sidecar starts a private server of its own.
+    /// `redis.url`: `redis://`, `rediss://`, `unix://`, or Sentinels by `redis+sentinel://` or `rediss+sentinel://`, or a cluster by
+    /// `redis+cluster://` or `rediss+cluster://`; or put together from `redis.sentinels` and `redis.primary`, or `redis.cluster`. `nil`, the default: the sidecar starts a private server of its own.
     package var url: String?
     /// `redis.urls`: independent servers of which a majority grants each lock, 3–15, beside `redis.url`. None by default: locks
     /// are in `redis.url` as everything else is.
@@ -66,6 +66,7 @@ extension RedisSettings {
             }
             section.readOptional("tls", into: &tls) { RedisTLSSettings(reading: $0) }
             readSentinels(section)
+            readCluster(section)
             section.readOptional("password_file", into: &passwordFile) { $0.parsed { $0 } }
             section.readOptional("sentinel_password_file", into: &sentinelPasswordFile) { $0.parsed { $0 } }
             section.read("embedded", into: &isEmbeddedOnPurpose) { $0.flag() }
@@ -74,8 +75,7 @@ extension RedisSettings {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
             }
             section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
-            section.refuse(
-                ["cluster", "nodes"], "is not supported by this version; give redis.url, or redis.sentinels and redis.primary")
+            section.refuse(["nodes"], "is called redis.cluster")
             section.refuse(["sentinel"], "is called redis.sentinels")
         }
     }
@@ -103,6 +103,31 @@ extension RedisSettings {
         }
     }
 
+    /// `redis.cluster`: takes the place of `redis.url`.
+    private mutating func readCluster(_ section: ConfigurationSection) {
+        section.read("cluster") { value in
+            guard !value.isNull else { return }
+            let hosts = value.list().compactMap { $0.parsed(by: Self.checkedSeed) }
+            if !(1...ClusterSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
+                value.refuse("expected 1-\(ClusterSettings.most) servers of a cluster, each named once")
+            }
+            if url != nil {
+                value.refuse("stands beside redis.url, redis.url_env or redis.sentinels: give one of them")
+            } else {
+                url = "\(tls == nil ? "redis" : "rediss")+cluster://\(hosts.joined(separator: ","))"
+            }
+        }
+    }
+
+    private static func checkedSeed(_ text: String) throws(ConfigurationExpectation) -> String {
+        do throws(RedisURLError) {
+            return try ClusterSettings.seed(text).description
+        } catch {
+            throw ConfigurationExpectation(
+                "the host[:port] of a server of the cluster, such as redis-1:\(ClusterSettings.standardPort)")
+        }
+    }
+
     private static func checkedSentinel(_ text: String) throws(ConfigurationExpectation) -> String {
         do throws(RedisURLError) {
             return try SentinelSettings.sentinel(text).description
@@ -122,7 +147,9 @@ extension RedisSettings {
     /// Stands for a URL that is not looked for.
     static let unread = "redis://unread"
     /// The schemes that are carried out. What follows is parsed by whoever connects.
-    private static let schemes = ["redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://"]
+    private static let schemes = [
+        "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
+    ]
 
     static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
         guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {

@@ -130,7 +130,7 @@ extension SidecarConfiguration {
         if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
             findings.refuse(
                 at: findings.wholeFile, path: "redis.tls",
-                "means nothing without a URL that begins with rediss:// or rediss+sentinel://")
+                "means nothing without a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
         }
         if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
             findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "means nothing without Sentinels")

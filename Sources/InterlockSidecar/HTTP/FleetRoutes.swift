@@ -24,9 +24,28 @@ extension FleetRoutes {
                 "failure": status.redisFailure.map { .text($0) } ?? .null,
                 "version": status.redisVersion.map { .text($0) } ?? .null,
                 "maxmemory_policy": status.evictionPolicy.map { .text($0) } ?? .null,
-                "topology": .text(status.primary == nil ? "single" : "sentinel"),
+                "topology": .text(status.cluster != nil ? "cluster" : status.primary != nil ? "sentinel" : "single"),
                 "primary": status.primary.map(Self.primary) ?? .null,
+                "cluster": status.cluster.map(Self.cluster) ?? .null,
             ]))
+    }
+
+    private static func clusterPrimary(_ primary: ClusterStatus.Primary) -> JSONValue {
+        .object([
+            "address": .text(primary.address), "slots": .integer(Int64(primary.slots)), "connected": .flag(primary.isConnected),
+        ])
+    }
+
+    private static func cluster(_ cluster: ClusterStatus) -> JSONValue {
+        let epoch: JSONValue = cluster.epoch.map { .integer($0) } ?? .null
+        let lastSwitch: JSONValue = cluster.lastSwitch.map { .integer($0.wholeMilliseconds) } ?? .null
+        return .object([
+            "primaries": .list(cluster.primaries.map(Self.clusterPrimary)),
+            "epoch": epoch,
+            "slots_covered": .integer(Int64(cluster.slotsCovered)),
+            "switches": .integer(Int64(cluster.switches)),
+            "last_switch_ms": lastSwitch,
+        ])
     }
 
     private static func primary(_ primary: PrimaryStatus) -> JSONValue {

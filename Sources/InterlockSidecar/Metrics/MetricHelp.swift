@@ -41,7 +41,10 @@ enum MetricHelp {
         "interlock_redis_connects_total": "Connections to Redis that were made.",
         "interlock_redis_refusals_total":
             "Commands that Redis refused although it is there: at maxmemory, by its ACL, as a replica.",
-        "interlock_redis_switches_total": "How often Sentinels named another primary.",
+        "interlock_redis_primaries_connected": "Primaries of the Redis Cluster that are connected.",
+        "interlock_redis_slots_covered": "Slots of the Redis Cluster that are served by somebody, of 16384.",
+        "interlock_redis_switches_total":
+            "How often Sentinels named another primary, or a primary of a cluster left its slots to others.",
         "interlock_redis_round_trip_seconds": "Time from sending a command to Redis to its answer.",
         "interlock_refused_logins_total": "API keys that were shown and are none.",
         "interlock_resp_commands_total": "Commands that came to the RESP door.",

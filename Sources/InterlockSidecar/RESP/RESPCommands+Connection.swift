@@ -282,7 +282,7 @@ struct SidecarReport {
             "redis_failure:\(status.redisFailure ?? "")", "redis_version:\(status.redisVersion ?? "")",
             "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)",
         ]
-        lines += primary
+        lines += topology
         lines += [
             "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
@@ -297,8 +297,18 @@ struct SidecarReport {
         return lines.joined(separator: "\r\n")
     }
 
-    /// What Sentinels say.
-    private var primary: [String] {
+    /// What Sentinels say, or the servers of a cluster.
+    private var topology: [String] {
+        if let cluster = status.cluster {
+            return [
+                "redis_topology:cluster",
+                "redis_primaries:\(cluster.primaries.map { "\($0.address)=\($0.slots)" }.joined(separator: ","))",
+                "redis_primaries_down:\(cluster.primaries.filter { !$0.isConnected }.map(\.address).joined(separator: ","))",
+                "redis_epoch:\(cluster.epoch.map { "\($0)" } ?? "")", "redis_slots_covered:\(cluster.slotsCovered)",
+                "redis_switches:\(cluster.switches)",
+                "redis_last_switch_ms:\(cluster.lastSwitch.map { "\($0.wholeMilliseconds)" } ?? "")",
+            ]
+        }
         guard let primary = status.primary else { return ["redis_topology:single"] }
         return [
             "redis_topology:sentinel", "redis_primary_name:\(primary.name)", "redis_primary:\(primary.address ?? "")",

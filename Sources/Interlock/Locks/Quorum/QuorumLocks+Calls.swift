@@ -123,18 +123,17 @@ extension QuorumLocks {
     /// One `SCAN` step through the first server that is connected, where also locks may stand that have no majority, and
     /// some may be missing. The cursor says which server it was: when that goes, the listing begins again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
-        let total = UInt64(servers.count)
-        guard let position = UInt64(cursor) else {
+        guard let place = ScanCursor(cursor, servers: servers.count) else {
             completion(.failure(InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
             return
         }
         let scan = Scan(
-            cursor: "\(position / total)", pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        servers.scan(scan, on: position == 0 ? nil : Int(position % total)) { [self] server, result in
+            cursor: place.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        let begun = cursor == "0" ? nil : place.server
+        servers.scan(scan, on: begun) { [self, total = servers.count] server, result in
             switch result {
             case .success(let (next, keys)):
-                // Redis' cursors are as long as its tables: far from overflowing.
-                let following = UInt64(next).map { $0 == 0 ? 0 : $0 &* total &+ UInt64(server) } ?? 0
+                let following = ScanCursor(server: server, servers: total).following(next, isLast: true)
                 completion(
                     .success(
                         LockPage(cursor: "\(following)", names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))

@@ -51,7 +51,7 @@ final class QuorumServers {
     /// Begins to connect to all of them.
     func start() {
         for (server, pipeline) in pipelines.enumerated() {
-            pipeline.onUp = { [unowned self] in isUp(server) }
+            pipeline.onUp = { [unowned self] _ in isUp(server) }
             pipeline.onDown = { [unowned self] in isDown(server, $0) }
             pipeline.start()
         }

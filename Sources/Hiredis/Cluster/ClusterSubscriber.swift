@@ -1,0 +1,98 @@
+package import NIOCore
+
+/// Hears a cluster: at each primary which keys were changed of those that are tracked there, and at one of them the channels, for
+/// whatever is published anywhere is told everywhere. Confined to its event loop.
+///
+/// Source: "Redis Cluster specification", section "Publish/Subscribe".
+package final class ClusterSubscriber: RedisListener {
+    private let configuration: RedisConfiguration
+    private let channels: [String]
+    private let environment: RedisEnvironment
+    private let directory: ClusterDirectory
+    private var servers: [RedisConfiguration.Address: RedisSubscriber] = [:]
+    /// Where the channels are heard.
+    private var ear: RedisConfiguration.Address?
+    private var isStarted = false
+    private var isClosed = false
+
+    package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
+    package var onInvalidated: ((_ keys: [String]?) -> Void)?
+    package var onSubscribed: (() -> Void)?
+    package var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
+    package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
+
+    init(
+        configuration: RedisConfiguration, channels: [String], environment: RedisEnvironment, directory: ClusterDirectory
+    ) {
+        self.configuration = configuration
+        self.channels = channels
+        self.environment = environment
+        self.directory = directory
+    }
+
+    package func start() {
+        guard !isStarted else { return }
+        isStarted = true
+        directory.add(self)
+        mapChanged()
+    }
+
+    package func close() -> EventLoopFuture<Void> {
+        isClosed = true
+        return .andAllComplete(servers.values.map { $0.close() }, on: environment.eventLoop)
+    }
+
+    private func open(_ address: RedisConfiguration.Address) -> RedisSubscriber {
+        let subscriber = RedisSubscriber(
+            configuration: configuration.server(at: address), channels: [], hearsInvalidations: true, environment: environment)
+        subscriber.onMessage = { [weak self] in self?.onMessage?($0, $1) }
+        subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
+        subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
+        subscriber.onHearingInvalidations = { [weak self] in self?.onHearingInvalidations?($0, $1) }
+        subscriber.onUp = { [weak self] in self?.isUp(address) }
+        subscriber.onDown = { [weak self] error, address in self?.isDown(address, error) }
+        return subscriber
+    }
+
+    private func isUp(_ address: RedisConfiguration.Address) {
+        if ear == nil { hear(at: address) }
+        directory.reached()
+    }
+
+    private func isDown(_ address: RedisConfiguration.Address, _ error: RedisError) {
+        if ear == address { leaveEar() }
+        onDown?(error, address)
+    }
+
+    private func hear(at address: RedisConfiguration.Address) {
+        ear = address
+        servers[address]?.hear(channels)
+    }
+
+    /// The channels are heard at another server that is there, or at the next that is.
+    private func leaveEar() {
+        if let ear { servers[ear]?.hear([]) }
+        ear = nil
+        if let next = directory.view.map.primaries.first(where: { servers[$0]?.isUp ?? false }) { hear(at: next) }
+    }
+}
+
+extension ClusterSubscriber: ClusterFollower {
+    package var isSettled: Bool { servers.values.allSatisfy(\.isUp) }
+
+    package func mapChanged() {
+        guard isStarted, !isClosed else { return }
+        let primaries = directory.view.map.primaries
+        for address in primaries where servers[address] == nil {
+            let subscriber = open(address)
+            servers[address] = subscriber
+            subscriber.start()
+        }
+        for (address, subscriber) in servers where !primaries.contains(address) {
+            servers[address] = nil
+            _ = subscriber.close()
+            onDown?(RedisError(.notConnected, "\(address) is no primary of the cluster any more"), address)
+        }
+        if let ear, servers[ear] == nil { leaveEar() }
+    }
+}

@@ -1,0 +1,40 @@
+internal import FoundationEssentials
+
+/// Where a cluster is first asked which servers it has.
+package struct ClusterSettings: Hashable, Sendable {
+    /// Servers of the cluster, or an endpoint that leads to them; at least one, each named once. Not all need to be there.
+    package var seeds: [RedisConfiguration.Address]
+
+    package init(seeds: [RedisConfiguration.Address]) {
+        self.seeds = seeds
+    }
+
+    /// The port of a server that is named without one.
+    package static let standardPort = 6379
+    /// The most servers that can be named; the others are found.
+    package static let most = 50
+
+    /// Reads `host[:port]`.
+    package static func seed(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
+        try HostListURL.address(text, standardPort: standardPort, of: "a server of a cluster")
+    }
+
+    /// - Throws: `RedisURLError` when there is no server, too many, or one twice.
+    package func check() throws(RedisURLError) {
+        guard (1...Self.most).contains(seeds.count) else {
+            throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are expected")
+        }
+        guard Set(seeds).count == seeds.count else { throw RedisURLError(reason: "it names a server twice") }
+    }
+
+    /// `redis+cluster://[[user]:password@]host[:port],…`, the same with `rediss+cluster://` for TLS.
+    static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
+        let path = url.components.path.drop { $0 == "/" }
+        guard path.isEmpty || path == "0" else { throw RedisURLError(reason: "a cluster has no database but 0") }
+        guard url.components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which means nothing here") }
+        var settings = ClusterSettings(seeds: [])
+        for host in url.hosts { settings.seeds.append(try Self.seed(host)) }
+        try settings.check()
+        return try url.configuration(address: .cluster(of: settings), database: "")
+    }
+}

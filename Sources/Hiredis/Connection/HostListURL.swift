@@ -1,0 +1,48 @@
+internal import FoundationEssentials
+
+/// A URL that names several hosts, `scheme://[[user]:password@]host[:port],…/path?query`: further hosts make it no URL that a parser
+/// of URLs reads, so they are taken out first.
+struct HostListURL {
+    /// In lower case.
+    let scheme: String
+    /// At least one, as they were written.
+    let hosts: [String]
+    /// All the rest.
+    let components: URLComponents
+
+    /// `nil`: a URL of another scheme.
+    init?(_ url: String, schemes: [String]) throws(RedisURLError) {
+        guard let mark = url.firstRange(of: "://") else { return nil }
+        scheme = url[..<mark.lowerBound].lowercased()
+        guard schemes.contains(scheme) else { return nil }
+        let rest = url[mark.upperBound...]
+        let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        let list = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
+        let further = rest[list.endIndex...]
+        guard !further.prefix(while: { $0 != "?" }).contains("@"),
+            let components = URLComponents(string: "redis://\(rest[..<list.startIndex])hosts\(further)"),
+            components.fragment == nil
+        else { throw RedisURLError(reason: "it is not a URL; a password's special characters are percent-encoded") }
+        hosts = list.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
+        self.components = components
+    }
+
+    /// The configuration with the URL's login, and with TLS if the scheme says so.
+    func configuration(address: RedisConfiguration.Address, database: String) throws(RedisURLError) -> RedisConfiguration {
+        var configuration = RedisConfiguration(address: address)
+        if scheme.hasPrefix("rediss") { configuration.tls = RedisConfiguration.standardTLS }
+        try configuration.read(credentials: components, database: database)
+        return configuration
+    }
+
+    /// Reads `host[:port]`. One host has one spelling.
+    static func address(
+        _ text: String, standardPort: Int, of what: String
+    ) throws(RedisURLError) -> RedisConfiguration.Address {
+        guard let components = URLComponents(string: "redis://\(text)"), components.path.isEmpty, components.user == nil,
+            components.queryItems == nil,
+            case .host(let host, let port) = try RedisConfiguration.Address(of: components, standardPort: standardPort)
+        else { throw RedisURLError(reason: "\(what) is named as host[:port]") }
+        return .host(host.lowercased(), port: port)
+    }
+}

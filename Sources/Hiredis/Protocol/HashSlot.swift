@@ -1,0 +1,42 @@
+/// One of the 16,384 slots that a cluster's keys are spread over.
+///
+/// Source: "Redis Cluster specification", sections "Key distribution model" and "Hash tags".
+package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible {
+    package static let count = 16_384
+
+    /// 0…16383.
+    package let number: Int
+
+    /// `nil`: there is no such slot.
+    package init?(_ number: Int64) {
+        guard (0..<Int64(Self.count)).contains(number) else { return nil }
+        self.number = Int(number)
+    }
+
+    /// The slot of a key: of what stands between its first brace and the next closing one, when that is anything.
+    package init(ofKey key: some Collection<UInt8>) {
+        var tag = key[...]
+        if let open = key.firstIndex(of: UInt8(ascii: "{")) {
+            let inside = key[key.index(after: open)...]
+            if let close = inside.firstIndex(of: UInt8(ascii: "}")), close > inside.startIndex { tag = inside[..<close] }
+        }
+        var remainder: UInt16 = 0
+        for byte in tag { remainder = remainder << 8 ^ Self.table[Int(remainder >> 8 ^ UInt16(byte))] }
+        number = Int(remainder) % Self.count
+    }
+
+    package init(ofKey key: String) {
+        self.init(ofKey: key.utf8)
+    }
+
+    package static func < (left: Self, right: Self) -> Bool { left.number < right.number }
+
+    package var description: String { "\(number)" }
+
+    /// CRC-16/XMODEM, of each byte.
+    private static let table: [UInt16] = (0..<256).map { byte in
+        (0..<8).reduce(UInt16(byte) << 8) { remainder, _ in
+            remainder & 0x8000 == 0 ? remainder << 1 : remainder << 1 ^ 0x1021
+        }
+    }
+}

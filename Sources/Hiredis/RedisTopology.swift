@@ -1,0 +1,49 @@
+package import NIOCore
+
+/// One Redis in whichever way it is reached: at one address, as the primary that Sentinels name, or as a cluster. Makes the connections
+/// to it, which move together. Confined to its event loop.
+package final class RedisTopology {
+    private let configuration: RedisConfiguration
+    private let environment: RedisEnvironment
+    /// Where the primary is, by Sentinels; `nil`: nobody asks them.
+    package let primary: PrimaryDirectory?
+    /// Which primary serves what; `nil`: Redis is no cluster.
+    package let cluster: ClusterDirectory?
+
+    package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+        self.configuration = configuration
+        self.environment = environment
+        primary = PrimaryDirectory(following: configuration, environment: environment)
+        cluster = ClusterDirectory(following: configuration, environment: environment)
+    }
+
+    /// Connections that commands go by. Those of the first sender of a cluster are asked for its servers too.
+    package func sender() -> any RedisSender {
+        guard let cluster else {
+            return RedisPipeline(configuration: configuration, environment: environment, directory: primary)
+        }
+        return ClusterPipeline(configuration: configuration, environment: environment, directory: cluster)
+    }
+
+    /// Connections that hear `channels`, and which keys were changed of those that are tracked for them.
+    package func listener(channels: [String]) -> any RedisListener {
+        guard let cluster else {
+            return RedisSubscriber(
+                configuration: configuration, channels: channels, hearsInvalidations: true, environment: environment,
+                directory: primary)
+        }
+        return ClusterSubscriber(
+            configuration: configuration, channels: channels, environment: environment, directory: cluster)
+    }
+
+    /// Begins to ask where Redis is, if anybody must be asked.
+    package func start() {
+        primary?.start()
+        cluster?.start()
+    }
+
+    /// Asks nobody any more.
+    package func close() -> EventLoopFuture<Void> {
+        .andAllComplete([primary?.close(), cluster?.close()].compactMap(\.self), on: environment.eventLoop)
+    }
+}

@@ -1,0 +1,161 @@
+package import Hiredis
+
+/// A Redis Cluster: real servers in fresh folders, on free ports of 127.0.0.1. They end with this process.
+package actor ClusterFleet {
+    /// A server of the cluster, and what the others call it.
+    package struct Member: Sendable {
+        package let server: RedisServer
+        package let id: String
+    }
+
+    /// After so many milliseconds without an answer the others believe that a server is down.
+    package static let nodeTimeout = 1000
+    private static let patience = Duration.seconds(60)
+
+    /// The primaries to begin with, then a replica of each for each round.
+    package private(set) var members: [Member]
+
+    private init(members: [Member]) {
+        self.members = members
+    }
+
+    /// Starts servers, joins them to a cluster, and waits until each of them says that it is whole.
+    /// - Parameters:
+    ///   - primaries: that share the slots evenly.
+    ///   - replicas: of each primary.
+    ///   - arguments: of every server.
+    /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
+    package static func start(primaries: Int = 3, replicas: Int = 0, arguments: [String] = []) async throws -> ClusterFleet {
+        let fleet = ClusterFleet(members: [])
+        do {
+            for _ in 0..<primaries * (1 + replicas) { try await fleet.addServer(arguments) }
+            try await fleet.join(primaries: primaries)
+            return fleet
+        } catch {
+            await fleet.remove()
+            throw error
+        }
+    }
+
+    /// Starts a cluster, runs `body`, and always ends it. Prints all logs if `body` throws. For the parameters see `start`.
+    package static func withFleet<Result>(
+        primaries: Int = 3, replicas: Int = 0, arguments: [String] = [], _ body: (ClusterFleet) async throws -> Result
+    ) async throws -> Result {
+        let fleet = try await start(primaries: primaries, replicas: replicas, arguments: arguments)
+        do {
+            let result = try await body(fleet)
+            await fleet.remove()
+            return result
+        } catch {
+            print("The logs of a cluster whose test failed with \(error):\n\(await fleet.logs)")
+            await fleet.remove()
+            throw error
+        }
+    }
+
+    private func addServer(_ arguments: [String]) async throws {
+        let own = [
+            "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "\(Self.nodeTimeout)",
+            "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
+        ]
+        let server = try await RedisServer.start(arguments: own + arguments)
+        members.append(Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? ""))
+    }
+
+    private func join(primaries: Int) async throws {
+        let count = HashSlot.count
+        for (place, member) in members.enumerated() {
+            _ = try await checked(member, ["CLUSTER", "SET-CONFIG-EPOCH", "\(place + 1)"])
+            guard place < primaries else { continue }
+            let slots = (count * place / primaries)..<(count * (place + 1) / primaries)
+            _ = try await checked(member, ["CLUSTER", "ADDSLOTS"] + slots.map { "\($0)" })
+        }
+        for member in members.dropFirst() {
+            _ = try await checked(members[0], ["CLUSTER", "MEET", "127.0.0.1", "\(member.server.port ?? 0)"])
+        }
+        for (place, member) in members.enumerated().dropFirst(primaries) {
+            let primary = members[place % primaries]
+            try await eventually(within: Self.patience, "a replica knows its primary") {
+                try await member.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
+            }
+        }
+        try await untilWhole()
+    }
+
+    private func checked(_ member: Member, _ words: [String]) async throws -> RedisReply {
+        let reply = try await member.server.ask(words)
+        guard case .error(let error) = reply else { return reply }
+        throw RedisServerError(reason: "\(words.prefix(3).joined(separator: " ")): \(error)", log: await logs)
+    }
+
+    /// Waits until every server that runs knows of every other, and all slots are served.
+    package func untilWhole() async throws {
+        try await eventually(within: Self.patience, "the cluster is whole") {
+            for member in members where await member.server.processID != nil {
+                let info = try await member.server.ask(["CLUSTER", "INFO"]).text ?? ""
+                guard info.contains("cluster_state:ok"), info.contains("cluster_slots_ok:\(HashSlot.count)"),
+                    info.contains("cluster_known_nodes:\(members.count)")
+                else { return false }
+                let replication = try await member.server.ask(["INFO", "replication"]).text ?? ""
+                guard !replication.contains("master_link_status:down") else { return false }
+            }
+            return true
+        }
+    }
+
+    /// Ends all servers, and deletes their folders.
+    package func remove() async {
+        for member in members { await member.server.remove() }
+    }
+
+    /// The end of what each has said.
+    package var logs: String {
+        get async {
+            var logs = ""
+            for member in members {
+                logs += "redis-server at \(member.server.port ?? 0):\n\(await member.server.log.suffix(1 << 13))\n"
+            }
+            return logs
+        }
+    }
+
+    /// What a sidecar is told: `redis+cluster://…`.
+    package var url: String {
+        "redis+cluster://" + members.map { "127.0.0.1:\($0.server.port ?? 0)" }.joined(separator: ",")
+    }
+
+    // MARK: Slots
+
+    /// Who serves a slot, by the word of a server that runs.
+    package func owner(of slot: HashSlot) async throws -> Member {
+        for member in members where await member.server.processID != nil {
+            guard let ranges = try? await member.server.ask(["CLUSTER", "SLOTS"]).array else { continue }
+            for range in ranges {
+                guard let parts = range.array, parts.count >= 3, let first = parts[0].integer, let last = parts[1].integer,
+                    (first...last).contains(Int64(slot.number)), let port = parts[2].array?[1].integer
+                else { continue }
+                if let owner = members.first(where: { $0.server.port.map { Int64($0) } == port }) { return owner }
+            }
+        }
+        throw RedisServerError(reason: "nobody serves slot \(slot)", log: await logs)
+    }
+
+    /// Begins to move a slot: what is asked for in it is answered with `ASK` or `TRYAGAIN` until `finishMove`.
+    package func beginMove(of slot: HashSlot, to target: Member) async throws {
+        let source = try await owner(of: slot)
+        _ = try await checked(target, ["CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", source.id])
+        _ = try await checked(source, ["CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", target.id])
+    }
+
+    /// Moves the slot's keys, and tells all who serves it now.
+    package func finishMove(of slot: HashSlot, to target: Member) async throws {
+        let source = try await owner(of: slot)
+        while true {
+            let keys = try await checked(source, ["CLUSTER", "GETKEYSINSLOT", "\(slot)", "100"]).array?.compactMap(\.text) ?? []
+            guard !keys.isEmpty else { break }
+            let words = ["MIGRATE", "127.0.0.1", "\(target.server.port ?? 0)", "", "0", "5000", "KEYS"] + keys
+            _ = try await checked(source, words)
+        }
+        for member in [target, source] { _ = try await checked(member, ["CLUSTER", "SETSLOT", "\(slot)", "NODE", target.id]) }
+    }
+}

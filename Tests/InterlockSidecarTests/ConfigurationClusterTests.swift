@@ -1,0 +1,54 @@
+import Hiredis
+import Interlock
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: a Redis Cluster")
+struct ConfigurationClusterTests {
+    @Test("its servers are listed, and TLS makes another URL of them")
+    func reads() throws {
+        let read = try configuration("redis: { cluster: [R1, \"r2:7000\", \"[::1]\"] }")
+        #expect(read.redis.url == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
+        let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
+        #expect(server.displayName == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
+        let secured = try configuration("redis: { cluster: [r1], tls: { server_name: redis.internal } }")
+        #expect(secured.redis.url == "rediss+cluster://r1:6379")
+    }
+
+    @Test(
+        "what cannot work is refused where it stands",
+        arguments: [
+            (
+                "{ url: \"redis+cluster://r1/2\" }",
+                "redis.url: expected a URL that can be used (a cluster has no database but 0), got \"redis+cluster://r1/2\""
+            ),
+            (
+                "{ url: \"redis+cluster://r1,r1\" }",
+                "redis.url: expected a URL that can be used (it names a server twice), got \"redis+cluster://r1,r1\""
+            ),
+            ("{ cluster: [] }", "redis.cluster: expected 1-50 servers of a cluster, each named once"),
+            ("{ cluster: [r1, \"R1:6379\"] }", "redis.cluster: expected 1-50 servers of a cluster, each named once"),
+            (
+                "{ cluster: [\"r1/0\"] }",
+                "redis.cluster[0]: expected the host[:port] of a server of the cluster, such as redis-1:6379, got \"r1/0\""
+            ),
+            (
+                "{ url: \"redis://a\", cluster: [r1] }",
+                "redis.cluster: stands beside redis.url, redis.url_env or redis.sentinels: give one of them"
+            ),
+        ]
+    )
+    func refuses(yaml: String, refusal: String) {
+        #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(refusal) ?? false, "\(refusals(of: "redis: \(yaml)"))")
+    }
+
+    @Test("a cluster is no server of a quorum")
+    func quorum() {
+        let refused = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
+        #expect(
+            refused.first?.contains(
+                "redis.urls[2]: expected a server that fails by itself; a cluster's replicas take the place of its servers")
+                ?? false,
+            "\(refused)")
+    }
+}

@@ -1,0 +1,256 @@
+import Hiredis
+import InterlockCore
+import InterlockProcesses
+import Logging
+import NIOPosix
+import Testing
+
+@testable import Interlock
+
+/// Real servers; how long a failover takes is up to them.
+@Suite("A Redis Cluster", .serialized, .timeLimit(.minutes(3)))
+struct ClusterTests {
+    private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    private static let services = [
+        ServiceDefinition(
+            name: "catalog", limits: [LimitDefinition(name: "1m", limit: 3, window: .seconds(60))])
+    ]
+
+    /// Runs `body` with coordinators that are told of the cluster, when they are connected to all of it.
+    private static func withCoordinators(
+        of count: Int = 1, _ fleet: ClusterFleet, url: String? = nil, timeout: Duration = .seconds(5),
+        locks: LockSettings = LockSettings(), _ body: ([Coordinator]) async throws -> Void
+    ) async throws {
+        let fleetURL = await fleet.url
+        var redis = try RedisConfiguration(url: url ?? fleetURL)
+        redis.commandTimeout = timeout
+        redis.connectTimeout = .seconds(5)
+        let configuration = InterlockConfiguration(redis: redis, locks: locks, services: Self.services, host: "test")
+        let group = MultiThreadedEventLoopGroup.singleton
+        let coordinators = (0..<count).map { _ in
+            Coordinator(configuration: configuration, eventLoop: group.next(), logger: Self.silence)
+        }
+        let result: Result<Void, any Error>
+        do {
+            for coordinator in coordinators {
+                await coordinator.start()
+                try await Self.untilWhole(coordinator)
+            }
+            try await body(coordinators)
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        for coordinator in coordinators { await coordinator.stop() }
+        try result.get()
+    }
+
+    private static func untilWhole(_ coordinator: Coordinator) async throws {
+        try await eventually(within: .seconds(30), "the coordinator is connected to the whole cluster") {
+            guard let cluster = await coordinator.status.cluster else { return false }
+            return cluster.slotsCovered == HashSlot.count && cluster.primaries.allSatisfy(\.isConnected)
+        }
+    }
+
+    /// A lock's name whose keys are served by this server.
+    private static func name(on member: ClusterFleet.Member, of fleet: ClusterFleet) async throws -> ResourceName {
+        for number in 0... where try await fleet.owner(of: HashSlot(ofKey: "job-\(number)")).id == member.id {
+            return try ResourceName("job-\(number)")
+        }
+        preconditionFailure("every server has some")
+    }
+
+    private static func acquire(_ name: ResourceName, wait: Int64 = 0, _ coordinator: Coordinator) async throws -> Lease? {
+        var request = LockRequest(name: name, ttl: 60_000)
+        request.wait = wait
+        return try await coordinator.acquireLock(request)
+    }
+
+    @Test("one seed leads to all servers; locks, limits, lists and the fleet work across them")
+    func works() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            let seed = try #require(await fleet.members[1].server.port)
+            try await Self.withCoordinators(of: 2, fleet, url: "redis+cluster://127.0.0.1:\(seed)") { coordinators in
+                let cluster = try #require(await coordinators[0].status.cluster)
+                #expect(cluster.primaries.map(\.slots).reduce(0, +) == HashSlot.count)
+                #expect(cluster.primaries.count == 3)
+                #expect(cluster.switches == 0)
+                var names: Set<String> = []
+                for member in await fleet.members {
+                    let name = try await Self.name(on: member, of: fleet)
+                    names.insert(name.text)
+                    #expect(try await Self.acquire(name, coordinators[0]) != nil)
+                    #expect(try await Self.acquire(name, coordinators[1]) == nil)
+                }
+                var listed: Set<String> = []
+                var cursor = "0"
+                repeat {
+                    let page = try await coordinators[1].listLocks(cursor: cursor, matching: "*", count: 10)
+                    listed.formUnion(page.names)
+                    cursor = page.cursor
+                } while cursor != "0"
+                #expect(listed == names)
+                for _ in 0..<3 { #expect(try await coordinators[0].take(service: "catalog").isTaken) }
+                #expect(try await !coordinators[1].take(service: "catalog").isTaken)
+                #expect(try await coordinators[0].listFleet().map(\.id) == coordinators.map(\.id).sorted())
+            }
+        }
+    }
+
+    @Test("a lock passes on from one sidecar to the other at once, whichever server it is on")
+    func handsOver() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await Self.withCoordinators(of: 2, fleet) { coordinators in
+                for member in await fleet.members {
+                    let name = try await Self.name(on: member, of: fleet)
+                    let held = try #require(try await Self.acquire(name, coordinators[0]))
+                    let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
+                    try await eventually(within: .seconds(20), "somebody waits") {
+                        try await coordinators[0].inspectLock(name)?.waiters == 1
+                    }
+                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    let passed = try #require(try await waiter.value)
+                    #expect(passed.fence > held.fence)
+                }
+            }
+        }
+    }
+
+    @Test("while a slot is on its way, callers wait and are answered; none sees a redirection")
+    func slotMoves() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await Self.withCoordinators(of: 2, fleet, timeout: .seconds(20)) { coordinators in
+                let (source, target) = (await fleet.members[0], await fleet.members[1])
+                let name = try await Self.name(on: source, of: fleet)
+                let slot = HashSlot(ofKey: name.text)
+                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                try await fleet.beginMove(of: slot, to: target)
+                // What one key holds goes on: before it has moved, and after.
+                #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
+                let waiter = Task { try await Self.acquire(name, wait: 60_000, coordinators[1]) }
+                let release = Task { try await coordinators[0].releaseLock(name, token: held.token) }
+                try await fleet.finishMove(of: slot, to: target)
+                #expect(try await release.value)
+                let passed = try #require(try await waiter.value)
+                #expect(passed.fence > held.fence)
+                #expect(try await coordinators[0].renewLock(name, token: passed.token, ttl: 60_000) != nil)
+            }
+        }
+    }
+
+    @Test("a slot that does not arrive in time is unavailable, and the reason is said in our words")
+    func slotStays() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await Self.withCoordinators(fleet, timeout: .milliseconds(300)) { coordinators in
+                let (source, target) = (await fleet.members[0], await fleet.members[1])
+                let name = try await Self.name(on: source, of: fleet)
+                try await fleet.beginMove(of: HashSlot(ofKey: name.text), to: target)
+                let error = await #expect(throws: InterlockError.self) { try await Self.acquire(name, coordinators[0]) }
+                #expect(error?.code == .unavailable)
+                #expect(
+                    error?.message
+                        == "Redis cannot serve: slot \(HashSlot(ofKey: name.text)) is on its way to another server of the cluster, and "
+                        + "has not arrived in time")
+            }
+        }
+    }
+
+    @Test("a sidecar that died in the queue costs those behind it one claim window")
+    func deadWaiter() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await Self.withCoordinators(of: 2, fleet) { coordinators in
+                let name = try await Self.name(on: await fleet.members[2], of: fleet)
+                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                let member = try await fleet.owner(of: HashSlot(ofKey: name.text))
+                // Nobody has heard of it, and nobody listens.
+                let ticket = "0123456789ab/ticket/\(String(repeating: "0", count: 32))"
+                _ = try await member.server.ask(["ZADD", "interlock:queue:{\(name)}", "1", ticket])
+                let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
+                try await eventually(within: .seconds(20), "somebody waits behind it") {
+                    try await coordinators[0].inspectLock(name)?.waiters == 2
+                }
+                _ = try await coordinators[0].releaseLock(name, token: held.token)
+                #expect(try await waiter.value != nil)
+                #expect(try await member.server.ask(["EXISTS", "interlock:queue:{\(name)}"]).integer == 0)
+            }
+        }
+    }
+
+    @Test("a primary is killed: its replica has its slots, the rest goes on, and fences rise")
+    func failover() async throws {
+        try await ClusterFleet.withFleet(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"]) { fleet in
+            try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
+                let members = await fleet.members
+                let name = try await Self.name(on: members[0], of: fleet)
+                let other = try await Self.name(on: members[1], of: fleet)
+                let held = try #require(try await Self.acquire(name, coordinators[0]))
+                await members[0].server.kill()
+                #expect(try await Self.acquire(other, coordinators[1]) != nil)
+                for coordinator in coordinators {
+                    try await eventually(within: .seconds(60), "the replica is known as the primary") {
+                        let cluster = await coordinator.status.cluster
+                        return cluster?.switches == 1 && cluster?.lastSwitch != nil
+                    }
+                }
+                // What was replicated is still held, by whoever held it.
+                #expect(try await Self.acquire(name, coordinators[1]) == nil)
+                #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
+                // It has no replica for the time being, and none can be waited for.
+                await #expect(throws: InterlockError.self) {
+                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    _ = try await Self.acquire(name, coordinators[1])
+                }
+            }
+        }
+    }
+
+    @Test("under the least ACL nothing is refused")
+    func leastRights() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            let rights = try LeastACLTests.documented() + ["+cluster|slots", "+cluster|info", "+asking"]
+            for member in await fleet.members { _ = try await member.server.ask(rights) }
+            let url = await fleet.url.replacing("://", with: "://sidecar:secret@")
+            try await Self.withCoordinators(of: 2, fleet, url: url) { coordinators in
+                for member in await fleet.members {
+                    let name = try await Self.name(on: member, of: fleet)
+                    #expect(try await Self.acquire(name, coordinators[0]) != nil)
+                }
+                #expect(try await coordinators[1].take(service: "catalog").isTaken)
+                #expect(try await coordinators[0].listFleet().count == 2)
+            }
+            for member in await fleet.members {
+                let log = try await member.server.ask(["ACL", "LOG"])
+                #expect(log == .array([]))
+            }
+        }
+    }
+
+    @Test("a server that is no cluster is refused by name, and so is a cluster that is named as a server")
+    func wrongKind() async throws {
+        try await RedisServer.withServer { server in
+            let port = try #require(server.port)
+            let failure = try await Self.failure(of: "redis+cluster://127.0.0.1:\(port)")
+            #expect(failure == "127.0.0.1:\(port) is no cluster: give its address as redis:// or rediss://")
+        }
+        try await ClusterFleet.withFleet { fleet in
+            let port = try #require(await fleet.members[0].server.port)
+            let failure = try await Self.failure(of: "redis://127.0.0.1:\(port)")
+            #expect(failure.hasPrefix("Redis is a cluster, and was named as one server"))
+        }
+    }
+
+    private static func failure(of url: String) async throws -> String {
+        let coordinator = Coordinator(
+            configuration: InterlockConfiguration(redis: try RedisConfiguration(url: url), host: "test"),
+            eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
+        await coordinator.start()
+        var failure: String?
+        try await eventually(within: .seconds(20), "the reason is said") {
+            failure = await coordinator.status.redisFailure
+            return failure != nil
+        }
+        #expect(await !coordinator.isReady)
+        await coordinator.stop()
+        return failure ?? ""
+    }
+}
