@@ -37,6 +37,19 @@ struct ClusterViewTests {
         #expect(view.map.owner(of: slot) == Self.host("a"))
     }
 
+    @Test("what was left within an epoch is not believed again")
+    func leftWithinAnEpoch() throws {
+        let slots = try #require(HashSlot(0))...(try #require(HashSlot(16_383)))
+        let old = SlotMap([(slots, Self.host("a"))], replicas: [Self.host("b")])
+        let new = SlotMap([(slots, Self.host("b"))], replicas: [])
+        let oldWithoutReplicas = SlotMap([(slots, Self.host("a"))], replicas: [])
+        var view = ClusterView()
+        // Whoever votes knows of the epoch before it knows what came of it.
+        let told: [(SlotMap, Int64)] = [(old, 3), (new, 4), (old, 4), (oldWithoutReplicas, 4), (new, 4), (new, 5), (old, 5)]
+        let changes = told.map { view.heard($0.0, epoch: $0.1) }
+        #expect(changes == [.changed, .changed, .outdated, .outdated, .unchanged, .unchanged, .changed])
+    }
+
     @Test("a slot that has moved is known at once, and told once")
     func moved() throws {
         let slot = try #require(HashSlot(16_383))

@@ -26,16 +26,17 @@ struct ClusterSlots: RedisCommand {
 
     func decode(_ reply: RedisReply) throws(RedisError) -> SlotMap {
         guard let ranges = reply.array else { throw reply.unexpected(for: "CLUSTER SLOTS") }
-        var map = SlotMap()
+        var served: [(slots: ClosedRange<HashSlot>, primary: RedisConfiguration.Address)] = []
+        var replicas: [RedisConfiguration.Address] = []
         for range in ranges {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
             else { throw reply.unexpected(for: "CLUSTER SLOTS") }
             // One whose address is not known yet comes with a later answer.
-            if let primary = address(parts[2]) { map.assign(first...last, to: primary) }
-            for replica in parts.dropFirst(3).compactMap({ address($0) }) { map.add(replica: replica) }
+            if let primary = address(parts[2]) { served.append((first...last, primary)) }
+            replicas += parts.dropFirst(3).compactMap { address($0) }
         }
-        return map
+        return SlotMap(served, replicas: replicas)
     }
 
     private func address(_ node: RedisReply) -> RedisConfiguration.Address? {

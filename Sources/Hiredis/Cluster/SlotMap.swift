@@ -16,6 +16,21 @@ package struct SlotMap: Equatable, Sendable {
         owners = Array(repeating: Self.nobody, count: HashSlot.count)
     }
 
+    /// The same servers are in the same order, whoever has named them.
+    init(_ ranges: [(slots: ClosedRange<HashSlot>, primary: Address)], replicas: [Address]) {
+        self.init()
+        for primary in Self.inOrder(ranges.map(\.primary)) { _ = place(adding: primary) }
+        for (slots, primary) in ranges { assign(slots, to: primary) }
+        self.replicas = Self.inOrder(replicas)
+    }
+
+    private static func inOrder(_ addresses: [Address]) -> [Address] {
+        Set(addresses).sorted { $0.description < $1.description }
+    }
+
+    /// Whether the slots are served by the same primaries.
+    func serves(as other: SlotMap) -> Bool { primaries == other.primaries && owners == other.owners }
+
     /// Where the slot's primary stands in `primaries`; `nil`: nobody serves it.
     package func place(of slot: HashSlot) -> Int? {
         let owner = owners[slot.number]
@@ -43,13 +58,9 @@ package struct SlotMap: Equatable, Sendable {
         return place
     }
 
-    mutating func assign(_ slots: ClosedRange<HashSlot>, to primary: Address) {
+    private mutating func assign(_ slots: ClosedRange<HashSlot>, to primary: Address) {
         guard let place = place(adding: primary) else { return }
         for slot in slots.lowerBound.number...slots.upperBound.number { owners[slot] = UInt16(place) }
-    }
-
-    mutating func add(replica: Address) {
-        if !replicas.contains(replica) { replicas.append(replica) }
     }
 
     private mutating func place(adding primary: Address) -> Int? {
@@ -63,13 +74,19 @@ package struct SlotMap: Equatable, Sendable {
 /// What servers of a cluster say of it, and which of that is believed. A value without I/O.
 ///
 /// A server that is cut off from the others goes on saying what it knew: whoever has heard of a later epoch is not led back by one
-/// of an older. With no server left to ask everything may have been made anew, and epochs begin again: see `forgetEpoch`.
+/// of an older. Within an epoch slots go to one server alone, the one whose epoch it is: what was left in it is not believed again, for
+/// those who have voted know of an epoch before they know what came of it. With no server left to ask everything may have been made anew, and epochs begin again: see `forgetEpoch`.
 package struct ClusterView: Equatable, Sendable {
     package private(set) var map = SlotMap()
     /// Of the last change that is known of; rises with every failover and every slot that gets another primary.
     package private(set) var epoch: Int64 = 0
     /// Whether any server has been heard.
     package private(set) var isKnown = false
+    /// What servers said last, and what they had said before that and may not say again in this epoch.
+    private var told = SlotMap()
+    private var left: [SlotMap] = []
+    /// The most of those that are remembered; an epoch seldom has three.
+    private static let mostLeft = 32
 
     package init() {}
 
@@ -83,7 +100,13 @@ package struct ClusterView: Equatable, Sendable {
     /// A server has said which primaries serve what.
     package mutating func heard(_ new: SlotMap, epoch said: Int64) -> Change {
         guard said >= epoch else { return .outdated }
-        defer { (epoch, map, isKnown) = (said, new, true) }
+        if said > epoch { left = [] }
+        guard !left.contains(where: { $0.serves(as: new) }) else { return .outdated }
+        if isKnown, !new.serves(as: told) {
+            left.append(told)
+            if left.count > Self.mostLeft { left.removeFirst() }
+        }
+        defer { (epoch, map, told, isKnown) = (said, new, new, true) }
         return isKnown && new == map ? .unchanged : .changed
     }
 
@@ -95,5 +118,5 @@ package struct ClusterView: Equatable, Sendable {
         return true
     }
 
-    package mutating func forgetEpoch() { epoch = 0 }
+    package mutating func forgetEpoch() { (epoch, left) = (0, []) }
 }
