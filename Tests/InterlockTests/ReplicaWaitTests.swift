@@ -88,6 +88,52 @@ struct ReplicaWaitTests {
         }
     }
 
+    @Test(
+        "a renewal promises no more than what replicas have, for a failover may be to one of them",
+        arguments: [LockMode.exclusive, .shared])
+    func renewalWithoutReplica(mode: LockMode) async throws {
+        try await Self.withReplica { fleet, _, server in
+            let sidecar = fleet.sidecars[0]
+            var request = try LockRequest("orders", ttl: 60_000)
+            request.mode = mode
+            let lease = try #require(try await sidecar.acquireLock(request))
+            await server.pause()
+            let name = try ResourceName("orders")
+            let valid = try #require(try await sidecar.renewLock(name, token: lease.token, ttl: 600_000))
+            #expect(valid <= 60_000)
+            await server.resume()
+            try await eventually("the replica has it too") {
+                try await sidecar.renewLock(name, token: lease.token, ttl: 600_000) ?? 0 > 60_000
+            }
+        }
+    }
+
+    @Test("nobody is promised anything of a lease that another sidecar granted and no replica has extended")
+    func foreignRenewalWithoutReplica() async throws {
+        try await Self.withReplica(sidecars: 2) { fleet, _, server in
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
+            let other = fleet.sidecars[1]
+            await server.pause()
+            let code = await Self.code {
+                _ = try await other.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
+            }
+            #expect(code == .unreplicated)
+            await server.resume()
+        }
+    }
+
+    @Test("a linked lease that no replica extends ends when replicas would let it end")
+    func linkedWithoutReplica() async throws {
+        try await Self.withReplica { fleet, _, server in
+            let sidecar = fleet.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 1500)))
+            let followed = try await sidecar.followLease(lease, isLinked: true)
+            await server.pause()
+            #expect(await followed.losses.first { _ in true } == .expired)
+            await server.resume()
+        }
+    }
+
     @Test("when the replica stands still nobody gets the lock; when it goes on, everybody may")
     func replicaStandsStill() async throws {
         try await Self.withReplica { fleet, _, server in
@@ -112,8 +158,10 @@ extension ReplicaWaitTests {
     private static let key = "interlock:lock:{orders}"
 
     /// A sidecar whose Redis has one replica, in step with it; a client of the replica, and the replica.
-    private static func withReplica(_ body: (Fleet, RedisClient, RedisServer) async throws -> Void) async throws {
-        try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
+    private static func withReplica(
+        sidecars: Int = 1, _ body: (Fleet, RedisClient, RedisServer) async throws -> Void
+    ) async throws {
+        try await Fleet.run(of: sidecars, locks: LockSettings(waitReplicas: 1)) { fleet in
             try await RedisServer.withServer { server in
                 let replica = RedisClient(configuration: server.configuration)
                 try await replica.connect()
@@ -143,8 +191,10 @@ extension ReplicaWaitTests {
 
     /// Locks that wait for replicas have a connection of their own, which may be up a little later than the others.
     private static func untilLocksAreServed(by fleet: Fleet) async throws {
-        try await eventually("locks are served") {
-            await code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest("nobody-has-it", ttl: 10)) } != .unavailable
+        for sidecar in fleet.sidecars {
+            try await eventually("locks are served") {
+                await code { _ = try await sidecar.acquireLock(try LockRequest("nobody-has-it", ttl: 10)) } != .unavailable
+            }
         }
     }
 

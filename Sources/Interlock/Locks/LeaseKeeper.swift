@@ -102,6 +102,8 @@ final class LeaseKeeper {
 
     /// A lease is lost.
     var onLost: ((_ name: String, _ token: String) -> Void)?
+    /// Sees to it that an extension is at as many replicas as are asked for, before it is relied on.
+    var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, ceiling: Duration?) {
         self.runtime = runtime
@@ -324,8 +326,8 @@ final class LeaseKeeper {
             guard stands(entry) else { return }
             switch result {
             case .success(.holds):
-                entry.lease.extended(ttl: ttl, sentAt: now)
                 entry.goneSince = nil
+                return replicated(script, of: entry, sentAt: now)
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
                 // Lost: the look tells how.
@@ -337,6 +339,19 @@ final class LeaseKeeper {
             plan(entry, now: runtime.time.now())
         }
         plan(entry, now: now)
+    }
+
+    /// Redis has extended it.
+    private func replicated(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
+        replicate?(script) { [self] replicated in
+            guard stands(entry) else { return }
+            switch replicated {
+            case .enough: entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
+            // Of what has ended meanwhile the next extension tells how.
+            case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
+            }
+            plan(entry, now: runtime.time.now())
+        }
     }
 
     private func check(_ entry: Entry) {

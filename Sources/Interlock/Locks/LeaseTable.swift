@@ -48,6 +48,11 @@ struct LeaseTable {
         entries[Key(name: name, token: token)] = nil
     }
 
+    /// Until when its holder was told that it may rely on it; `nil`: not known here.
+    func deadline(of name: String, token: String) -> Instant? {
+        entries[Key(name: name, token: token)]?.deadline
+    }
+
     func label(of name: String, token: String) -> String? {
         entries[Key(name: name, token: token)]?.label
     }

@@ -18,35 +18,54 @@ extension LockCoordinator {
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
         runtime.pipeline.run(script) { [self] result in
             guard case .success(.perhapsInGroup) = result else {
-                return renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
+                return renewed(result, script, name.text, sentAt: sentAt, completion)
             }
             script.isGroup = true
             runtime.pipeline.run(script) { [self] result in
-                renewed(result, name.text, token: token, ttl: ttl, sentAt: sentAt, completion)
+                renewed(result, script, name.text, sentAt: sentAt, completion)
             }
         }
     }
 
     private func renewed(
-        _ result: Result<TokenStanding, RedisError>, _ name: String, token: String, ttl: Int64, sentAt: Instant,
+        _ result: Result<TokenStanding, RedisError>, _ script: RenewScript, _ name: String, sentAt: Instant,
         _ completion: Completion<RenewAnswer>
     ) {
         switch result {
         case .success(.holds):
-            let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: runtime.time.now())
-            guard valid > 0 else {
-                completion(.lost)
-                return
+            replicate(script) { [self] replicated in
+                promise(script.ttl, of: name, token: script.token, sentAt: sentAt, replicated, completion)
             }
-            let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
-            leases.renewed(name, token: token, deadline: deadline)
-            keeper.moved(name, token: token, to: deadline)
-            completion(.renewed(validMilliseconds: valid))
         case .success(.lost), .success(.perhapsInGroup):
-            leases.ended(name, token: token)
+            leases.ended(name, token: script.token)
             completion(.lost)
         case .failure(let error):
             completion(.failed(InterlockError(error)))
+        }
+    }
+
+    /// Redis has extended a lease: its holder is told for how long to rely on it.
+    private func promise(
+        _ ttl: Int64, of name: String, token: String, sentAt: Instant, _ replicated: Replicated,
+        _ completion: Completion<RenewAnswer>
+    ) {
+        let now = runtime.time.now()
+        let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
+        switch replicated {
+        case .enough where deadline > now:
+            leases.renewed(name, token: token, deadline: deadline)
+            keeper.moved(name, token: token, to: deadline)
+            completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
+        case .enough, .lost:
+            leases.ended(name, token: token)
+            completion(.lost)
+        case .tooFew(let error):
+            // What was promised before is at replicas, and stands.
+            guard let promised = leases.deadline(of: name, token: token).map({ min($0, deadline) }), promised > now else {
+                completion(.failed(error))
+                return
+            }
+            completion(.renewed(validMilliseconds: (promised.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }
 

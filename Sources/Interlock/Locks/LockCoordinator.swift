@@ -41,6 +41,7 @@ final class LockCoordinator {
         self.watch = watch
         keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
         keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
+        keeper.replicate = { [unowned self] in replicate($0, then: $1) }
     }
 
     var waiting: Int { waiters.count }
@@ -135,20 +136,48 @@ final class LockCoordinator {
     /// Hands a lease out as soon as so many replicas have it as are asked for.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        // Of a cluster, the server that has granted the lock.
-        guard let server = pipeline.answering else {
-            preconditionFailure("grants are handed out within the reply that brought them")
+        acknowledged("the lease in time, and it was given up") { [self] error in
+            guard let error else { return handOut(grant, to: waiter, sentAt: sentAt) }
+            fail(waiter, error)
+            giveBack(waiter)
         }
-        replication.acknowledged(at: server) { [self] result in
+    }
+
+    /// Within a reply on the connection that locks are granted on: waits until so many replicas have what it is about.
+    /// - Parameter what: they should have, and what follows if they have not.
+    private func acknowledged(_ what: String, then done: @escaping (InterlockError?) -> Void) {
+        // Of a cluster, the server that has run the script.
+        guard let server = pipeline.answering else {
+            preconditionFailure("replicas are waited for within the reply that they are to have")
+        }
+        replication.acknowledged(at: server) { [settings] result in
             switch result {
-            case .success(let count) where count >= settings.waitReplicas:
-                handOut(grant, to: waiter, sentAt: sentAt)
+            case .success(let count) where count >= settings.waitReplicas: done(nil)
             case .success(let count):
-                fail(waiter, .unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas))
-                giveBack(waiter)
-            case .failure(let error):
-                fail(waiter, InterlockError(error))
-                giveBack(waiter)
+                done(.unreplicated(acknowledged: Int(count), wanted: settings.waitReplicas, what))
+            case .failure(let error): done(InterlockError(error))
+            }
+        }
+    }
+
+    /// Whether replicas have what Redis has done.
+    enum Replicated {
+        case enough
+        case tooFew(InterlockError)
+        /// It has ended meanwhile.
+        case lost
+    }
+
+    /// Redis has extended a lease, as `script` asks: once more on the connection that replicas are waited for on, so that a wait that
+    /// is under way there holds up no extension, but only what is promised of it.
+    func replicate(_ script: RenewScript, then done: @escaping (Replicated) -> Void) {
+        guard settings.waitReplicas > 0 else { return done(.enough) }
+        pipeline.run(script) { [self] result in
+            switch result {
+            case .success(.holds):
+                acknowledged("the renewal in time; what was promised before stands") { done($0.map { .tooFew($0) } ?? .enough) }
+            case .success(.lost), .success(.perhapsInGroup): done(.lost)
+            case .failure(let error): done(.tooFew(InterlockError(error)))
             }
         }
     }

@@ -83,10 +83,9 @@ extension InterlockError {
             .invalid, "the lock \"\(request.name)\" is held \(how), which does not go together with what was asked for")
     }
 
-    static func unreplicated(acknowledged: Int, wanted: Int) -> InterlockError {
+    /// - Parameter what: they should have acknowledged, and what follows.
+    static func unreplicated(acknowledged: Int, wanted: Int, _ what: String) -> InterlockError {
         InterlockError(
-            .unreplicated,
-            "only \(acknowledged) of \(wanted) replicas acknowledged the lease in time, and it was given up; see locks.wait_replicas"
-        )
+            .unreplicated, "only \(acknowledged) of \(wanted) replicas acknowledged \(what); see locks.wait_replicas")
     }
 }

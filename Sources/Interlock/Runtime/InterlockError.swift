@@ -14,7 +14,8 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         public static let unavailable = Code(known: .unavailable)
         /// No such service is configured.
         public static let unknownService = Code(known: .unknownService)
-        /// The lease was granted, and given up because too few replicas had it.
+        /// A lease was granted, and given up because too few replicas had it; or extended, and too few replicas had that: then what
+        /// was promised before stands.
         public static let unreplicated = Code(known: .unreplicated)
         /// The caller gave up.
         public static let cancelled = Code(known: .cancelled)
