@@ -145,7 +145,7 @@ package struct BenchRun: Sendable {
     ) async -> FaultRig.Outcome {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
         let rig = FaultRig(
-            fleet: faults.fleet, plan: faults.plan, vanish: { _ = await load.vanish(count: $0) }, log: tell,
+            fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: tell,
             note: { what in
                 await recorder.recordFromOutside(what)
                 // One that was started again is another process.
@@ -155,6 +155,12 @@ package struct BenchRun: Sendable {
             })
         for await _ in beginnings { return await rig.run() }
         return FaultRig.Outcome()
+    }
+
+    /// Services, and the locks that are chosen most often.
+    private var hotKeys: [String] {
+        let locks = (0..<min(plan.names, 64)).map { "\(plan.namePrefix)\($0)" }
+        return StandardServices().services.map(\.rules.name) + locks
     }
 
     private static var machine: String {
@@ -179,8 +185,14 @@ package struct BenchRun: Sendable {
             add("names", "\(Figure.count(plan.names)), \(plan.skew)")
             add("lease", "\(plan.ttl.wholeMilliseconds) ms, waiting at most \(plan.wait.wholeMilliseconds) ms")
         }
-        if let fleet, case .sentinel(let replicas) = fleet.topology {
-            add("Redis", "a primary, \(replicas) replicas, 3 Sentinels; locks wait for \(fleet.waitReplicas)")
+        switch fleet?.topology {
+        case .sentinel(let replicas):
+            add("Redis", "a primary, \(replicas) replicas, 3 Sentinels; locks wait for \(fleet?.waitReplicas ?? 0)")
+        case .cluster(let primaries, let replicas):
+            add(
+                "Redis",
+                "a cluster of \(primaries) primaries with \(replicas) replicas each; locks wait for \(fleet?.waitReplicas ?? 0)")
+        case .single, nil: break
         }
         add("machine", Self.machine)
         if let fleet, fleet.extraServices > 0 { add("services", Figure.count(fleet.extraServices)) }

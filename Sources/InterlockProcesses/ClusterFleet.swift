@@ -10,13 +10,21 @@ package actor ClusterFleet {
 
     /// After so many milliseconds without an answer the others believe that a server is down.
     package static let nodeTimeout = 1000
-    private static let patience = Duration.seconds(60)
+    static let patience = Duration.seconds(60)
 
     /// The primaries to begin with, then a replica of each for each round.
-    package private(set) var members: [Member]
+    package internal(set) var members: [Member]
+    /// Of every server.
+    let arguments: [String]
+    var lost: (primary: Member, loss: PrimaryLoss)?
+    /// The server that joined.
+    var newest: Member?
+    /// The primary that left, its slots, and its replicas.
+    var left: (server: RedisServer, slots: [HashSlot], replicas: [String])?
 
-    private init(members: [Member]) {
+    private init(members: [Member], arguments: [String]) {
         self.members = members
+        self.arguments = arguments
     }
 
     /// Starts servers, joins them to a cluster, and waits until each of them says that it is whole.
@@ -26,7 +34,7 @@ package actor ClusterFleet {
     ///   - arguments: of every server.
     /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
     package static func start(primaries: Int = 3, replicas: Int = 0, arguments: [String] = []) async throws -> ClusterFleet {
-        let fleet = ClusterFleet(members: [])
+        let fleet = ClusterFleet(members: [], arguments: arguments)
         do {
             for _ in 0..<primaries * (1 + replicas) { try await fleet.addServer(arguments) }
             try await fleet.join(primaries: primaries)
@@ -53,7 +61,7 @@ package actor ClusterFleet {
         }
     }
 
-    private func addServer(_ arguments: [String]) async throws {
+    func addServer(_ arguments: [String]) async throws {
         let own = [
             "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "\(Self.nodeTimeout)",
             "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
@@ -82,7 +90,7 @@ package actor ClusterFleet {
         try await untilWhole()
     }
 
-    private func checked(_ member: Member, _ words: [String]) async throws -> RedisReply {
+    func checked(_ member: Member, _ words: [String]) async throws -> RedisReply {
         let reply = try await member.server.ask(words)
         guard case .error(let error) = reply else { return reply }
         throw RedisServerError(reason: "\(words.prefix(3).joined(separator: " ")): \(error)", log: await logs)
@@ -106,6 +114,7 @@ package actor ClusterFleet {
     /// Ends all servers, and deletes their folders.
     package func remove() async {
         for member in members { await member.server.remove() }
+        await left?.server.remove()
     }
 
     /// The end of what each has said.
@@ -150,12 +159,16 @@ package actor ClusterFleet {
     /// Moves the slot's keys, and tells all who serves it now.
     package func finishMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
+        try await moveKeys(of: slot, from: source, to: target)
+        for member in [target, source] { _ = try await checked(member, ["CLUSTER", "SETSLOT", "\(slot)", "NODE", target.id]) }
+    }
+
+    func moveKeys(of slot: HashSlot, from source: Member, to target: Member) async throws {
         while true {
             let keys = try await checked(source, ["CLUSTER", "GETKEYSINSLOT", "\(slot)", "100"]).array?.compactMap(\.text) ?? []
             guard !keys.isEmpty else { break }
             let words = ["MIGRATE", "127.0.0.1", "\(target.server.port ?? 0)", "", "0", "5000", "KEYS"] + keys
             _ = try await checked(source, words)
         }
-        for member in [target, source] { _ = try await checked(member, ["CLUSTER", "SETSLOT", "\(slot)", "NODE", target.id]) }
     }
 }

@@ -5,16 +5,6 @@ package import Hiredis
 /// A primary, its replicas, and Sentinels that watch them: real servers in fresh folders, on free ports of 127.0.0.1. They end with
 /// this process.
 package actor SentinelFleet {
-    /// How Sentinels lose the primary.
-    package enum Loss: String, Hashable, Sendable, Codable, CaseIterable {
-        /// SIGKILL.
-        case killed
-        /// SIGSTOP.
-        case stopped
-        /// No Sentinel gets an answer, and everybody else does.
-        case cutOff = "cut off"
-    }
-
     /// What the Sentinels call the primary.
     package static let primaryName = "main"
     /// After so many milliseconds without an answer a Sentinel believes that a server is down.
@@ -29,7 +19,7 @@ package actor SentinelFleet {
     /// The first is the primary to begin with.
     package nonisolated let servers: [RedisServer]
     package nonisolated let sentinels: [Sentinel]
-    private var lost: (server: RedisServer, loss: Loss)?
+    private var lost: (server: RedisServer, loss: PrimaryLoss)?
 
     private init(servers: [RedisServer], sentinels: [Sentinel]) {
         self.servers = servers
@@ -136,7 +126,7 @@ package actor SentinelFleet {
     }
 
     /// Takes the primary away from the Sentinels.
-    package func losePrimary(_ loss: Loss) async throws {
+    package func losePrimary(_ loss: PrimaryLoss) async throws {
         let server = try await primary()
         lost = (server, loss)
         switch loss {

@@ -8,6 +8,32 @@ import Testing
 
 @Suite("A fleet of the harness's own", .serialized, .timeLimit(.minutes(3)))
 struct OwnFleetTests {
+    @Test("a cluster whose primaries are lost, whose slots move and whose servers come and go is whole after each of these")
+    func clusterChanges() async throws {
+        try await ClusterFleet.withFleet(replicas: 1) { cluster in
+            let slots = (0..<8).compactMap { HashSlot($0 * 2048) }
+            func isWhole(_ primaries: Int) async throws -> Bool {
+                try await cluster.untilWhole()
+                return try await cluster.primaries().count == primaries
+            }
+            try await cluster.reshard(slots, place: 1)
+            #expect(try await isWhole(3))
+            for (place, loss) in PrimaryLoss.allCases.enumerated() {
+                try await cluster.losePrimary(loss, place: place)
+                try await cluster.mend()
+                #expect(try await isWhole(3))
+            }
+            try await cluster.join(taking: slots)
+            #expect(try await isWhole(4))
+            try await cluster.leaveAgain()
+            #expect(try await isWhole(3))
+            try await cluster.leave(place: 0)
+            #expect(try await isWhole(2))
+            try await cluster.joinAgain()
+            #expect(try await isWhole(3))
+        }
+    }
+
     @Test("its sidecars share a Redis, and nothing of it is left afterwards")
     func shared() async throws {
         var processes: [Int32] = []

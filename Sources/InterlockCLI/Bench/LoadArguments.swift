@@ -70,9 +70,9 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
     }
 }
 
-/// `single` or `sentinel`.
+/// `single`, `sentinel` or `cluster`.
 enum TopologyArgument: String, ExpressibleByArgument, CaseIterable, Sendable {
-    case single, sentinel
+    case single, sentinel, cluster
 }
 
 /// `lock=40,limit=40,permit=15,proxy=5`: weights; what is not named has none.

@@ -35,13 +35,19 @@ struct LoadOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The started fleet's Redis: one server, or a primary and replicas behind three Sentinels.", valueName: "topology"))
+            "The started fleet's Redis: one server, a primary and replicas behind three Sentinels, or a cluster.",
+            valueName: "topology"))
     var topology = TopologyArgument.single
 
-    @Option(help: ArgumentHelp("With --topology sentinel: how many replicas there are.", valueName: "n"))
-    var replicas = 2
+    @Option(help: ArgumentHelp("With --topology cluster: how many primaries there are.", valueName: "n"))
+    var primaries = 3
 
-    @Option(help: ArgumentHelp("With --topology sentinel: the sidecars' locks.wait_replicas.", valueName: "n"))
+    @Option(
+        help: ArgumentHelp(
+            "With --topology sentinel or cluster: how many replicas each primary has. (default: 2 and 1)", valueName: "n"))
+    var replicas: Int?
+
+    @Option(help: ArgumentHelp("With replicas: the sidecars' locks.wait_replicas.", valueName: "n"))
     var waitReplicas = 0
 
     // MARK: Load
@@ -118,11 +124,18 @@ struct LoadOptions: ParsableArguments {
         guard (0...10_000).contains(services) else {
             throw ValidationError("--services: expected 0 to 10000, got \(services)")
         }
-        guard (1...5).contains(replicas), (0...replicas).contains(waitReplicas) else {
-            throw ValidationError("--replicas, --wait-replicas: expected 1 to 5 replicas, and at most as many to wait for")
+        guard replicas.map({ (topology == .sentinel ? 1...5 : 0...5).contains($0) }) ?? true else {
+            throw ValidationError("--replicas: expected \(topology == .sentinel ? 1 : 0) to 5, got \(replicas ?? 0)")
         }
-        guard topology == .sentinel || waitReplicas == 0 else {
-            throw ValidationError("--wait-replicas needs --topology sentinel: one server has no replicas")
+        guard topology != .single || replicas == nil && waitReplicas == 0 else {
+            throw ValidationError(
+                "--replicas and --wait-replicas need --topology sentinel or cluster: one server has no replicas")
+        }
+        guard topology == .cluster ? (3...16).contains(primaries) : primaries == 3 else {
+            throw ValidationError("--primaries: with --topology cluster, expected 3 to 16, got \(primaries)")
+        }
+        guard (0...fleetTopology.replicas).contains(waitReplicas) else {
+            throw ValidationError("--wait-replicas: expected at most \(fleetTopology.replicas), as many as there are replicas")
         }
         guard sidecars.isEmpty || topology == .single else {
             throw ValidationError("--topology needs a fleet that bench starts itself: drop --sidecars")
@@ -150,7 +163,8 @@ struct LoadOptions: ParsableArguments {
     private var fleetTopology: FleetTopology {
         switch topology {
         case .single: .single
-        case .sentinel: .sentinel(replicas: replicas)
+        case .sentinel: .sentinel(replicas: replicas ?? 2)
+        case .cluster: .cluster(primaries: primaries, replicas: replicas ?? 1)
         }
     }
 

@@ -21,8 +21,8 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case reset
     /// Redis' wall clock jumps.
     case clock
-    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real processes Sentinels
-    /// promote one, because the primary is killed, stopped, or cut off from them.
+    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real processes Sentinels or
+    /// the servers of a cluster promote one, because the primary is killed, stopped, or cut off from them.
     case failover
     /// Redis is full and refuses writes that need memory.
     case full
@@ -42,6 +42,12 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case vanish
     /// One server of a quorum is away, stopped or restarted with its data, or its connections break.
     case quorumServer = "quorum-server"
+    /// Slots of a cluster get another primary.
+    case reshard
+    /// A server joins a cluster and takes slots; it leaves again.
+    case nodeJoin = "node-join"
+    /// A primary of a cluster gives its slots away and leaves; it joins again.
+    case nodeLeave = "node-leave"
 }
 
 extension FaultKind {
@@ -54,6 +60,8 @@ extension FaultKind {
         case quorum
         /// What is in Redis: over at once.
         case data
+        /// Which server of a cluster has what.
+        case slots
         /// The configuration of one sidecar: over at once.
         case configuration
         /// The programs beside a sidecar.
@@ -65,6 +73,7 @@ extension FaultKind {
         switch self {
         case .kill, .pause, .partition, .latency, .reset: .sidecar
         case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
+        case .reshard, .nodeJoin, .nodeLeave: .slots
         case .quorumServer: .quorum
         case .scripts, .foreignLock, .foreignCounter, .foreignFleet: .data
         case .reload: .configuration
@@ -84,8 +93,9 @@ extension FaultKind {
         case movableClock
         /// Clients that can vanish.
         case clients
-        /// A Redis with replicas behind Sentinels.
-        case sentinels
+        /// A Redis whose replicas are promoted.
+        case replicas
+        case cluster
     }
 
     /// What it takes to cause it in real processes; `nil`: simulations alone cause it.
@@ -96,7 +106,8 @@ extension FaultKind {
         case .partition, .latency, .reset: .proxies
         case .clock: .movableClock
         case .vanish: .clients
-        case .failover: .sentinels
+        case .failover: .replicas
+        case .reshard, .nodeJoin, .nodeLeave: .cluster
         case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer: nil
         }
     }
@@ -178,6 +189,8 @@ extension FaultKind {
         case .foreignCounter: Self.beyondSilence.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .otherThanClock, .any]
         case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
+        case .reshard, .nodeJoin, .nodeLeave:
+            Self.beyondSilence.union([.disturbedLocks, .disturbedServices, .brokenConnections, .lateNews])
         }
     }
 

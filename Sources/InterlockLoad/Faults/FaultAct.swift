@@ -17,8 +17,15 @@ package enum FaultAct: Hashable, Sendable, Codable {
     case redisPause
     /// Redis loses all it knows.
     case redisWipe(RedisWipe)
-    /// Sentinels promote a replica. The former primary comes back as one, until they have made it a replica.
-    case failover(SentinelFleet.Loss)
+    /// Sentinels promote a replica, or a cluster one of the primary in this place. The former primary comes back as one, until it has
+    /// been made a replica.
+    case failover(PrimaryLoss, place: Int)
+    /// So many slots, in which there is load, get another primary.
+    case reshard(slots: Int, place: Int)
+    /// A server joins a cluster and takes so many slots; it leaves again in the end.
+    case nodeJoin(slots: Int)
+    /// The primary in this place gives its slots away and leaves; it joins again in the end.
+    case nodeLeave(place: Int)
     /// No byte passes between the sidecar and Redis, in either direction; connections stay. New ones are refused, or hang.
     case partition(sidecar: Int, refusesConnections: Bool)
     /// Every byte comes late by `fixed` and up to `jitter` ms, in either direction and in order.
@@ -55,6 +62,9 @@ package enum FaultAct: Hashable, Sendable, Codable {
         case .redisPause: .redisPause
         case .redisWipe: .redisWipe
         case .failover: .failover
+        case .reshard: .reshard
+        case .nodeJoin: .nodeJoin
+        case .nodeLeave: .nodeLeave
         case .partition: .partition
         case .delay, .trickle: .latency
         case .reset: .reset
@@ -69,7 +79,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
             .trickle(let sidecar, _, _), .reset(let sidecar, _, _):
             .sidecar(sidecar)
-        case .redisRestart, .redisPause, .redisWipe, .failover, .clock: .redis
+        case .redisRestart, .redisPause, .redisWipe, .failover, .reshard, .nodeJoin, .nodeLeave, .clock: .redis
         case .vanish: .clients
         }
     }
@@ -98,7 +108,10 @@ extension FaultAct: CustomStringConvertible {
         case .redisRestart(let ending): "restart of Redis, \(ending.rawValue)"
         case .redisPause: "pause of Redis"
         case .redisWipe(let wipe): "wipe of Redis, \(wipe.rawValue)"
-        case .failover(let cause): "failover of Redis, its primary \(cause.rawValue)"
+        case .failover(let loss, _): "failover of Redis, its primary \(loss.rawValue)"
+        case .reshard(let slots, _): "reshard of \(slots) slots in use"
+        case .nodeJoin(let slots): "node-join of a server that takes \(slots) slots"
+        case .nodeLeave: "node-leave of a primary"
         case .partition(let sidecar, let refuses):
             "partition of sidecar \(sidecar) from Redis, new connections \(refuses ? "refused" : "hang")"
         case .delay(let sidecar, let fixed, let jitter):

@@ -39,7 +39,10 @@ struct FaultDraw {
             case .killed: (.redisWipe(.killed), milliseconds(10...1000))
             case .flushed: (.redisWipe(.flushed), .zero)
             }
-        case .failover: (.failover(one(of: SentinelFleet.Loss.allCases)), milliseconds(1500...5000))
+        case .failover: (.failover(one(of: PrimaryLoss.allCases), place: place()), milliseconds(1500...5000))
+        case .reshard: (.reshard(slots: Int.random(in: 1...8, using: &random), place: place()), .zero)
+        case .nodeJoin: (.nodeJoin(slots: Int(logarithmic(64...2048))), milliseconds(500...3000))
+        case .nodeLeave: (.nodeLeave(place: place()), milliseconds(500...3000))
         case .partition:
             (.partition(sidecar: sidecar(), refusesConnections: random.happens(0.5)), milliseconds(200...5000))
         case .latency:
@@ -69,6 +72,9 @@ struct FaultDraw {
     }
 
     private mutating func sidecar() -> Int { Int.random(in: 0..<sidecars, using: &random) }
+
+    /// Of a server, however many there are.
+    private mutating func place() -> Int { Int.random(in: 0..<60, using: &random) }
 
     private mutating func milliseconds(_ range: ClosedRange<Int64>) -> Duration {
         .milliseconds(Int64.random(in: range, using: &random))

@@ -27,6 +27,8 @@ package struct FaultRig: Sendable {
     }
 
     let fleet: OwnFleet
+    /// The slots of a cluster that there is load in.
+    let hotSlots: [HashSlot]
     let vanish: (@Sendable (Int) async -> Void)?
     private let plan: FaultPlan
     private let time: TimeSource
@@ -36,16 +38,20 @@ package struct FaultRig: Sendable {
 
     /// - Parameters:
     ///   - plan: made for as many sidecars as the fleet has, and of kinds that it was started for.
+    ///   - hotKeys: what there is load on, as the hash tags of its keys have it.
     ///   - time: the clock of `Violation.at`.
     ///   - vanish: makes this many clients vanish without a word; `nil`: there are none that could.
     ///   - log: takes a line for everything that is done, with its time from the beginning of the run.
     ///   - note: records in the run's history, before it returns.
     package init(
-        fleet: OwnFleet, plan: FaultPlan, time: TimeSource = .system, vanish: (@Sendable (Int) async -> Void)? = nil,
+        fleet: OwnFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
+        vanish: (@Sendable (Int) async -> Void)? = nil,
         log: @escaping @Sendable (String) -> Void = { _ in }, note: @escaping @Sendable (HistoryEvent.What) async -> Void
     ) {
         self.fleet = fleet
         self.plan = plan
+        var known: Set<HashSlot> = []
+        hotSlots = hotKeys.map { HashSlot(ofKey: $0) }.filter { known.insert($0).inserted }
         self.time = time
         self.vanish = vanish
         self.log = log
@@ -76,7 +82,10 @@ package struct FaultRig: Sendable {
             case .clients: vanish == nil ? "there are no clients that could vanish" : nil
             case .movableClock:
                 fleet.clock == nil ? fleet.missing[fault.kind] ?? "the fleet was started without a clock that moves" : nil
-            case .sentinels: fleet.sentinels == nil ? "the fleet was started without Sentinels" : nil
+            case .replicas:
+                fleet.sentinels == nil && fleet.cluster == nil
+                    ? "the fleet was started with one server, and neither is promoted" : nil
+            case .cluster: fleet.cluster == nil ? "the fleet was started without a cluster" : nil
             case .proxies: fleet.proxies.isEmpty ? "the fleet was started without proxies" : nil
             case .processes, .keptData: nil
             case nil: "simulations alone cause it"
@@ -116,7 +125,8 @@ package struct FaultRig: Sendable {
         if let failure {
             // It has not become whole: its end is not noted.
             say("not repaired: #\(fault.number): \(failure)", since: start)
-            let violation = Violation(.recovery, at: time.now(), "after \(fault.act) all is not whole again: \(failure)")
+            let reason = (failure as? RedisServerError)?.reason ?? "\(failure)"
+            let violation = Violation(.recovery, at: time.now(), "after \(fault.act) all is not whole again: \(reason)")
             state.withLockedValue { state in
                 state.isBroken = true
                 state.outcome.violations.append(violation)
@@ -156,7 +166,12 @@ extension FaultRig {
         case .redisRestart(.killed), .redisWipe(.killed): try await redis("is gone") { await $0.kill() }
         case .redisWipe(.flushed): try await ask(["FLUSHALL"])
         case .redisPause: await fleet.server.pause()
-        case .failover(let loss): try await fleet.sentinels?.losePrimary(loss)
+        case .failover(let loss, let place):
+            try await fleet.sentinels?.losePrimary(loss)
+            try await fleet.cluster?.losePrimary(loss, place: place)
+        case .reshard(let count, let place): try await fleet.cluster?.reshard(hot(count, from: place), place: place)
+        case .nodeJoin(let count): try await fleet.cluster?.join(taking: hot(count, from: 0))
+        case .nodeLeave(let place): try await fleet.cluster?.leave(place: place)
         case .partition(let sidecar, let refuses):
             await fleet.proxies[sidecar].set(.partition(refusesConnections: refuses))
         case .delay(let sidecar, let fixed, let jitter):
@@ -201,13 +216,28 @@ extension FaultRig {
         case .redisPause:
             await fleet.server.resume()
             try await ask(["PING"])
-        case .failover: try await fleet.sentinels?.mend()
+        case .failover:
+            try await fleet.sentinels?.mend()
+            try await fleet.cluster?.mend()
+        case .nodeJoin: try await fleet.cluster?.leaveAgain()
+        case .nodeLeave: try await fleet.cluster?.joinAgain()
         case .partition(let sidecar, _), .delay(let sidecar, _, _), .trickle(let sidecar, _, _):
             await fleet.proxies[sidecar].set(.free)
         case .clock(let seconds) where seconds < 0:
             try await fleet.clock?.jump(bySeconds: -seconds, of: fleet.redis)
-        case .redisWipe(.flushed), .reset, .clock, .vanish: break
+        case .redisWipe(.flushed), .reset, .reshard, .clock, .vanish: break
         }
+    }
+
+    /// So many slots, of which those come first that the run's names are in.
+    private func hot(_ count: Int, from place: Int) -> [HashSlot] {
+        var slots: [HashSlot] = []
+        for number in 0..<count where slots.count < min(count, HashSlot.count) {
+            let own = hotSlots.isEmpty ? nil : hotSlots[(place * 7 + number) % hotSlots.count]
+            let slot = number < hotSlots.count ? own : HashSlot(Int64(number * 7 % HashSlot.count))
+            if let slot, !slots.contains(slot) { slots.append(slot) }
+        }
+        return slots
     }
 
     private func restart(keepingData: Bool) async throws {

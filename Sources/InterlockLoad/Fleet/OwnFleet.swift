@@ -15,10 +15,12 @@ package final class OwnFleet: Sendable {
     /// The kinds of faults that this machine has not got what it takes for, and what that is.
     package let missing: [FaultKind: String]
 
-    /// Of a fleet with Sentinels, the primary to begin with.
+    /// Of a fleet with Sentinels the primary to begin with, of a cluster one of its servers.
     let server: RedisServer
     /// `nil`: there is one server, and no Sentinels.
     let sentinels: SentinelFleet?
+    /// `nil`: there is no cluster.
+    let cluster: ClusterFleet?
     let sidecars: [OwnSidecar]
     /// One for each sidecar, or none.
     let proxies: [FaultProxy]
@@ -26,16 +28,17 @@ package final class OwnFleet: Sendable {
     let clock: FleetClock?
 
     private init(
-        server: RedisServer, sentinels: SentinelFleet?, sidecars: [OwnSidecar], proxies: [FaultProxy], clock: FleetClock?,
-        missing: [FaultKind: String]
+        redis: RedisConfiguration, server: RedisServer, sentinels: SentinelFleet?, cluster: ClusterFleet?, sidecars: [OwnSidecar],
+        proxies: [FaultProxy], clock: FleetClock?, missing: [FaultKind: String]
     ) {
+        self.redis = redis
         self.server = server
         self.sentinels = sentinels
+        self.cluster = cluster
         self.sidecars = sidecars
         self.proxies = proxies
         self.clock = clock
         self.missing = missing
-        redis = sentinels?.configuration ?? server.configuration
         endpoints = sidecars.map { sidecar in
             SidecarEndpoint(
                 number: sidecar.number, door: SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
@@ -79,7 +82,10 @@ package final class OwnFleet: Sendable {
     /// The end of what each process has said.
     package var logs: String {
         get async {
-            var logs = if let sentinels { await sentinels.logs } else { "redis-server:\n\(await server.log.suffix(1 << 14))" }
+            var logs =
+                if let sentinels { await sentinels.logs } else if let cluster { await cluster.logs } else {
+                    "redis-server:\n\(await server.log.suffix(1 << 14))"
+                }
             for sidecar in sidecars { logs += "\nsidecar \(sidecar.number):\n\(await sidecar.log)" }
             return logs
         }
@@ -102,17 +108,34 @@ package final class OwnFleet: Sendable {
         let arguments = persistence + settings.redisArguments
         let server: RedisServer
         var sentinels: SentinelFleet?
+        var cluster: ClusterFleet?
+        var url: String?
+        var redis: RedisConfiguration
         switch settings.topology {
         case .single:
             server = try await RedisServer.start(arguments: arguments, environment: clock?.environment ?? [:])
             await parts.add(server)
+            redis = server.configuration
         case .sentinel(let replicas):
             let started = try await SentinelFleet.start(replicas: replicas, arguments: arguments)
             await parts.add(started)
             sentinels = started
             server = started.servers[0]
+            url = started.url
+            redis = started.configuration
+        case .cluster(let primaries, let replicas):
+            // What one server's loss does to the keys of the others is up to Redis' own setting: to none.
+            let started = try await ClusterFleet.start(
+                primaries: primaries, replicas: replicas, arguments: arguments + ["--cluster-require-full-coverage", "no"])
+            await parts.add(started)
+            cluster = started
+            server = await started.members[0].server
+            url = await started.url
+            redis = try RedisConfiguration(url: await started.url)
+            redis.connectTimeout = .seconds(10)
+            redis.commandTimeout = .seconds(10)
         }
-        guard let redisPort = server.port, let redisURL = sentinels?.url ?? server.portURL else {
+        guard let redisPort = server.port, let redisURL = url ?? server.portURL else {
             throw FleetError("Redis has no port")
         }
         var sidecars: [OwnSidecar] = []
@@ -128,7 +151,9 @@ package final class OwnFleet: Sendable {
             sidecars.append(try await startSidecar(number, settings, redisURL: url, folder: folder.path, parts))
         }
         return OwnFleet(
-            server: server, sentinels: sentinels, sidecars: sidecars, proxies: proxies, clock: clock, missing: missing)
+            redis: redis, server: server, sentinels: sentinels, cluster: cluster, sidecars: sidecars, proxies: proxies,
+            clock: clock,
+            missing: missing)
     }
 
     /// A port that was taken in the meantime is replaced by another.
@@ -156,12 +181,14 @@ extension OwnFleet {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
         private var sentinels: SentinelFleet?
+        private var cluster: ClusterFleet?
         private var sidecars: [OwnSidecar] = []
         private var proxies: [FaultProxy] = []
 
         func add(_ folder: TemporaryFolder) { self.folder = folder }
         func add(_ server: RedisServer) { self.server = server }
         func add(_ sentinels: SentinelFleet) { self.sentinels = sentinels }
+        func add(_ cluster: ClusterFleet) { self.cluster = cluster }
         func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
@@ -178,6 +205,7 @@ extension OwnFleet {
             for proxy in proxies { await proxy.close() }
             await server?.remove()
             await sentinels?.remove()
+            await cluster?.remove()
             folder?.remove()
         }
     }
@@ -189,18 +217,30 @@ package enum FleetTopology: Hashable, Sendable {
     case single
     /// A primary with so many replicas, and three Sentinels that watch them.
     case sentinel(replicas: Int)
+    /// A cluster of so many primaries, each with so many replicas.
+    case cluster(primaries: Int, replicas: Int)
 
-    /// What can be broken there. The address of a server that Sentinels name leads past every proxy, and what befalls a single
-    /// Redis is a failover there.
+    /// What can be broken there. The address of a server that Sentinels or a cluster name leads past every proxy, and what befalls a
+    /// single Redis is a failover there.
     package var faults: [FaultKind] {
         FaultKind.rigged.filter { kind in
             switch (self, kind.requirement) {
             case (_, .clients): true
-            case (.single, let requirement): requirement != .sentinels
-            case (.sentinel, .sentinels): true
-            case (.sentinel, .processes): kind.target == .sidecar
-            case (.sentinel, .keptData), (.sentinel, .proxies), (.sentinel, .movableClock), (.sentinel, nil): false
+            case (.single, let requirement): requirement != .replicas && requirement != .cluster
+            case (.cluster, .cluster): true
+            case (.cluster(_, let replicas), .replicas): replicas > 0
+            case (.sentinel, .replicas): true
+            case (_, .processes): kind.target == .sidecar
+            case (_, .keptData), (_, .proxies), (_, .movableClock), (_, .cluster), (_, nil): false
             }
+        }
+    }
+
+    /// The most replicas that a server has.
+    package var replicas: Int {
+        switch self {
+        case .single: 0
+        case .sentinel(let replicas), .cluster(_, let replicas): replicas
         }
     }
 }

@@ -16,7 +16,7 @@ extension FaultReport {
         return switch kind.target {
         case .clients: "clients"
         case .sidecar, .configuration: "all sidecars"
-        case .redis, .quorum, .data: "redis"
+        case .redis, .quorum, .data, .slots: "redis"
         }
     }
 }

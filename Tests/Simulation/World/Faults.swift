@@ -70,7 +70,7 @@ final class Faults {
             case .sidecar: .sidecar(sidecar)
             case .redis: .redis
             case .quorum: .quorum
-            case .data, .configuration, .clients: nil
+            case .data, .slots, .configuration, .clients: nil
             }
         let isTaken = place != nil && underWay.values.contains { $0.place == place }
         // Connections may also break during another fault.
@@ -81,7 +81,7 @@ final class Faults {
         let concerned: Int? =
             switch kind.target {
             case .sidecar, .configuration, .clients: sidecar
-            case .redis, .quorum, .data: nil
+            case .redis, .quorum, .data, .slots: nil
             }
         state.record(.faultBegan(fault: number, kind, sidecar: concerned))
         told.append(
@@ -106,7 +106,7 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: 0
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .reshard, .nodeJoin, .nodeLeave: 0
         case .kill: Int64.random(in: 20...1500, using: &random)
         case .pause:
             random.happens(0.5) ? Int64.random(in: 200...2000, using: &random) : Int64.random(in: 2000...15_000, using: &random)
@@ -244,6 +244,7 @@ final class Faults {
         case .foreignFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
+        case .reshard, .nodeJoin, .nodeLeave: return nil
         case .vanish:
             world.killClients(ofSidecar: sidecar, for: length)
             return ({}, "the programs beside it die and restart")

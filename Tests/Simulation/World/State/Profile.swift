@@ -179,6 +179,7 @@ struct Profile {
         case .partition, .reset: 5
         case .pause: 10
         case .quorumServer: isQuorum ? 24 : 0
+        case .reshard, .nodeJoin, .nodeLeave: 0
         }
     }
 

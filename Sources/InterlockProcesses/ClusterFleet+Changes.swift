@@ -1,0 +1,255 @@
+internal import Glibc
+package import Hiredis
+
+/// How a primary of Redis is lost.
+package enum PrimaryLoss: String, Hashable, Sendable, Codable, CaseIterable {
+    /// SIGKILL.
+    case killed
+    /// SIGSTOP.
+    case stopped
+    /// Another takes its place although every client reaches it: because no Sentinel gets an answer from it, or, in a cluster, because
+    /// its replica does not ask.
+    case cutOff = "cut off"
+}
+
+/// What happens to a cluster.
+extension ClusterFleet {
+    // MARK: Failovers
+
+    /// Takes a primary away from the cluster.
+    /// - Parameter place: among those that serve slots.
+    package func losePrimary(_ loss: PrimaryLoss, place: Int) async throws {
+        let lines = try await nodes()
+        let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
+        let primary = primaries[place % primaries.count]
+        guard let replica = members.first(where: { member in lines.contains { $0.id == member.id && $0.primary == primary.id } })
+        else { throw RedisServerError(reason: "a primary of the cluster has no replica", log: await logs) }
+        lost = (primary, loss)
+        switch loss {
+        case .killed: await primary.server.kill()
+        case .stopped: await primary.server.pause()
+        case .cutOff: _ = try await checked(replica, ["CLUSTER", "FAILOVER", "TAKEOVER"])
+        }
+    }
+
+    /// Waits until the lost primary's replica has its slots, gives the lost one back, and waits until the cluster is whole.
+    package func mend() async throws {
+        if let (primary, loss) = lost {
+            try await eventually(within: Self.patience, "another server has the lost one's slots") {
+                let lines = try await nodes(but: primary)
+                return lines.allSatisfy { $0.id != primary.id || $0.slots.isEmpty }
+                    && lines.reduce(0) { $0 + ($1.slots.map(\.count).reduce(0, +)) } == HashSlot.count
+            }
+            lost = nil
+            switch loss {
+            case .killed: try await primary.server.restart(keepingData: true)
+            case .stopped: await primary.server.resume()
+            case .cutOff: break
+            }
+        }
+        try await untilWhole()
+    }
+
+    // MARK: Slots
+
+    /// Moves slots one after the other, as a person does it with `redis-cli --cluster reshard`: what is asked for in one meanwhile
+    /// is answered with `ASK` or `TRYAGAIN`.
+    package func reshard(_ slots: [HashSlot], place: Int) async throws {
+        let primaries = try await primaries()
+        for slot in slots {
+            let source = try await owner(of: slot)
+            let others = primaries.filter { $0.id != source.id }
+            let target = others[place % others.count]
+            try await beginMove(of: slot, to: target)
+            try await finishMove(of: slot, to: target)
+        }
+        try await untilWhole()
+    }
+
+    /// The servers that serve slots.
+    package func primaries() async throws -> [Member] {
+        let lines = try await nodes()
+        return members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
+    }
+
+    /// Moves many slots to primaries by turns, a batch of them at a time.
+    private func move(_ slots: [HashSlot], from source: Member, to targets: [Member]) async throws {
+        let batch = 256
+        for (number, start) in stride(from: 0, to: slots.count, by: batch).enumerated() {
+            try await move(
+                Array(slots[start..<min(start + batch, slots.count)]), from: source, to: targets[number % targets.count])
+        }
+    }
+
+    private func move(_ slots: [HashSlot], from source: Member, to target: Member) async throws {
+        func set(_ member: Member, _ words: String...) async throws {
+            try await all(slots.map { ["CLUSTER", "SETSLOT", "\($0)"] + words }, at: member)
+        }
+        try await set(target, "IMPORTING", source.id)
+        try await set(source, "MIGRATING", target.id)
+        let counts = try await all(slots.map { ["CLUSTER", "COUNTKEYSINSLOT", "\($0)"] }, at: source)
+        for (slot, count) in zip(slots, counts) where count.integer != 0 {
+            try await moveKeys(of: slot, from: source, to: target)
+        }
+        try await set(target, "NODE", target.id)
+        // It hears of it from the target too; and with its last slot it stops being a primary, which takes no such word.
+        try? await set(source, "NODE", target.id)
+    }
+
+    // MARK: Servers
+
+    /// A server joins the cluster and takes these slots of others.
+    package func join(taking slots: [HashSlot]) async throws {
+        let known = members[0]
+        try await addServer(arguments)
+        let joined = members[members.count - 1]
+        try await meet(joined, at: known)
+        for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [joined]) }
+        try await untilWhole()
+        newest = joined
+    }
+
+    /// The server that joined gives its slots to the others, and leaves.
+    package func leaveAgain() async throws {
+        guard let leaving = newest else { return }
+        let others = try await primaries().filter { $0.id != leaving.id }
+        try await move(slots(of: leaving), from: leaving, to: others)
+        try await forget(leaving)
+        await leaving.server.remove()
+        newest = nil
+        try await untilWhole()
+    }
+
+    /// A primary gives its slots to the others, and leaves; its replica stays, as one of another primary.
+    package func leave(place: Int) async throws {
+        let primaries = try await primaries()
+        let leaving = primaries[place % primaries.count]
+        let own = try await slots(of: leaving)
+        let replicas = try await nodes().filter { $0.primary == leaving.id }.map(\.id)
+        left = (leaving.server, own, replicas)
+        let others = primaries.filter { $0.id != leaving.id }
+        try await move(own, from: leaving, to: others)
+        for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: others[0]) }
+        try await forget(leaving)
+        try await untilWhole()
+    }
+
+    /// The primary that left joins again, and has its slots and its replica back.
+    package func joinAgain() async throws {
+        guard let (server, slots, replicas) = left else { return }
+        left = nil
+        // Under the name that it had nobody would hear of it for a minute.
+        _ = try await server.ask(["FLUSHALL"])
+        _ = try await server.ask(["CLUSTER", "RESET", "HARD"])
+        let former = Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? "")
+        let known = members[0]
+        members.append(former)
+        try await meet(former, at: known)
+        for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }
+        for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: former) }
+        try await untilWhole()
+    }
+
+    private func meet(_ member: Member, at known: Member) async throws {
+        _ = try await checked(member, ["CLUSTER", "MEET", "127.0.0.1", "\(known.server.port ?? 0)"])
+        try await eventually(within: Self.patience, "all servers of the cluster know each other") {
+            for member in members {
+                let lines = try await nodes(at: member)
+                guard lines.count == members.count, !lines.contains(where: \.isHandshake) else { return false }
+            }
+            // For some time it refuses everything, and slots could not be moved to it.
+            return try await member.server.ask(["CLUSTER", "INFO"]).text?.contains("cluster_state:ok") ?? false
+        }
+    }
+
+    private func replicate(_ replica: Member, of primary: Member) async throws {
+        try await eventually(within: Self.patience, "a replica follows its primary") {
+            try await replica.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
+        }
+    }
+
+    private func forget(_ leaving: Member) async throws {
+        members.removeAll { $0.id == leaving.id }
+        // What it is by now, with its last slot gone, is a replica of another.
+        _ = try await checked(leaving, ["CLUSTER", "RESET", "SOFT"])
+        for member in members { _ = try await checked(member, ["CLUSTER", "FORGET", leaving.id]) }
+    }
+
+    // MARK: What the cluster says
+
+    /// A line of `CLUSTER NODES`.
+    struct Node {
+        var id: String
+        var primary: String?
+        var isHandshake: Bool
+        var slots: [ClosedRange<Int64>]
+    }
+
+    /// By the word of a server that runs.
+    private func nodes(but excluded: Member? = nil) async throws -> [Node] {
+        for member in members where member.id != excluded?.id {
+            guard await member.server.processID != nil else { continue }
+            return try await nodes(at: member)
+        }
+        throw RedisServerError(reason: "no server of the cluster runs", log: await logs)
+    }
+
+    private func nodes(at member: Member) async throws -> [Node] {
+        let text = try await checked(member, ["CLUSTER", "NODES"]).text ?? ""
+        return text.split(separator: "\n").compactMap { line in
+            let words = line.split(separator: " ")
+            guard words.count >= 8 else { return nil }
+            let slots = words.dropFirst(8).filter { !$0.hasPrefix("[") }.compactMap { word -> ClosedRange<Int64>? in
+                let ends = word.split(separator: "-").compactMap { Int64($0) }
+                guard let first = ends.first, let last = ends.last else { return nil }
+                return first...last
+            }
+            return Node(
+                id: String(words[0]), primary: words[3] == "-" ? nil : String(words[3]),
+                isHandshake: words[2].contains("handshake"),
+                slots: slots)
+        }
+    }
+
+    private func slots(of member: Member) async throws -> [HashSlot] {
+        try await nodes(at: member).first { $0.id == member.id }?.slots.flatMap { $0 }.compactMap { HashSlot($0) } ?? []
+    }
+
+    private func owners(of slots: [HashSlot]) async throws -> [(Member, [HashSlot])] {
+        let lines = try await nodes()
+        return members.compactMap { member in
+            let ranges = lines.first { $0.id == member.id }?.slots ?? []
+            let own = slots.filter { slot in ranges.contains { $0.contains(Int64(slot.number)) } }
+            return own.isEmpty ? nil : (member, own)
+        }
+    }
+
+    /// The replies to many commands that leave at once.
+    @discardableResult
+    private func all(_ commands: [[String]], at member: Member) async throws -> [RedisReply] {
+        let client = RedisClient(configuration: member.server.configuration)
+        try await client.connect()
+        let replies: Result<[RedisReply], any Error>
+        do {
+            replies = .success(
+                try await withThrowingTaskGroup(of: (Int, RedisReply).self) { group in
+                    for (number, words) in commands.enumerated() {
+                        group.addTask { (number, try await client.send(AnyCommand(words))) }
+                    }
+                    var replies = [RedisReply](repeating: .null, count: commands.count)
+                    for try await (number, reply) in group {
+                        if case .error(let error) = reply {
+                            throw RedisServerError(
+                                reason: "\(commands[number].joined(separator: " ")): \(error)", log: await logs)
+                        }
+                        replies[number] = reply
+                    }
+                    return replies
+                })
+        } catch {
+            replies = .failure(error)
+        }
+        await client.close()
+        return try replies.get()
+    }
+}
