@@ -17,12 +17,15 @@ package final class RedisTopology {
         cluster = ClusterDirectory(following: configuration, environment: environment)
     }
 
-    /// Connections that commands go by. Those of the first sender of a cluster are asked for its servers too.
-    package func sender() -> any RedisSender {
+    /// Connections that commands go by.
+    /// - Parameter tellsOfServers: whether a cluster may be asked for its servers over them: not where commands wait long. Those of the
+    ///   first sender that allows it are.
+    package func sender(tellsOfServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: primary)
         }
-        return ClusterPipeline(configuration: configuration, environment: environment, directory: cluster)
+        return ClusterPipeline(
+            configuration: configuration, environment: environment, directory: cluster, tellsOfServers: tellsOfServers)
     }
 
     /// Connections that hear `channels`, and which keys were changed of those that are tracked for them.
@@ -34,6 +37,11 @@ package final class RedisTopology {
         }
         return ClusterSubscriber(
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
+    }
+
+    /// Whether a key is at this server, as far as is known.
+    package func serves(_ key: String, at server: RedisConfiguration.Address) -> Bool {
+        cluster.map { $0.view.owner(of: HashSlot(ofKey: key)) == server } ?? true
     }
 
     /// Begins to ask where Redis is, if anybody must be asked.

@@ -80,7 +80,7 @@ public actor Coordinator: Service {
         id = runtime.id
         keys = runtime.keys
         watch = KeyWatch(pipeline: runtime.topology.sender(), logger: environment.logger)
-        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender() : runtime.pipeline
+        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender(tellsOfServers: false) : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
@@ -158,13 +158,19 @@ public actor Coordinator: Service {
         }
         subscriber.onMessage = { [weak self] channel, payload in self?.assumeIsolated { $0.receive(payload, on: channel) } }
         subscriber.onInvalidated = { [locks = calls.locks] keys in
-            guard let keys else { return locks.keyChanged(nil) }
+            guard let keys else { return locks.keysChanged() }
             for key in keys { locks.keyChanged(key) }
         }
         subscriber.onSubscribed = { [weak self] in self?.assumeIsolated { $0.readInTurn() } }
         subscriber.onHearingInvalidations = { [watch] in watch.tell($0, at: $1) }
         subscriber.onDown = { [watch] in watch.tell(nil, at: $1) }
-        watch.onTracking = { [unowned locks = calls.locks] in locks.keyChanged(nil) }
+        watch.onTracking = { [unowned locks = calls.locks, topology = runtime.topology] server in
+            locks.keysChanged { topology.serves($0, at: server) }
+        }
+        if let cluster = runtime.topology.cluster {
+            calls.locks.wakeChannels.listener = subscriber
+            cluster.onSlotsMoved = { [weak self] slots in self?.assumeIsolated { $0.slotsMoved(slots) } }
+        }
         if lockPipeline !== runtime.pipeline {
             lockPipeline.onUp = { [weak self] _ in self?.assumeIsolated { $0.lockPipelineIsUp() } }
             lockPipeline.onDown = { [weak self] error in self?.assumeIsolated { $0.redisIsDown(error) } }
@@ -338,6 +344,11 @@ public actor Coordinator: Service {
         readInTurn()
         for service in guarded { calls.limits.redisIsBack(service) }
         if isRedisUp { readinessIsDecided() }
+    }
+
+    /// Other servers of a cluster serve these slots now.
+    private func slotsMoved(_ slots: Set<HashSlot>) {
+        calls.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
     }
 
     private func lockPipelineIsUp() {

@@ -426,7 +426,7 @@ package struct ClusterStatus: Hashable, Sendable {
     package var lastSwitch: Duration?
 
     init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {
-        let map = directory.view.map
+        let map = directory.view
         primaries = zip(map.primaries, map.shares).map { address, slots in
             Primary(
                 address: "\(address)", slots: slots,

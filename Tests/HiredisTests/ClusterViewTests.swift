@@ -1,3 +1,5 @@
+import InterlockCore
+import NIOCore
 import Testing
 
 @testable import Hiredis
@@ -18,47 +20,112 @@ struct ClusterViewTests {
         #expect(HashSlot(ofKey: key).number == slot)
     }
 
-    @Test("a server of an older epoch is not believed, unless nobody else is there")
-    func epochs() throws {
-        let slot = try #require(HashSlot(7))
-        var old = SlotMap()
-        old.assign(slot, to: Self.host("a"))
-        var new = SlotMap()
-        new.assign(slot, to: Self.host("b"))
+    private static func slot(_ number: Int64) -> HashSlot {
+        guard let slot = HashSlot(number) else { preconditionFailure("there is no slot \(number)") }
+        return slot
+    }
+
+    /// What a server says that knows these claims: to 100 slots each, by their numbers, of primaries with these epochs.
+    private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ClusterAnswer {
+        ClusterAnswer(
+            claims: claims.map { number, primary in
+                ClusterAnswer.Claim(slots: slot(number * 100)...slot(number * 100 + 99), primary: host(primary), id: primary)
+            }, epochs: epochs)
+    }
+
+    private static let now = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test("of two that claim a slot the one of the higher epoch has it, whatever others say afterwards")
+    func epochs() {
         var view = ClusterView()
-        let changes = [
-            view.heard(old, epoch: 3), view.heard(old, epoch: 3), view.heard(new, epoch: 4), view.heard(old, epoch: 3),
+        let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        // b took over what was a's.
+        let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 3])
+        let changes = [before, before, after, before, after].map { view.heard($0, now: Self.now).count }
+        #expect(changes == [200, 0, 100, 0, 0])
+        #expect(view.primaries == [Self.host("b")])
+        #expect(view.shares == [200])
+        #expect(view.epoch == 3)
+    }
+
+    @Test("a server that knows of an epoch and not yet what came of it leads nobody back")
+    func lateNews() {
+        var view = ClusterView()
+        _ = view.heard(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        // Two slots move within one epoch of b's; a third server has heard of the first alone.
+        _ = view.heard(Self.answer([(0, "b"), (1, "b"), (2, "b")], epochs: ["a": 1, "b": 5]), now: Self.now)
+        let behind = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
+        #expect(view.heard(behind, now: Self.now).isEmpty)
+        #expect(view.primaries == [Self.host("b")])
+        #expect(view.covered == 300)
+    }
+
+    @Test("with no server left that could be asked, epochs begin again")
+    func anew() {
+        var view = ClusterView()
+        _ = view.heard(Self.answer([(0, "a")], epochs: ["a": 7]), now: Self.now)
+        view.forgetEpochs()
+        let changes = view.heard(Self.answer([(0, "b")], epochs: ["b": 1]), now: Self.now)
+        #expect(changes.count == 100)
+        #expect(view.primaries == [Self.host("b")])
+    }
+
+    @Test("servers that tell no epochs are believed as they come")
+    func withoutEpochs() {
+        var view = ClusterView()
+        for primary in ["a", "b", "a"] { _ = view.heard(Self.answer([(0, primary)], epochs: [:]), now: Self.now) }
+        #expect(view.primaries == [Self.host("a")])
+    }
+
+    @Test("a slot that nobody claims is nobody's, unless whoever says so is behind")
+    func uncovered() {
+        var view = ClusterView()
+        _ = view.heard(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        _ = view.heard(Self.answer([(0, "a")], epochs: ["a": 1]), now: Self.now)
+        #expect(view.covered == 200)
+        _ = view.heard(Self.answer([(0, "a")], epochs: ["a": 1, "b": 2]), now: Self.now)
+        #expect(view.covered == 100)
+    }
+
+    @Test("a server that refuses a command knows better than those of its epoch, for a moment")
+    func moved() {
+        var view = ClusterView()
+        let told = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        _ = view.heard(told, now: Self.now)
+        let isNew = [
+            view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
+            view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
         ]
-        #expect(changes == [.changed, .unchanged, .changed, .outdated])
-        #expect(view.map.owner(of: slot) == Self.host("b"))
-        view.forgetEpoch()
-        let again = view.heard(old, epoch: 1)
-        #expect(again == .changed)
-        #expect(view.map.owner(of: slot) == Self.host("a"))
+        #expect(isNew == [true, false])
+        #expect(view.primaries == [Self.host("a"), Self.host("b"), Self.host("c")])
+        #expect(view.heard(told, now: Self.now).isEmpty)
+        #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
+        // Should it have been wrong, it does not stand for ever.
+        let later = Self.now + ClusterView.correctionTime
+        #expect(view.heard(told, now: later) == [Self.slot(7)])
+        #expect(view.primaries == [Self.host("a"), Self.host("b")])
     }
 
-    @Test("what was left within an epoch is not believed again")
-    func leftWithinAnEpoch() throws {
-        let slots = try #require(HashSlot(0))...(try #require(HashSlot(16_383)))
-        let old = SlotMap([(slots, Self.host("a"))], replicas: [Self.host("b")])
-        let new = SlotMap([(slots, Self.host("b"))], replicas: [])
-        let oldWithoutReplicas = SlotMap([(slots, Self.host("a"))], replicas: [])
+    @Test("in whichever order late and early news come, the newest are believed in the end", arguments: 0..<50 as Range<UInt64>)
+    func converges(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var owners = (0..<8).map { _ in "abc".randomElement(using: &random).map(String.init) ?? "a" }
+        var epochs: [String: Int64] = ["a": 1, "b": 2, "c": 3]
+        var history: [ClusterAnswer] = []
         var view = ClusterView()
-        // Whoever votes knows of the epoch before it knows what came of it.
-        let told: [(SlotMap, Int64)] = [(old, 3), (new, 4), (old, 4), (oldWithoutReplicas, 4), (new, 4), (new, 5), (old, 5)]
-        let changes = told.map { view.heard($0.0, epoch: $0.1) }
-        #expect(changes == [.changed, .changed, .outdated, .outdated, .unchanged, .unchanged, .changed])
-    }
-
-    @Test("a slot that has moved is known at once, and told once")
-    func moved() throws {
-        let slot = try #require(HashSlot(16_383))
-        var view = ClusterView()
-        let told = [view.moved(slot, to: Self.host("c")), view.moved(slot, to: Self.host("c"))]
-        #expect(told == [true, false])
-        #expect(view.map.owner(of: slot) == Self.host("c"))
-        #expect(view.map.shares == [1])
-        #expect(view.map.covered == 1)
+        for _ in 0..<40 {
+            let place = Int.random(in: owners.indices, using: &random)
+            let taker = ["a", "b", "c"][Int.random(in: 0..<3, using: &random)]
+            // Whoever takes a slot over has the highest epoch from then on.
+            if epochs[taker] != epochs.values.max() { epochs[taker] = (epochs.values.max() ?? 0) + 1 }
+            owners[place] = taker
+            history.append(Self.answer(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
+            let heard = history[Int.random(in: max(0, history.count - 5)..<history.count, using: &random)]
+            _ = view.heard(heard, now: Self.now)
+        }
+        _ = view.heard(history[history.count - 1], now: Self.now)
+        for answer in history.suffix(10) { _ = view.heard(answer, now: Self.now) }
+        for (place, owner) in owners.enumerated() { #expect(view.owner(of: Self.slot(Int64(place * 100))) == Self.host(owner)) }
     }
 
     @Test(
@@ -71,15 +138,16 @@ struct ClusterViewTests {
             ("ASK 7 10.0.0.2:6380", .ask(.host("10.0.0.2", port: 6380))),
             ("TRYAGAIN Multiple keys request during rehashing of slot", .tryAgain),
             ("CLUSTERDOWN Hash slot not served", .down),
+            // It is not said where to: others are asked.
+            ("MOVED 7 ?:6380", .down), ("MOVED 7", .down), ("MOVED 16384 h:1", .down), ("MOVED 7 h:0", .down),
+            ("ASK x h:1", .down),
         ]
     )
     func redirections(reply: String, redirection: Redirection) {
         #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == redirection)
     }
 
-    @Test(
-        "what is none is none",
-        arguments: ["ERR unknown command", "MOVED 7", "MOVED 16384 h:1", "MOVED 7 h:0", "MOVED 7 ?:6380", "ASK x h:1", "OOM no"])
+    @Test("what is none is none", arguments: ["ERR unknown command", "OOM no", "NOSCRIPT no"])
     func noRedirections(reply: String) {
         #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == nil)
     }
@@ -94,14 +162,43 @@ struct ClusterViewTests {
             .array([.integer(200), .integer(299), node(.null, 6381)]),
             .array([.integer(300), .integer(399), node(text("?"), 6382)]),
         ])
-        let map = try ClusterSlots(asked: Self.host("seed")).decode(reply)
-        #expect(map.primaries == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
-        #expect(map.replicas == [Self.host("r2")])
-        #expect(map.shares == [100, 100, 100])
-        #expect(map.covered == 300)
+        let answer = try ClusterSlots(asked: Self.host("seed")).decode(reply)
+        #expect(answer.claims.map(\.primary) == [Self.host("r1"), .host("seed", port: 6380), .host("seed", port: 6381)])
+        #expect(answer.claims.map(\.id) == ["id", "id", "id"])
+        #expect(answer.replicas == [Self.host("r2")])
+        #expect(answer.covered == 300)
         #expect(throws: RedisError.self) { try ClusterSlots(asked: Self.host("seed")).decode(.array([.array([.integer(1)])])) }
         #expect(throws: RedisError.self) {
             try ClusterSlots(asked: Self.host("seed")).decode(.array([.array([.integer(5), .integer(4), node(text("r"), 1)])]))
         }
+    }
+
+    @Test("a name that stands beside a number is what the certificate is checked against")
+    func names() throws {
+        func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
+        func node(_ fields: [RedisReply]) -> RedisReply {
+            .array([text("10.0.0.1"), .integer(6379), text("id"), .array(fields)])
+        }
+        func name(_ fields: [RedisReply]) throws -> String? {
+            let reply = RedisReply.array([.array([.integer(0), .integer(99), node(fields)])])
+            let answer = try ClusterSlots(asked: Self.host("seed")).decode(reply)
+            var view = ClusterView()
+            _ = view.heard(answer, now: Self.now)
+            return RedisConfiguration(address: Self.host("seed")).server(at: .host("10.0.0.1", port: 6379), of: view).serverName
+        }
+        #expect(try name([text("hostname"), text("redis-1.example")]) == "redis-1.example")
+        #expect(try name([text("hostname"), text("")]) == nil)
+        #expect(try name([text("ip"), text("10.0.0.1")]) == nil)
+        #expect(try name([]) == nil)
+    }
+
+    @Test("of what the servers say of each other only the epochs are read")
+    func readsEpochs() throws {
+        let lines = """
+            07c3 127.0.0.1:30004@31004,name slave e7d1 0 1426238317239 4 connected
+            e7d1 127.0.0.1:30001@31001 myself,master - 0 0 12 connected 0-5460 [93-<-07c3]
+            """
+        let epochs = try ClusterEpochs().decode(.bulk(Array((lines + "\n\n? ?").utf8)))
+        #expect(epochs == ["07c3": 4, "e7d1": 12])
     }
 }

@@ -17,7 +17,7 @@ struct ClusterTests {
     ]
 
     /// Runs `body` with coordinators that are told of the cluster, when they are connected to all of it.
-    private static func withCoordinators(
+    static func withCoordinators(
         of count: Int = 1, _ fleet: ClusterFleet, url: String? = nil, timeout: Duration = .seconds(5),
         locks: LockSettings = LockSettings(), _ body: ([Coordinator]) async throws -> Void
     ) async throws {
@@ -45,7 +45,7 @@ struct ClusterTests {
         try result.get()
     }
 
-    private static func untilWhole(_ coordinator: Coordinator) async throws {
+    static func untilWhole(_ coordinator: Coordinator) async throws {
         try await eventually(within: .seconds(30), "the coordinator is connected to the whole cluster") {
             guard let cluster = await coordinator.status.cluster else { return false }
             return cluster.slotsCovered == HashSlot.count && cluster.primaries.allSatisfy(\.isConnected)
@@ -53,14 +53,14 @@ struct ClusterTests {
     }
 
     /// A lock's name whose keys are served by this server.
-    private static func name(on member: ClusterFleet.Member, of fleet: ClusterFleet) async throws -> ResourceName {
+    static func name(on member: ClusterFleet.Member, of fleet: ClusterFleet) async throws -> ResourceName {
         for number in 0... where try await fleet.owner(of: HashSlot(ofKey: "job-\(number)")).id == member.id {
             return try ResourceName("job-\(number)")
         }
         preconditionFailure("every server has some")
     }
 
-    private static func acquire(_ name: ResourceName, wait: Int64 = 0, _ coordinator: Coordinator) async throws -> Lease? {
+    static func acquire(_ name: ResourceName, wait: Int64 = 0, _ coordinator: Coordinator) async throws -> Lease? {
         var request = LockRequest(name: name, ttl: 60_000)
         request.wait = wait
         return try await coordinator.acquireLock(request)
@@ -207,13 +207,19 @@ struct ClusterTests {
     @Test("under the least ACL nothing is refused")
     func leastRights() async throws {
         try await ClusterFleet.withFleet { fleet in
-            let rights = try LeastACLTests.documented() + ["+cluster|slots", "+cluster|info", "+asking"]
+            let rights = try LeastACLTests.documented() + LeastACLTests.documentedForClusters()
             for member in await fleet.members { _ = try await member.server.ask(rights) }
             let url = await fleet.url.replacing("://", with: "://sidecar:secret@")
             try await Self.withCoordinators(of: 2, fleet, url: url) { coordinators in
                 for member in await fleet.members {
                     let name = try await Self.name(on: member, of: fleet)
-                    #expect(try await Self.acquire(name, coordinators[0]) != nil)
+                    let held = try #require(try await Self.acquire(name, coordinators[0]))
+                    let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
+                    try await eventually(within: .seconds(20), "somebody waits") {
+                        try await coordinators[0].inspectLock(name)?.waiters == 1
+                    }
+                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    #expect(try await waiter.value != nil)
                 }
                 #expect(try await coordinators[1].take(service: "catalog").isTaken)
                 #expect(try await coordinators[0].listFleet().count == 2)

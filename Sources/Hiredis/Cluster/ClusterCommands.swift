@@ -1,16 +1,21 @@
-/// `CLUSTER INFO`, of which only the epoch is read: the highest that this server has heard of.
-struct ClusterEpoch: RedisCommand {
+/// `CLUSTER NODES`, of which only the epoch of each server's configuration is read.
+struct ClusterEpochs: RedisCommand {
     func encode(into encoder: inout CommandEncoder) {
         encoder.append("CLUSTER")
-        encoder.append("INFO")
+        encoder.append("NODES")
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
-        let line = reply.text?.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cluster_current_epoch:") }
-        guard let epoch = line?.split(separator: ":").last.flatMap({ Int64($0) }) else {
-            throw reply.unexpected(for: "CLUSTER INFO")
+    /// By the servers' IDs.
+    func decode(_ reply: RedisReply) throws(RedisError) -> [String: Int64] {
+        guard let text = reply.text else { throw reply.unexpected(for: "CLUSTER NODES") }
+        var epochs: [String: Int64] = [:]
+        for line in text.split(whereSeparator: \.isNewline) {
+            // ID, address, flags, primary, ping, pong, epoch, link, slots.
+            let words = line.split(separator: " ", maxSplits: 7)
+            guard words.count > 6, let epoch = Int64(words[6]) else { continue }
+            epochs[String(words[0])] = epoch
         }
-        return epoch
+        return epochs
     }
 }
 
@@ -24,19 +29,29 @@ struct ClusterSlots: RedisCommand {
         encoder.append("SLOTS")
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> SlotMap {
+    func decode(_ reply: RedisReply) throws(RedisError) -> ClusterAnswer {
         guard let ranges = reply.array else { throw reply.unexpected(for: "CLUSTER SLOTS") }
-        var served: [(slots: ClosedRange<HashSlot>, primary: RedisConfiguration.Address)] = []
-        var replicas: [RedisConfiguration.Address] = []
+        var answer = ClusterAnswer(claims: [])
         for range in ranges {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
             else { throw reply.unexpected(for: "CLUSTER SLOTS") }
             // One whose address is not known yet comes with a later answer.
-            if let primary = address(parts[2]) { served.append((first...last, primary)) }
-            replicas += parts.dropFirst(3).compactMap { address($0) }
+            if let primary = address(parts[2]) {
+                let id = parts[2].array.flatMap { $0.count > 2 ? $0[2].text : nil } ?? ""
+                answer.claims.append(ClusterAnswer.Claim(slots: first...last, primary: primary, id: id))
+                answer.names[primary] = name(parts[2])
+            }
+            answer.replicas += parts.dropFirst(3).compactMap { address($0) }
         }
-        return SlotMap(served, replicas: replicas)
+        return answer
+    }
+
+    /// The host name that it announces beside an address: certificates are of names.
+    private func name(_ node: RedisReply) -> String? {
+        guard let parts = node.array, parts.count > 3, let fields = parts[3].array?.map(\.text) else { return nil }
+        let place = stride(from: 0, to: fields.count - 1, by: 2).first { fields[$0] == "hostname" }
+        return place.flatMap { fields[$0 + 1] }.flatMap { $0.isEmpty ? nil : $0 }
     }
 
     private func address(_ node: RedisReply) -> RedisConfiguration.Address? {
@@ -79,10 +94,14 @@ enum Redirection: Equatable {
         case .clusterDown: self = .down
         case .moved, .ask:
             let words = error.message.split(separator: " ")
+            // Where to is not known there, and asked elsewhere.
             guard words.count == 3, let slot = Int64(words[1]).flatMap({ HashSlot($0) }),
                 let colon = words[2].lastIndex(of: ":"), let port = Int(words[2][words[2].index(after: colon)...]),
                 let address = asked.named(host: String(words[2][..<colon]), port: port)
-            else { return nil }
+            else {
+                self = .down
+                return
+            }
             self = condition == .moved ? .moved(slot, address) : .ask(address)
         default: return nil
         }

@@ -3,8 +3,8 @@ package import NIOCore
 /// Asks the servers of a cluster which of them serves which slots, and tells its followers when that has changed. Confined to its
 /// event loop. What it believes is `ClusterView`'s to say.
 ///
-/// The connections that commands go by are asked: one of them every few seconds, and all when anything speaks for a change. While none
-/// is up, further ones are opened to every server that was ever named.
+/// The connections that commands go by are asked: one of them every few seconds, and two when anything speaks for a change, chosen at
+/// random, for a fleet does not ask one server alone. While none is up, further ones are opened to every server that was ever named.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection" and "Client connection and redirection handling".
 package final class ClusterDirectory {
@@ -20,11 +20,8 @@ package final class ClusterDirectory {
     private var followers: [Follower] = []
     /// Connections to whoever may know, while none is up that commands go by.
     private var scouts: [RedisPipeline] = []
-    private var round: Scheduled<Void>?
+    private var round: (at: NIODeadline, task: Scheduled<Void>)?
     private var nextRound = NIODeadline.uptimeNanoseconds(0)
-    /// Who is asked next while all is well.
-    private var turn = 0
-    private var unanswered = 0
     private var isInDoubt = false
     private var troubledSince: NIODeadline?
     private var isStarted = false
@@ -33,6 +30,8 @@ package final class ClusterDirectory {
     private var changing: (since: NIODeadline, primaries: [Address])?
 
     package private(set) var view = ClusterView()
+    /// Called with slots that have another primary now, or one where they had none, when the connections have been told.
+    package var onSlotsMoved: ((Set<HashSlot>) -> Void)?
     /// Why nothing is known of the cluster, while that is so.
     package private(set) var failure: RedisError?
     /// How often a primary left, and others had its slots, since the start.
@@ -42,11 +41,13 @@ package final class ClusterDirectory {
 
     /// How often one server is asked although nothing has happened.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// How often all are asked while something is wrong, and when that has lasted for longer than a failover takes.
+    /// How often some are asked while something is wrong, and when that has lasted for longer than a failover takes.
     private static let troubleInterval = TimeAmount.milliseconds(100)
     private static let longTrouble = (after: TimeAmount.minutes(1), interval: TimeAmount.seconds(1))
     /// How often they are asked at most.
-    private static let shortestInterval = TimeAmount.milliseconds(20)
+    private static let shortestInterval = TimeAmount.milliseconds(50)
+    /// How many are asked when anything speaks for a change.
+    private static let askedInDoubt = 2
 
     /// `nil`: the configuration names no cluster.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
@@ -64,7 +65,7 @@ package final class ClusterDirectory {
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
-        round?.cancel()
+        round?.task.cancel()
         return .andAllComplete(scouts.map { $0.close() }, on: environment.eventLoop)
     }
 
@@ -75,12 +76,15 @@ package final class ClusterDirectory {
     /// Something speaks for a change: all are asked, soon.
     func doubts() {
         isInDoubt = true
-        planRound(at: nextRound)
+        let due = max(nextRound, environment.eventLoop.now)
+        // Cancelling is not free, and every command that is refused comes here.
+        if let round, round.at <= due { return }
+        planRound(at: due)
     }
 
     /// A server has refused a command because `primary` serves its slot.
     func moved(_ slot: HashSlot, to primary: Address) {
-        if view.moved(slot, to: primary) { tell { $0.mapChanged() } }
+        if view.moved(slot, to: primary, now: environment.eventLoop.now) { changed(slots: [slot]) }
         doubts()
     }
 
@@ -99,7 +103,7 @@ package final class ClusterDirectory {
             .clusterSwitched,
             [
                 "epoch": "\(view.epoch)", "former": former.map(\.description).sorted().joined(separator: ","),
-                "primaries": view.map.primaries.map(\.description).joined(separator: ","),
+                "primaries": view.primaries.map(\.description).joined(separator: ","),
                 "took_ms": "\(took.nanoseconds / 1_000_000)",
             ])
     }
@@ -111,23 +115,28 @@ package final class ClusterDirectory {
 
     private func planRound(at instant: NIODeadline) {
         guard isStarted, !isClosed else { return }
-        round?.cancel()
-        round = environment.eventLoop.assumeIsolated().scheduleTask(deadline: instant) { [weak self] in self?.ask() }
+        round?.task.cancel()
+        let task = environment.eventLoop.assumeIsolated().scheduleTask(deadline: instant) { [weak self] () -> Void in self?.ask()
+        }
+        round = (instant, task)
     }
 
     private func ask() {
         guard !isClosed else { return }
+        round = nil
         let now = environment.eventLoop.now
         nextRound = now + Self.shortestInterval
         let up = connections.filter(\.isUp)
-        let isTroubled = up.isEmpty || up.count < connections.count || view.map.covered < HashSlot.count || unanswered > 0
+        let isTroubled = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
         if up.isEmpty {
             if scouts.isEmpty { sendScouts() }
             for scout in scouts where scout.isUp { ask(scout) }
         } else {
             dismissScouts()
-            turn += 1
-            for connection in isTroubled || isInDoubt ? up : [up[turn % up.count]] { ask(connection) }
+            var random = environment.random
+            for connection in up.shuffled(using: &random).prefix(isTroubled || isInDoubt ? Self.askedInDoubt : 1) {
+                ask(connection)
+            }
         }
         isInDoubt = false
         troubledSince = isTroubled ? troubledSince ?? now : nil
@@ -137,52 +146,66 @@ package final class ClusterDirectory {
     }
 
     private func ask(_ connection: RedisPipeline) {
-        var epoch: Result<Int64, RedisError>?
-        unanswered += 1
-        connection.send(ClusterEpoch()) { epoch = $0 }
-        connection.send(ClusterSlots(asked: connection.address)) { [weak self, weak connection] slots in
+        var epochs: [String: Int64] = [:]
+        // A server that does not tell is believed all the same.
+        connection.send(ClusterEpochs()) { epochs = (try? $0.get()) ?? [:] }
+        connection.send(ClusterSlots(asked: connection.address)) { [weak self, weak connection] result in
             guard let self, let connection else { return }
-            unanswered -= 1
-            switch (epoch, slots) {
-            case (.success(let epoch)?, .success(let map)): heard(map, epoch: epoch)
-            case (_, .failure(let error)), (.failure(let error)?, _): failed(error, at: connection)
-            case (nil, .success): break
+            switch result {
+            case .success(var answer):
+                answer.epochs = epochs
+                heard(answer)
+            case .failure(let error): failed(error, at: connection)
             }
         }
     }
 
-    private func heard(_ map: SlotMap, epoch: Int64) {
+    private func heard(_ answer: ClusterAnswer) {
         // A server that has just begun, or was made to forget, knows of nobody.
-        guard map.covered > 0 || !view.isKnown else { return doubts() }
-        guard map.covered > 0 else {
-            failure = RedisError(.connectionFailed, "the cluster has no slots yet: its servers have not been joined to one")
-            return
+        guard answer.covered > 0 else {
+            guard !view.isKnown else { return }
+            return unknown(
+                because: RedisError(.connectionFailed, "the cluster has no slots yet: its servers have not been joined to one"))
         }
-        let former = view.map.primaries
         let wasKnown = view.isKnown
-        guard view.heard(map, epoch: epoch) == .changed else { return }
+        let former = view.primaries
+        let slots = view.heard(answer, now: environment.eventLoop.now)
         failure = nil
-        let gone = former.filter { !map.primaries.contains($0) }
         if !wasKnown {
             environment.logger.log(
                 .clusterFound,
-                ["epoch": "\(epoch)", "primaries": map.primaries.map(\.description).joined(separator: ",")])
-        } else if !gone.isEmpty {
+                ["epoch": "\(view.epoch)", "primaries": view.primaries.map(\.description).joined(separator: ",")])
+        }
+        guard !slots.isEmpty || former != view.primaries else { return }
+        let gone = wasKnown ? former.filter { !view.primaries.contains($0) } : []
+        if !gone.isEmpty {
             switches += gone.count
             changing = (environment.eventLoop.now, (changing?.primaries ?? []) + gone)
         }
+        changed(slots: slots)
+    }
+
+    private func changed(slots: Set<HashSlot>) {
         tell { $0.mapChanged() }
+        if !slots.isEmpty { onSlotsMoved?(slots) }
         reached()
     }
 
     private func failed(_ error: RedisError, at connection: RedisPipeline) {
         guard !view.isKnown else { return }
         if error.message.contains("cluster support disabled") {
-            failure = RedisError(
-                .connectionFailed, "\(connection.address) is no cluster: give its address as redis:// or rediss://")
+            unknown(
+                because: RedisError(
+                    .connectionFailed, "\(connection.address) is no cluster: give its address as redis:// or rediss://"))
         } else if connection.isUp || scouts.allSatisfy({ $0.lastFailure != nil }) {
-            failure = RedisError(error.code, "\(connection.address): \(error.message)")
+            unknown(because: RedisError(error.code, "\(connection.address): \(error.message)"))
         }
+    }
+
+    /// Nobody could say where anything is.
+    private func unknown(because error: RedisError) {
+        failure = error
+        tell { $0.remainsUnknown(because: error) }
     }
 
     private func tell(_ message: (any ClusterFollower) -> Void) {
@@ -194,11 +217,11 @@ package final class ClusterDirectory {
 
     /// No server is left that could be asked: all that were ever named are tried.
     private func sendScouts() {
-        view.forgetEpoch()
+        view.forgetEpochs()
         var addresses = settings.seeds
-        for address in view.map.primaries + view.map.replicas where !addresses.contains(address) { addresses.append(address) }
+        for address in view.primaries + view.replicas where !addresses.contains(address) { addresses.append(address) }
         scouts = addresses.prefix(2 * ClusterSettings.most).map { address in
-            let scout = RedisPipeline(configuration: configuration.server(at: address), environment: environment)
+            let scout = RedisPipeline(configuration: configuration.server(at: address, of: view), environment: environment)
             scout.onUp = { [weak self] in self?.ask($0) }
             scout.onDown = { [weak self, weak scout] error in
                 guard let self, let scout else { return }
@@ -222,6 +245,8 @@ package final class ClusterDirectory {
 package protocol ClusterFollower: AnyObject {
     /// Which primaries there are, or what they serve, has changed.
     func mapChanged()
+    /// Nothing is known of the cluster yet, and nobody could be asked.
+    func remainsUnknown(because error: RedisError)
     /// Whether it is connected to every primary.
     var isSettled: Bool { get }
     /// The connections that can be asked which servers the cluster has; `nil`: they are for something else.
@@ -230,13 +255,15 @@ package protocol ClusterFollower: AnyObject {
 
 extension ClusterFollower {
     package var asked: [RedisPipeline]? { nil }
+    package func remainsUnknown(because error: RedisError) {}
 }
 
 extension RedisConfiguration {
-    /// One server of the cluster.
-    func server(at address: Address) -> RedisConfiguration {
+    /// One server of a cluster.
+    func server(at address: Address, of view: ClusterView) -> RedisConfiguration {
         var server = self
         server.address = address
+        server.serverName = serverName ?? view.names[address]
         server.isOfCluster = true
         return server
     }

@@ -5,6 +5,7 @@ package import NIOCore
 /// Confined to its event loop.
 ///
 /// A command is run at most once, as with `RedisPipeline`: what is sent again was refused before. All within the command's timeout.
+/// Of those that wait for one slot one alone asks whether it is there; the others follow when it was answered.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection", "ASK Redirection" and "Multi-key Operations".
 package final class ClusterPipeline: RedisSender {
@@ -18,12 +19,17 @@ package final class ClusterPipeline: RedisSender {
     private var primaries: [RedisPipeline] = []
     /// Who is not among the map's primaries, and when it was last sent to.
     private var guests: [Address: NIODeadline] = [:]
+    /// What waits until a guest is connected.
+    private var expected: [Address: [any ClusterCall]] = [:]
+    /// What waits for a slot that is on its way, or nobody's.
+    private var stalled: [HashSlot?: Line] = [:]
     /// What servers that are gone have sent and refused.
     private var goneSent: Int64 = 0
     private var goneRefusals: Int64 = 0
     private var encoder = CommandEncoder()
     /// How many commands wait to be sent again.
     private var postponed = 0
+    private var isSweepPlanned = false
     private var isStarted = false
     private var isClosed = false
 
@@ -32,14 +38,22 @@ package final class ClusterPipeline: RedisSender {
     package var onRoundTrip: ((TimeAmount) -> Void)?
     package private(set) var answering: RedisPipeline?
 
-    /// The pause before a command is sent again doubles from the first to the last of these.
-    private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(5)
-    /// So many times it is sent again at once.
+    /// The pause before a slot is asked for again doubles from the first to the last of these.
+    private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
+    /// So many times a command follows an answer at once.
     private static let promptRedirections = 3
+    /// With less time left than this a command is not sent again.
+    private static let shortestAttempt = TimeAmount.milliseconds(1)
     /// A server that serves nothing is kept for so long after it was last sent to.
     private static let guestTime = TimeAmount.seconds(10)
 
-    init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory) {
+    private let tellsOfServers: Bool
+
+    /// - Parameter tellsOfServers: whether its connections may be asked which servers the cluster has.
+    init(
+        configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, tellsOfServers: Bool
+    ) {
+        self.tellsOfServers = tellsOfServers
         self.configuration = configuration
         self.environment = environment
         self.directory = directory
@@ -54,7 +68,23 @@ package final class ClusterPipeline: RedisSender {
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
+        let waiting = stalled.values.flatMap(\.calls) + expected.values.joined()
+        stalled = [:]
+        expected = [:]
+        for call in waiting { lookAgain(call) }
         return .andAllComplete(servers.values.map { $0.close() }, on: environment.eventLoop)
+    }
+
+    package func settle(then done: @escaping () -> Void) {
+        let until = environment.eventLoop.now + standardTimeout
+        func settleWhenSent() {
+            // What waits is given up by its own time.
+            guard postponed > 0, environment.eventLoop.now < until else {
+                return RedisPipeline.settle(Array(servers.values), then: done)
+            }
+            environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound) { settleWhenSent() }
+        }
+        settleWhenSent()
     }
 
     // MARK: What it looks like
@@ -80,7 +110,7 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func primary(of slot: HashSlot) -> RedisPipeline? {
-        guard let place = directory.view.map.place(of: slot), primaries.indices.contains(place) else { return nil }
+        guard let place = directory.view.place(of: slot), primaries.indices.contains(place) else { return nil }
         return primaries[place]
     }
 
@@ -89,13 +119,7 @@ package final class ClusterPipeline: RedisSender {
     package func send<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        // Away from where a completion that sends would find it in use.
-        var written = encoder
-        encoder = CommandEncoder()
-        defer { encoder = written }
-        command.encode(into: &written)
-        let slot = command.firstKey.map { written.slot(ofArgument: $0) }
-        let sentAt = environment.eventLoop.now
+        let (slot, sentAt) = begin(command)
         func call() -> Call<Command.Reply> {
             Call(slot: slot, until: sentAt + (timeout ?? standardTimeout), completion: completion) {
                 server, isAsking, left, done in
@@ -107,24 +131,24 @@ package final class ClusterPipeline: RedisSender {
             }
         }
         guard let server = server(for: slot), server.isUp else {
-            written.clear()
-            return lookAgain(call())
+            encoder.clear()
+            lookAgain(call())
+            return
         }
-        server.send(command, written: &written, timeout: timeout) { [self] result in
-            guard let redirection = redirection(in: result, by: server) else { return hand(result, by: server, to: completion) }
-            follow(redirection, call())
+        lending { written in
+            server.send(command, written: &written, timeout: timeout) { [self] result in
+                guard let redirection = redirection(in: result, by: server) else {
+                    return hand(result, by: server, to: completion)
+                }
+                follow(redirection, call())
+            }
         }
     }
 
     package func run<Command: ScriptCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        var written = encoder
-        encoder = CommandEncoder()
-        defer { encoder = written }
-        command.encode(into: &written)
-        let slot = command.firstKey.map { written.slot(ofArgument: $0) }
-        let sentAt = environment.eventLoop.now
+        let (slot, sentAt) = begin(command)
         func call() -> Call<Command.Reply> {
             Call(slot: slot, until: sentAt + (timeout ?? standardTimeout), completion: completion) {
                 server, isAsking, left, done in
@@ -136,13 +160,32 @@ package final class ClusterPipeline: RedisSender {
             }
         }
         guard let server = server(for: slot), server.isUp else {
-            written.clear()
-            return lookAgain(call())
+            encoder.clear()
+            lookAgain(call())
+            return
         }
-        server.run(command, written: &written, timeout: timeout) { [self] result in
-            guard let redirection = redirection(in: result, by: server) else { return hand(result, by: server, to: completion) }
-            follow(redirection, call())
+        lending { written in
+            server.run(command, written: &written, timeout: timeout) { [self] result in
+                guard let redirection = redirection(in: result, by: server) else {
+                    return hand(result, by: server, to: completion)
+                }
+                follow(redirection, call())
+            }
         }
+    }
+
+    /// Encodes a command, once, and finds out which slot it is for.
+    private func begin(_ command: some RedisCommand) -> (slot: HashSlot?, sentAt: NIODeadline) {
+        command.encode(into: &encoder)
+        return (command.firstKey.map { encoder.slot(ofArgument: $0) }, environment.eventLoop.now)
+    }
+
+    /// Hands out what was encoded, away from where a completion that sends would find it in use.
+    private func lending(_ body: (inout CommandEncoder) -> Void) {
+        var written = encoder
+        encoder = CommandEncoder()
+        body(&written)
+        encoder = written
     }
 
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
@@ -165,7 +208,7 @@ package final class ClusterPipeline: RedisSender {
     // MARK: Sending again
 
     /// A command that was not run where it was sent first.
-    private final class Call<Reply> {
+    private final class Call<Reply>: ClusterCall {
         typealias Completion = (Result<Reply, RedisError>) -> Void
 
         let slot: HashSlot?
@@ -173,7 +216,6 @@ package final class ClusterPipeline: RedisSender {
         let completion: Completion
         let send: (_ to: RedisPipeline, _ isAsking: Bool, _ timeout: TimeAmount, @escaping Completion) -> Void
         var redirections = 0
-        /// What the last server answered; `nil`: none was there.
         var last: Redirection?
 
         init(
@@ -185,6 +227,26 @@ package final class ClusterPipeline: RedisSender {
             self.completion = completion
             self.send = send
         }
+
+        func fail(_ error: RedisError) { completion(.failure(error)) }
+
+        func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline) {
+            send(server, isAsking, timeout) { [self] result in
+                guard let redirection = pipeline.redirection(in: result, by: server) else {
+                    pipeline.served(slot)
+                    return pipeline.hand(result, by: server, to: completion)
+                }
+                pipeline.follow(redirection, self)
+            }
+        }
+    }
+
+    /// What waits for one slot.
+    private struct Line {
+        var calls: [any ClusterCall] = []
+        var pause = ClusterPipeline.pauses.lowerBound
+        /// One of them is under way, to find out whether the slot is there.
+        var isAsking = false
     }
 
     private func redirection<Reply>(in result: Result<Reply, RedisError>, by server: RedisPipeline) -> Redirection? {
@@ -192,70 +254,134 @@ package final class ClusterPipeline: RedisSender {
         return Redirection(error, asked: server.address)
     }
 
-    private func follow<Reply>(_ redirection: Redirection, _ call: Call<Reply>) {
+    private func follow(_ redirection: Redirection, _ call: any ClusterCall) {
         call.last = redirection
-        call.redirections += 1
         switch redirection {
         case .moved(let slot, let address):
             directory.moved(slot, to: address)
+            call.redirections += 1
             if call.redirections <= Self.promptRedirections { lookAgain(call) } else { postpone(call) }
         case .ask(let address):
+            directory.doubts()
             let guest = guest(at: address)
-            if guest.isUp, call.redirections <= Self.promptRedirections {
+            if guest.isUp {
                 attempt(call, at: guest, isAsking: true)
-            } else {
+            } else if guest.lastFailure != nil {
                 postpone(call)
+            } else {
+                expect(guest, call)
             }
-        case .tryAgain:
-            postpone(call)
-        case .down:
+        case .tryAgain, .down:
             directory.doubts()
             postpone(call)
         }
     }
 
-    private func postpone<Reply>(_ call: Call<Reply>) {
+    private func admit(_ call: any ClusterCall) -> Bool {
         guard postponed < configuration.maximumPending else {
-            return call.completion(.failure(RedisError(.overloaded, "\(postponed) commands already wait for the cluster")))
+            call.fail(RedisError(.overloaded, "\(postponed) commands already wait for the cluster"))
+            return false
         }
-        let doubled = Self.pauses.lowerBound * (1 << min(max(0, call.redirections - 1), 10))
-        let instant = min(environment.eventLoop.now + min(Self.pauses.upperBound, doubled), call.until)
         postponed += 1
-        environment.eventLoop.assumeIsolated().scheduleTask(deadline: instant) { [self] in
-            postponed -= 1
-            lookAgain(call)
-        }
+        return true
+    }
+
+    /// Waits for its slot, behind those that do already.
+    private func postpone(_ call: any ClusterCall) {
+        guard admit(call) else { return }
+        var line = stalled[call.slot] ?? Line()
+        line.calls.append(call)
+        let isFirst = line.calls.count == 1 || line.isAsking
+        line.isAsking = false
+        stalled[call.slot] = line
+        if isFirst { planAttempt(for: call.slot) }
+    }
+
+    private func planAttempt(for slot: HashSlot?) {
+        guard let pause = stalled[slot]?.pause else { return }
+        var random = environment.random
+        let spread = TimeAmount.nanoseconds(Int64.random(in: pause.nanoseconds / 2...pause.nanoseconds, using: &random))
+        environment.eventLoop.assumeIsolated().scheduleTask(in: spread) { [self] in attemptFirst(of: slot) }
+    }
+
+    /// The first of a line asks for its slot; whoever has no time left is told.
+    private func attemptFirst(of slot: HashSlot?) {
+        guard var line = stalled[slot] else { return }
+        let end = environment.eventLoop.now + Self.shortestAttempt
+        let late = line.calls.filter { $0.until <= end }
+        line.calls.removeAll { $0.until <= end }
+        line.pause = min(Self.pauses.upperBound, line.pause * 2)
+        let first = line.calls.isEmpty ? nil : line.calls.removeFirst()
+        line.isAsking = first != nil
+        stalled[slot] = line.calls.isEmpty && first == nil ? nil : line
+        postponed -= late.count + (first == nil ? 0 : 1)
+        for call in late { call.fail(givenUp(call)) }
+        guard let first else { return }
+        // What decides about it at once decides about all.
+        guard lookAgain(first) else { return served(slot) }
+        guard stalled[slot]?.isAsking ?? false else { return }
+        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in goOn(after: slot) }
+    }
+
+    /// The one that asked for a slot has had no answer for long: another does.
+    private func goOn(after slot: HashSlot?) {
+        guard stalled[slot]?.isAsking ?? false else { return }
+        stalled[slot]?.isAsking = false
+        planAttempt(for: slot)
+    }
+
+    /// A slot is there: all that wait for it follow.
+    private func served(_ slot: HashSlot?) {
+        guard let line = stalled.removeValue(forKey: slot) else { return }
+        postponed -= line.calls.count
+        for call in line.calls { lookAgain(call) }
+    }
+
+    /// Waits until a server is connected that a slot is on its way to.
+    private func expect(_ guest: RedisPipeline, _ call: any ClusterCall) {
+        guard admit(call) else { return }
+        expected[guest.address, default: []].append(call)
+    }
+
+    private func guestIsDecided(_ address: Address) {
+        guard let calls = expected.removeValue(forKey: address) else { return }
+        postponed -= calls.count
+        for call in calls { lookAgain(call) }
     }
 
     /// Sends it to whoever is in charge now, if anybody is.
-    private func lookAgain<Reply>(_ call: Call<Reply>) {
-        guard !isClosed else { return call.completion(.failure(RedisError(.notConnected, "this client was closed"))) }
-        guard environment.eventLoop.now < call.until else { return call.completion(.failure(givenUp(call))) }
+    /// - Returns: whether it may yet be answered.
+    @discardableResult
+    private func lookAgain(_ call: any ClusterCall) -> Bool {
+        func fail(_ error: RedisError) -> Bool {
+            call.fail(error)
+            return false
+        }
+        guard !isClosed else { return fail(RedisError(.notConnected, "this client was closed")) }
         guard let server = server(for: call.slot) else {
-            guard directory.failure == nil else { return call.completion(.failure(lastFailure ?? Self.unknown)) }
-            call.redirections += 1
+            guard directory.failure == nil else { return fail(lastFailure ?? Self.unknown) }
             directory.doubts()
-            return postpone(call)
+            postpone(call)
+            return true
         }
-        if server.isUp { return attempt(call, at: server, isAsking: false) }
-        // One that was never reached may be up in a moment.
-        guard server.lastFailure == nil else { return call.completion(.failure(failure(of: server))) }
-        call.redirections += 1
-        postpone(call)
+        if server.isUp {
+            attempt(call, at: server, isAsking: false)
+        } else if server.lastFailure != nil {
+            return fail(failure(of: server))
+        } else {
+            // One that was never reached may be up in a moment.
+            postpone(call)
+        }
+        return true
     }
 
-    private func attempt<Reply>(_ call: Call<Reply>, at server: RedisPipeline, isAsking: Bool) {
+    private func attempt(_ call: any ClusterCall, at server: RedisPipeline, isAsking: Bool) {
         let left = call.until - environment.eventLoop.now
-        guard left > .zero else { return call.completion(.failure(givenUp(call))) }
-        call.send(server, isAsking, left) { [self] result in
-            guard let redirection = redirection(in: result, by: server) else {
-                return hand(result, by: server, to: call.completion)
-            }
-            follow(redirection, call)
-        }
+        guard left >= Self.shortestAttempt else { return call.fail(givenUp(call)) }
+        call.attempt(at: server, isAsking: isAsking, timeout: left, by: self)
     }
 
-    private func givenUp<Reply>(_ call: Call<Reply>) -> RedisError {
+    private func givenUp(_ call: any ClusterCall) -> RedisError {
         let slot = call.slot.map { "slot \($0)" } ?? "what was asked for"
         return switch call.last {
         case .tryAgain, .ask:
@@ -273,18 +399,20 @@ package final class ClusterPipeline: RedisSender {
 
     private func open(_ address: Address) -> RedisPipeline {
         if let known = servers[address] { return known }
-        let server = RedisPipeline(configuration: configuration.server(at: address), environment: environment)
+        let server = RedisPipeline(configuration: configuration.server(at: address, of: directory.view), environment: environment)
         servers[address] = server
         server.onUp = { [weak self] server in
             guard let self else { return }
             directory.doubts()
             if guests[address] == nil { onUp?(server) }
+            guestIsDecided(address)
             directory.reached()
         }
         server.onDown = { [weak self] error in
             guard let self else { return }
             directory.doubts()
             if guests[address] == nil { onDown?(error) }
+            guestIsDecided(address)
         }
         server.onRoundTrip = { [weak self] in self?.onRoundTrip?($0) }
         server.start()
@@ -293,8 +421,23 @@ package final class ClusterPipeline: RedisSender {
 
     /// A server that a slot is on its way to, which may have none yet.
     private func guest(at address: Address) -> RedisPipeline {
-        if !directory.view.map.primaries.contains(address) { guests[address] = environment.eventLoop.now }
+        if !directory.view.primaries.contains(address) {
+            guests[address] = environment.eventLoop.now
+            planSweep()
+        }
         return open(address)
+    }
+
+    /// Guests whose time is over leave.
+    private func planSweep() {
+        guard !isSweepPlanned else { return }
+        isSweepPlanned = true
+        environment.eventLoop.assumeIsolated().scheduleTask(in: Self.guestTime) { [weak self] in
+            guard let self else { return }
+            isSweepPlanned = false
+            mapChanged()
+            if !guests.isEmpty { planSweep() }
+        }
     }
 
     /// What was sent to it is still answered.
@@ -303,19 +446,21 @@ package final class ClusterPipeline: RedisSender {
         goneRefusals += server.refusals
         server.onUp = nil
         server.onDown = nil
+        guestIsDecided(server.address)
         environment.eventLoop.assumeIsolated().scheduleTask(in: standardTimeout) { _ = server.close() }
     }
 }
 
 extension ClusterPipeline: ClusterFollower {
     package var isSettled: Bool { isWhole }
-    package var asked: [RedisPipeline]? { primaries }
+    package var asked: [RedisPipeline]? { tellsOfServers ? primaries : nil }
 
     package func mapChanged() {
         guard isStarted, !isClosed else { return }
         let now = environment.eventLoop.now
-        let addresses = directory.view.map.primaries
-        for address in addresses { guests[address] = nil }
+        let addresses = directory.view.primaries
+        // Whoever was a guest and is a primary now is new to those who look after primaries.
+        let arrived = addresses.filter { guests.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
         primaries = addresses.map { open($0) }
         for (address, server) in servers where !addresses.contains(address) {
             if let used = guests[address], now - used < Self.guestTime { continue }
@@ -323,5 +468,22 @@ extension ClusterPipeline: ClusterFollower {
             servers[address] = nil
             retire(server)
         }
+        for address in arrived { servers[address].map { onUp?($0) } }
     }
+
+    package func remainsUnknown(because error: RedisError) { onDown?(error) }
+}
+
+/// A command that is sent again, whatever its reply is.
+private protocol ClusterCall: AnyObject {
+    /// `nil`: of any server.
+    var slot: HashSlot? { get }
+    var until: NIODeadline { get }
+    /// How often it was sent elsewhere at once.
+    var redirections: Int { get set }
+    /// What the last server answered; `nil`: none was there.
+    var last: Redirection? { get set }
+
+    func fail(_ error: RedisError)
+    func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline)
 }

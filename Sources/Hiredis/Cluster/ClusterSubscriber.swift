@@ -1,9 +1,9 @@
 package import NIOCore
 
-/// Hears a cluster: at each primary which keys were changed of those that are tracked there, and at one of them the channels, for
-/// whatever is published anywhere is told everywhere. Confined to its event loop.
+/// Hears a cluster: at each primary which keys were changed of those that are tracked there, and the channels of its slots; and at one
+/// of them the other channels, for whatever is published anywhere is told everywhere. Confined to its event loop.
 ///
-/// Source: "Redis Cluster specification", section "Publish/Subscribe".
+/// Source: "Redis Cluster specification", section "Publish/Subscribe"; "Redis Pub/Sub", section "Sharded Pub/Sub".
 package final class ClusterSubscriber: RedisListener {
     private let configuration: RedisConfiguration
     private let channels: [String]
@@ -12,6 +12,9 @@ package final class ClusterSubscriber: RedisListener {
     private var servers: [RedisConfiguration.Address: RedisSubscriber] = [:]
     /// Where the channels are heard.
     private var ear: RedisConfiguration.Address?
+    /// Those of slots, and who is asked for each.
+    private var shardChannels: [String: (slot: HashSlot, server: RedisConfiguration.Address?)] = [:]
+    private var hasShards = true
     private var isStarted = false
     private var isClosed = false
 
@@ -44,11 +47,13 @@ package final class ClusterSubscriber: RedisListener {
 
     private func open(_ address: RedisConfiguration.Address) -> RedisSubscriber {
         let subscriber = RedisSubscriber(
-            configuration: configuration.server(at: address), channels: [], hearsInvalidations: true, environment: environment)
+            configuration: configuration.server(at: address, of: directory.view), channels: [], hearsInvalidations: true,
+            environment: environment)
         subscriber.onMessage = { [weak self] in self?.onMessage?($0, $1) }
         subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
         subscriber.onHearingInvalidations = { [weak self] in self?.onHearingInvalidations?($0, $1) }
+        subscriber.onNoShards = { [weak self] in self?.hasShards = false }
         subscriber.onUp = { [weak self] in self?.isUp(address) }
         subscriber.onDown = { [weak self] error, address in self?.isDown(address, error) }
         return subscriber
@@ -60,7 +65,8 @@ package final class ClusterSubscriber: RedisListener {
     }
 
     private func isDown(_ address: RedisConfiguration.Address, _ error: RedisError) {
-        if ear == address { leaveEar() }
+        // One that refuses is there all the same, and is asked again by itself; so would the others refuse.
+        if ear == address, !(servers[address]?.isUp ?? false) { leaveEar() }
         onDown?(error, address)
     }
 
@@ -73,7 +79,30 @@ package final class ClusterSubscriber: RedisListener {
     private func leaveEar() {
         if let ear { servers[ear]?.hear([]) }
         ear = nil
-        if let next = directory.view.map.primaries.first(where: { servers[$0]?.isUp ?? false }) { hear(at: next) }
+        if let next = directory.view.primaries.first(where: { servers[$0]?.isUp ?? false }) { hear(at: next) }
+    }
+
+    // MARK: Channels of slots
+
+    package func hear(shardChannel channel: String, _ isHeard: Bool) {
+        guard isHeard else {
+            if let server = shardChannels.removeValue(forKey: channel)?.server {
+                servers[server]?.hear(shardChannel: channel, false)
+            }
+            return
+        }
+        guard hasShards, shardChannels[channel] == nil else { return }
+        shardChannels[channel] = (HashSlot(ofKey: channel), nil)
+        ask(for: channel)
+    }
+
+    private func ask(for channel: String) {
+        guard let (slot, server) = shardChannels[channel] else { return }
+        let owner = directory.view.owner(of: slot)
+        guard owner != server else { return }
+        if let server { servers[server]?.hear(shardChannel: channel, false) }
+        shardChannels[channel] = (slot, owner)
+        if let owner { servers[owner]?.hear(shardChannel: channel, true) }
     }
 }
 
@@ -82,12 +111,13 @@ extension ClusterSubscriber: ClusterFollower {
 
     package func mapChanged() {
         guard isStarted, !isClosed else { return }
-        let primaries = directory.view.map.primaries
+        let primaries = directory.view.primaries
         for address in primaries where servers[address] == nil {
             let subscriber = open(address)
             servers[address] = subscriber
             subscriber.start()
         }
+        for channel in shardChannels.keys.sorted() { ask(for: channel) }
         for (address, subscriber) in servers where !primaries.contains(address) {
             servers[address] = nil
             _ = subscriber.close()

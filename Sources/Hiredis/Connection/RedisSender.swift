@@ -30,6 +30,8 @@ package protocol RedisSender: AnyObject {
     /// Within a completion: the connection that the reply came over.
     var answering: RedisPipeline? { get }
 
+    /// Calls `done` when everything that was sent before has been answered, or cannot be any more.
+    func settle(then done: @escaping () -> Void)
     /// Begins to connect and keeps connected until `close`.
     func start()
     /// Ends the connections for good; what is pending fails.
@@ -56,9 +58,9 @@ extension RedisSender {
         run(command, timeout: nil, completion: completion)
     }
 
-    /// Calls `done` when everything that was sent before has been answered, or cannot be any more.
-    package func settle(then done: @escaping () -> Void) {
-        let connections = connections
+    package func settle(then done: @escaping () -> Void) { Self.settle(connections, then: done) }
+
+    static func settle(_ connections: [RedisPipeline], then done: @escaping () -> Void) {
         guard !connections.isEmpty else { return done() }
         var left = connections.count
         for connection in connections {
@@ -85,4 +87,7 @@ package protocol RedisListener: AnyObject {
 
     func start()
     func close() -> EventLoopFuture<Void>
+
+    /// Hears a channel of a slot at the server that has it, or does so no more. On a single server, which has none, nothing.
+    func hear(shardChannel channel: String, _ isHeard: Bool)
 }

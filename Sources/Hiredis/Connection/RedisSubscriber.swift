@@ -1,3 +1,4 @@
+internal import DequeModule
 package import NIOCore
 
 /// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
@@ -7,11 +8,18 @@ package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
     private var channels: [String]
+    /// Of a server of a cluster: channels that belong to its slots.
+    private var shardChannels: [String] = []
     private let checkInterval: TimeAmount
-    private var confirmed = 0
+    /// What was asked for and is not confirmed yet, in its order; of each, how many confirmations are to come.
+    private var requests: Deque<(what: Request, left: Int)> = []
     /// The server answered the subscription with an error; it is asked again with the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
+
+    private enum Request: Equatable {
+        case channels, invalidations, shardChannel, leave
+    }
 
     /// The channel on which the server tells which keys that another connection tracks were changed.
     package static let invalidations = "__redis__:invalidate"
@@ -34,8 +42,10 @@ package final class RedisSubscriber: RedisListener {
     package var onSubscribed: (() -> Void)?
     /// Called when the connection is lost, an attempt fails, or the server refuses the subscription.
     package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
-    /// Called when the connection is up, before anything is subscribed.
+    /// Called when the connection is up, and everything is asked for.
     var onUp: (() -> Void)?
+    /// Called when the server knows no channels of shards, or does not allow them.
+    var onNoShards: (() -> Void)?
 
     /// - Parameters:
     ///   - channels: none: it hears invalidations only.
@@ -56,8 +66,8 @@ package final class RedisSubscriber: RedisListener {
         self.checkInterval = TimeAmount(checkInterval)
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onUp = { [weak self] in
-            self?.onUp?()
             self?.subscribe(on: $0)
+            self?.onUp?()
         }
         link.onDown = { [weak self] error in
             guard let self else { return }
@@ -74,11 +84,22 @@ package final class RedisSubscriber: RedisListener {
 
     var isUp: Bool { link.handler?.isOpen ?? false }
 
-    /// Hears these channels from now on, and none before: it had none.
+    /// Hears these channels from now on, and no others.
     func hear(_ channels: [String]) {
+        let former = self.channels
         self.channels = channels
-        confirmed = 0
-        if !channels.isEmpty { link.handler?.sendWithoutReply(["SUBSCRIBE"] + channels) }
+        isRefused = false
+        guard let handler = link.handler else { return }
+        if !former.isEmpty { request(.leave, ["UNSUBSCRIBE"] + former, by: handler) }
+        if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
+    }
+
+    /// Hears a channel of one of the server's slots, or does so no more.
+    package func hear(shardChannel channel: String, _ isHeard: Bool) {
+        guard shardChannels.contains(channel) != isHeard else { return }
+        if isHeard { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
+        guard let handler = link.handler else { return }
+        request(isHeard ? .shardChannel : .leave, [isHeard ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel], by: handler)
     }
 
     /// Begins to connect and keeps the subscriptions up until `close`.
@@ -102,10 +123,37 @@ package final class RedisSubscriber: RedisListener {
     }
 
     private func requestSubscriptions(by handler: RedisChannelHandler) {
-        confirmed = 0
+        requests = []
         isRefused = false
-        if !channels.isEmpty { handler.sendWithoutReply(["SUBSCRIBE"] + channels) }
-        if hearsInvalidations { handler.sendWithoutReply(["SUBSCRIBE", Self.invalidations]) }
+        if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
+        if hearsInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
+        // One by one: they are of several slots.
+        for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
+    }
+
+    private func request(_ what: Request, _ words: [String], by handler: RedisChannelHandler) {
+        requests.append((what, words.count - 1))
+        handler.sendWithoutReply(words)
+    }
+
+    /// The oldest request is confirmed, in part or wholly.
+    private func confirm() {
+        guard let (what, left) = requests.popFirst() else { return }
+        if left > 1 { return requests.prepend((what, left - 1)) }
+        if what == .channels { onSubscribed?() }
+    }
+
+    /// What was asked for first is answered first.
+    private func refuse(_ error: RedisError) {
+        switch requests.popFirst()?.what {
+        case .channels:
+            isRefused = true
+            onDown?(error, address)
+        // The slot is another server's by now, or there are none: the channel is told everywhere too.
+        case .shardChannel:
+            if case .server(let condition) = error.code, !condition.isRedirection { onNoShards?() }
+        case .invalidations, .leave, nil: break
+        }
     }
 
     private func scheduleCheck(of handler: RedisChannelHandler) {
@@ -120,25 +168,23 @@ package final class RedisSubscriber: RedisListener {
     }
 
     private func receive(_ reply: RedisReply) {
-        if case .error(let error) = reply {
-            // What was asked for first is answered first.
-            guard confirmed < channels.count else { return }
-            isRefused = true
-            onDown?(error, address)
-            return
-        }
-        guard let parts = reply.array, let kind = parts.first?.text else { return }
+        if case .error(let error) = reply { return refuse(error) }
+        guard let parts = reply.array, parts.count == 3, let kind = parts[0].text else { return }
         switch kind {
-        case "message" where parts.count == 3 && parts[1].text == Self.invalidations:
+        case "message" where parts[1].text == Self.invalidations:
             onInvalidated?(parts[2].array?.compactMap(\.text))
-        case "message" where parts.count == 3:
+        case "message", "smessage":
             guard let channel = parts[1].text, case .bulk(let payload) = parts[2] else { return }
             onMessage?(channel, payload)
-        case "subscribe" where parts.count == 3 && parts[1].text == Self.invalidations:
+        case "subscribe" where parts[1].text == Self.invalidations:
+            confirm()
             if let clientID { onHearingInvalidations?(clientID, address) }
-        case "subscribe":
-            confirmed += 1
-            if confirmed == channels.count { onSubscribed?() }
+        case "subscribe", "ssubscribe", "unsubscribe":
+            confirm()
+        case "sunsubscribe":
+            // Asked for, or by the server itself, whose slot has gone.
+            if requests.first?.what == .leave { confirm() }
+            if let channel = parts[1].text { shardChannels.removeAll { $0 == channel } }
         default:
             break
         }

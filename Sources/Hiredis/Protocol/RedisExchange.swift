@@ -121,11 +121,14 @@ final class RedisExchange {
         _ written: inout CommandEncoder, script command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
+        let end = now + (timeout ?? commandTimeout)
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
                 return completion(result.decoded(by: command))
             }
-            self.send(source: command, timeout: timeout, now: self.lastRead, completion: completion)
+            // In what is left of its time.
+            self.send(
+                source: command, timeout: max(end - self.lastRead, .nanoseconds(1)), now: self.lastRead, completion: completion)
         }
     }
 
@@ -192,7 +195,8 @@ final class RedisExchange {
         }
         // Nothing at all for a timeout after a command was due: the peer is gone without saying so.
         if let oldest = pending.first, oldest.receive == nil {
-            let end = max(oldest.deadline, lastRead) + oldest.timeout
+            // A command that had little time left says nothing about the peer.
+            let end = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
             if end <= now {
                 close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
             } else {

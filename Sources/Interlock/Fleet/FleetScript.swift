@@ -22,10 +22,11 @@ struct FleetScript: ScriptCommand {
     var asksForDigests: Bool
 
     var script: RedisScript { Self.source }
-    var keyCount: Int { 1 }
+    var keyCount: Int { keys.fleetStill == nil ? 1 : 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.fleet)
+        if let still = keys.fleetStill { encoder.append(still) }
         encoder.append(id)
         encoder.append(lifetime)
         encoder.append(keys.events)

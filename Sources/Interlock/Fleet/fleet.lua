@@ -1,6 +1,6 @@
 -- A sidecar's sign of life, or its leave.
 --
--- KEYS  1 fleet (zset)
+-- KEYS  1 fleet (zset), and on a cluster one that never exists: a slot that is on its way has all of a script's keys, or runs none of it
 -- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
 --       3 the event channel  4 the event, up to its type  5 the event, from its time on, up to the time's value
 --       6 what the key of a sidecar's own hash begins with; empty: what the others run with is not asked

@@ -13,8 +13,8 @@ final class KeyWatch {
     /// The subscriber's connection to each server, which is told.
     private var listeners: [RedisConfiguration.Address: Int64] = [:]
 
-    /// From now on changes are told, and were not before: whoever relies on it reads again.
-    var onTracking: (() -> Void)?
+    /// From now on changes at this server are told, and were not before: whoever relies on it reads again.
+    var onTracking: ((RedisConfiguration.Address) -> Void)?
 
     init(pipeline: any RedisSender, logger: Logger) {
         self.pipeline = pipeline
@@ -54,7 +54,7 @@ final class KeyWatch {
         server.send(TrackReads(redirectingTo: listener)) { [self] result in
             switch result {
             case .success:
-                onTracking?()
+                onTracking?(server.address)
             case .failure(let error):
                 logger.log(.redisUntracked, ["error": "\(error)"])
             }

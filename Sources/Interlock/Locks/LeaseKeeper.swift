@@ -264,10 +264,12 @@ final class LeaseKeeper {
         check(entries(of: name))
     }
 
-    func anythingChanged() {
+    func anythingChanged(where isConcerned: (_ name: String) -> Bool = { _ in true }) {
         // Once for each lock, in the order of its first lease.
         var checked: Set<ExactText> = []
-        for entry in all where checked.insert(ExactText(entry.name)).inserted { check(entries(of: entry.name)) }
+        for entry in all where checked.insert(ExactText(entry.name)).inserted && isConcerned(entry.name) {
+            check(entries(of: entry.name))
+        }
     }
 
     /// What went unanswered is tried at once.

@@ -15,6 +15,7 @@ final class LockCoordinator {
     private let replication: ReplicaWait
     let watch: KeyWatch
     let keeper: LeaseKeeper
+    let wakeChannels: WakeChannels
     private let scripts: LockScripts
     private var queues: [ExactText: LocalQueue] = [:]
     private var lastQueueNumber: UInt64 = 0
@@ -39,6 +40,7 @@ final class LockCoordinator {
         replication = ReplicaWait(
             replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
         self.watch = watch
+        wakeChannels = WakeChannels(keys: runtime.keys, id: runtime.id)
         keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
         keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
         keeper.replicate = { [unowned self] in replicate($0, then: $1) }
@@ -244,6 +246,11 @@ final class LockCoordinator {
         return queue
     }
 
+    private func forget(_ queue: LocalQueue) {
+        queues[ExactText(queue.name)] = nil
+        wakeChannels.waitIsOver(for: queue.name)
+    }
+
     /// Its wait is over. What is under way for it may still grant it the lock, and is answered within `redis.timeout`: until
     /// then nobody can say that it has not got it.
     private func timeOut(_ waiter: LockWaiter) {
@@ -301,7 +308,7 @@ final class LockCoordinator {
             // Whoever was told something meanwhile may have come back at once.
             guard queue.decisions.count == 0 else { break }
             queue.timer?.cancel()
-            if self.queue(queue.name) === queue { queues[ExactText(queue.name)] = nil }
+            if self.queue(queue.name) === queue { forget(queue) }
             if hasTicket { withdraw(queue) }
         case .armTimer(let instant):
             queue.timer?.cancel()
@@ -368,6 +375,7 @@ final class LockCoordinator {
             askForMates(of: waiter, in: queue)
         case .success(.held(let ttl, let place)):
             waiter.mayHold = false
+            if self.queue(queue.name) === queue { wakeChannels.waits(for: queue.name) }
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
         case .success(.heldOtherwise(let mode)):
@@ -378,7 +386,8 @@ final class LockCoordinator {
             // The same token tries again once Redis is back: if this attempt had won, that one finds it.
             if error.isOutcomeUnknown { doubt(waiter) }
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
-            perform(queue.decisions.unanswered(waiter.id, now: now), on: queue)
+            // A cluster that has not run it may do so any moment, and nothing tells when.
+            perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
             if error.mayHaveGranted || waiter.mayHold { giveBack(waiter) }
@@ -438,12 +447,21 @@ final class LockCoordinator {
         }
     }
 
-    /// Redis says that a lock's key was changed; `nil`: any may have been.
-    func keyChanged(_ key: String?) {
-        guard let key else {
-            for queue in queuesInOrder { perform(queue.decisions.changed(now: runtime.time.now()), on: queue) }
-            return keeper.anythingChanged()
+    /// Any lock's key may have been changed, of those whose keys `isConcerned`.
+    func keysChanged(where isConcerned: (String) -> Bool = { _ in true }) {
+        for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) {
+            perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
         }
+        keeper.anythingChanged { isConcerned(runtime.keys.lock($0)) }
+    }
+
+    /// Locks whose keys `isConcerned` are at another server now: their waiters try again. Leases are looked at where they are watched.
+    func keysMoved(where isConcerned: (String) -> Bool) {
+        for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
+    }
+
+    /// Redis says that a lock's key was changed.
+    func keyChanged(_ key: String) {
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
         keeper.changed(name)
         guard let queue = queue(name) else { return }
@@ -469,7 +487,7 @@ final class LockCoordinator {
         for queue in queuesInOrder where isConcerned(queue.name) {
             queue.timer?.cancel()
             withdraw(queue)
-            queues[ExactText(queue.name)] = nil
+            forget(queue)
         }
         for waiter in failed {
             waiter.standing = .left

@@ -67,7 +67,12 @@ local function open_queue(wake, sidecar)
   function queue.tell(ticket, what)
     local name = string.match(KEYS[3], '{(.*)}$')
     local message = cjson.encode({v = 1, lock = name, ticket = ticket, what = what})
-    return redis.call('PUBLISH', wake .. string.match(ticket, '^[^/]*'), message) > 0 or not counts_listeners
+    local channel = wake .. string.match(ticket, '^[^/]*')
+    if counts_listeners then return redis.call('PUBLISH', channel, message) > 0 end
+    -- At the lock's own server, if the sidecar listens there; else, and before Redis 7.0, everywhere.
+    local heard = redis.pcall('SPUBLISH', channel .. ':{' .. name .. '}', message)
+    if type(heard) ~= 'number' or heard == 0 then redis.call('PUBLISH', channel, message) end
+    return true
   end
 
   -- Takes the first ticket whose sidecar may listen off the queue, and tells it that it is its turn. nil: there is none left,

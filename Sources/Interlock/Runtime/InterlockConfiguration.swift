@@ -64,7 +64,12 @@ public struct InterlockConfiguration: Sendable {
             guard condition else { throw InterlockError(.invalid, message()) }
         }
         try require(
-            servers.allSatisfy { if case .primary = $0.address { false } else { true } },
+            servers.allSatisfy { server in
+                switch server.address {
+                case .host, .unixSocket: true
+                case .primary, .cluster: false
+                }
+            },
             "a quorum is of servers that fail by themselves, not of primaries whose place another takes")
         try require(
             servers.isEmpty || Self.quorumSizes.contains(servers.count),

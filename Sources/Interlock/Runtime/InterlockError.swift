@@ -56,7 +56,9 @@ extension RedisError {
     /// A script may have granted a lock all the same: nobody knows its answer, or it ended half way.
     var mayHaveGranted: Bool {
         switch code {
-        case .server, .unexpectedReply: true
+        // A cluster has not begun what it sends elsewhere.
+        case .server(let condition): !condition.isRedirection
+        case .unexpectedReply: true
         default: isOutcomeUnknown
         }
     }

@@ -111,6 +111,8 @@ package struct KeySpace: Hashable, Sendable {
 
     /// The live sidecars.
     package var fleet: String { prefix + (isOnCluster ? "{fleet}" : "fleet") }
+    /// What never exists, beside the list: see `LockKeys`.
+    var fleetStill: String? { isOnCluster ? fleet + ":still" : nil }
     /// What is known of one sidecar.
     package func fleetMember(_ id: String) -> String { fleet + ":" + id }
 
@@ -120,6 +122,8 @@ package struct KeySpace: Hashable, Sendable {
     package var wakePrefix: String { prefix + "wake:" }
     /// The channel that wakes one sidecar.
     package func wake(_ id: String) -> String { wakePrefix + id }
+    /// The channel that wakes one sidecar of a cluster for a lock, in the slot of the lock's keys.
+    func wake(_ id: String, ofLock name: String) -> String { wake(id) + ":{" + (lockKeyPrefix ?? "") + name + "}" }
 
     private static func escaped(_ text: String) -> String {
         var escaped = ""

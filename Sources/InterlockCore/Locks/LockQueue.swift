@@ -15,6 +15,8 @@ package struct LockQueue: Sendable {
     package static let claimWindowMilliseconds: Int64 = 300
     /// The longest that lost messages can cost.
     package static let recheckMilliseconds: Int64 = 5000
+    /// After so long the head tries again that Redis has refused to serve.
+    package static let refusedMilliseconds: Int64 = 250
     /// The first in the queue looks at the lock so long after it last knew how it stood, and has Redis watch it from then
     /// on: in a busy queue nobody ever looks.
     package static let lookMilliseconds: Int64 = 20
@@ -173,12 +175,12 @@ package struct LockQueue: Sendable {
     }
 
     /// The connection went before the answer came: the head stays, and tries again when Redis is back or at the next
-    /// recheck.
-    package mutating func unanswered(_ id: WaiterID, now: Instant) -> Action {
+    /// recheck; soon if Redis has not begun the script (`isRefused`).
+    package mutating func unanswered(_ id: WaiterID, isRefused: Bool = false, now: Instant) -> Action {
         endAttempt(id)
         // The script may have put the ticket there; the next attempt will.
         hasTicket = true
-        return settle(orRestFor: .some(nil), now: now)
+        return settle(orRestFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
     }
 
     /// Returns whether a wake-up came while the attempt was under way.

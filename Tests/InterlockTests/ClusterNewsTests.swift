@@ -1,0 +1,129 @@
+import Hiredis
+import InterlockCore
+import InterlockProcesses
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import Interlock
+
+/// What coordinators hear of a cluster: where a turn comes, a key changes, or a slot goes.
+@Suite("News of a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
+struct ClusterNewsTests {
+    @Test("a key that another program deletes is noticed at once, whichever server it is on, and each event comes once")
+    func foreignDeletions() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
+                let seen = NIOLockedValueBox<[String]>([])
+                let events = coordinators[1].events.locks.subscribe()
+                let reading = Task {
+                    for await event in events { seen.withLockedValue { $0.append(event.payload.lock) } }
+                }
+                var names: [String] = []
+                for member in await fleet.members {
+                    let name = try await ClusterTests.name(on: member, of: fleet)
+                    names.append(name.text)
+                    let lease = try #require(try await ClusterTests.acquire(name, coordinators[0]))
+                    let followed = try await coordinators[0].followLease(lease, isLinked: true)
+                    try await member.server.untilItTracks(1)
+                    _ = try await member.server.ask(["DEL", "interlock:lock:{\(name)}"])
+                    let began = ContinuousClock.now
+                    #expect(await followed.losses.first { _ in true } == .deleted)
+                    // Far below the time of the next look.
+                    #expect(ContinuousClock.now - began < .seconds(4))
+                    #expect(try await ClusterTests.acquire(name, coordinators[0]) != nil)
+                    #expect(try await coordinators[0].breakLock(name, by: "test"))
+                }
+                try await eventually(within: .seconds(20), "all events have come") {
+                    seen.withLockedValue { $0.count } >= names.count
+                }
+                #expect(seen.withLockedValue { $0 } == names)
+                reading.cancel()
+            }
+        }
+    }
+
+    @Test("a turn is told at the lock's own server alone, once its sidecar listens there")
+    func shardChannels() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
+                for member in await fleet.members {
+                    let name = try await ClusterTests.name(on: member, of: fleet)
+                    let held = try #require(try await ClusterTests.acquire(name, coordinators[0]))
+                    let waiter = Task { try await ClusterTests.acquire(name, wait: 30_000, coordinators[1]) }
+                    try await eventually(within: .seconds(20), "it listens") {
+                        try await member.server.ask(["PUBSUB", "SHARDCHANNELS"]).array?.count == 1
+                    }
+                    let before = try await Self.published(at: member)
+                    _ = try await coordinators[0].releaseLock(name, token: held.token)
+                    #expect(try await waiter.value != nil)
+                    let after = try await Self.published(at: member)
+                    #expect(after.shard == before.shard + 1)
+                    #expect(after.everywhere == before.everywhere)
+                }
+            }
+        }
+    }
+
+    /// How often a server has published, for its shard and for the cluster.
+    private static func published(at member: ClusterFleet.Member) async throws -> (shard: Int, everywhere: Int) {
+        (try await statistic("spublish", "calls", at: member), try await statistic("publish", "calls", at: member))
+    }
+
+    private static func statistic(_ command: String, _ field: String, at member: ClusterFleet.Member) async throws -> Int {
+        let text = try await member.server.ask(["INFO", "commandstats"]).text ?? ""
+        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_\(command):") }
+        let value = line?.split(separator: ":").last?.split(separator: ",").first { $0.hasPrefix("\(field)=") }
+        return value.flatMap { Int($0.dropFirst(field.count + 1)) } ?? 0
+    }
+
+    @Test("the list of the fleet is whole while its slot is on its way, and nothing of it is half done")
+    func fleetMoves() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await ClusterTests.withCoordinators(of: 2, fleet, timeout: .seconds(20)) { coordinators in
+                let slot = HashSlot(ofKey: "interlock:{fleet}")
+                let source = try await fleet.owner(of: slot)
+                let others = await fleet.members.filter { $0.id != source.id }
+                try await fleet.beginMove(of: slot, to: others[0])
+                // One sidecar's own hash has gone, and the list has not.
+                let hash = "interlock:{fleet}:\(coordinators[0].id)"
+                let port = others[0].server.port ?? 0
+                #expect(try await source.server.ask(["MIGRATE", "127.0.0.1", "\(port)", hash, "0", "5000"]).text == "OK")
+                let list = Task { try await coordinators[1].listFleet().map(\.id) }
+                try await fleet.finishMove(of: slot, to: others[0])
+                #expect(try await list.value == coordinators.map(\.id).sorted())
+            }
+        }
+    }
+
+    @Test("whoever waits for a lock whose slot arrives late goes on as soon as it has")
+    func lateSlot() async throws {
+        try await ClusterFleet.withFleet { fleet in
+            try await ClusterTests.withCoordinators(of: 2, fleet, timeout: .milliseconds(300)) { coordinators in
+                let (source, target) = (await fleet.members[0], await fleet.members[1])
+                let name = try await ClusterTests.name(on: source, of: fleet)
+                let slot = HashSlot(ofKey: name.text)
+                try await fleet.beginMove(of: slot, to: target)
+                let late = Task { try await ClusterTests.acquire(name, wait: 60_000, coordinators[0]) }
+                // It is refused for longer than a call may last.
+                try await eventually(within: .seconds(20), "its attempts are refused") {
+                    try await Self.statistic("eval", "rejected_calls", at: target) > 100
+                }
+                try await fleet.finishMove(of: slot, to: target)
+                let began = ContinuousClock.now
+                #expect(try await late.value != nil)
+                // Far below the time of the next look.
+                #expect(ContinuousClock.now - began < .seconds(3))
+            }
+        }
+    }
+
+    @Test("a cluster none of whose servers is there is said to be so")
+    func unreachable() async throws {
+        let port = try await LocalPort.unused()
+        let configuration = try RedisConfiguration(url: "redis+cluster://127.0.0.1:\(port)")
+        let client = RedisClient(configuration: configuration)
+        let error = await #expect(throws: RedisError.self) { try await client.connect() }
+        #expect(error?.message.hasPrefix("127.0.0.1:\(port): ") ?? false)
+        await client.close()
+    }
+}
