@@ -14,12 +14,13 @@ package struct HistoryCheck: Sendable {
     private let services: [ServiceRules]
     private let toldViolations: Int
     private var calls: [Int: Call] = [:]
-    private var faults = FaultLog()
+    private var faults: FaultLog
     private var leases = LeaseBook()
     private var now = Instant.distantPast
 
     private var risingFences = RisingFenceChecker()
     private var exclusion = ExclusionChecker()
+    private var keptLeases = KeptLeaseChecker()
     private var fencedWrites = FencedWriteChecker()
     private var freeLocks: FreeLockChecker
     private var falseRefusals: FalseRefusalChecker
@@ -47,6 +48,7 @@ package struct HistoryCheck: Sendable {
     /// - Parameter toldViolations: the most violations in a report.
     package init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
         services = rules.services
+        faults = FaultLog(keepsLocks: rules.keepsLocks ?? false)
         self.toldViolations = toldViolations
         freeLocks = FreeLockChecker(rules: rules)
         falseRefusals = FalseRefusalChecker(rules: rules)
@@ -66,7 +68,8 @@ package struct HistoryCheck: Sendable {
     package var report: CheckReport {
         CheckReport(
             operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
-            staleWritesRefused: fencedWrites.staleWritesRefused, violations: violations, violationCount: violationCount)
+            staleWritesRefused: fencedWrites.staleWritesRefused, leasesLost: keptLeases.losses, lostLeases: keptLeases.told,
+            violations: violations, violationCount: violationCount)
     }
 
     /// By fault number: in how many milliseconds after its end every sidecar that was asked served again. Faults that another
@@ -123,6 +126,7 @@ package struct HistoryCheck: Sendable {
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
         risingFences.finish(open: open, at: now, faults: faults, into: &found)
         exclusion.finish(open: open, at: now, faults: faults, into: &found)
+        keptLeases.finish(open: open, at: now, faults: faults, into: &found)
         fencedWrites.finish(open: open, at: now, faults: faults, into: &found)
         freeLocks.finish(open: open, at: now, faults: faults, into: &found)
         falseRefusals.finish(open: open, at: now, faults: faults, into: &found)
@@ -177,6 +181,7 @@ package struct HistoryCheck: Sendable {
     private mutating func show(_ step: HistoryStep) {
         risingFences.observe(step, faults: faults, into: &found)
         exclusion.observe(step, faults: faults, into: &found)
+        keptLeases.observe(step, faults: faults, into: &found)
         fencedWrites.observe(step, faults: faults, into: &found)
         freeLocks.observe(step, faults: faults, into: &found)
         falseRefusals.observe(step, faults: faults, into: &found)

@@ -18,6 +18,8 @@ package struct BenchRun: Sendable {
         package var topology: FleetTopology
         /// `locks.wait_replicas` of every sidecar.
         package var waitReplicas: Int
+        /// Whether whichever replica is promoted has every lock.
+        var keepsLocks: Bool { waitReplicas > 0 && waitReplicas == topology.replicas }
 
         package init(
             program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = [],
@@ -113,7 +115,7 @@ package struct BenchRun: Sendable {
     ) async throws -> RunReport {
         let rules = HistoryRules(
             services: plan.services.rules, sidecars: plan.sidecars.count, patience: plan.patience.wholeMilliseconds,
-            recovery: Self.recovery.wholeMilliseconds)
+            recovery: Self.recovery.wholeMilliseconds, keepsLocks: fleet?.keepsLocks ?? false)
         let log = try historyPath.map { try HistoryLog(path: $0, rules: rules, eventLoop: loop) }
         let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
         var patient = plan

@@ -79,6 +79,7 @@ extension RunReport: Answer {
             "Lock grants": Figure.count(check.lockCycles),
             "Limit decisions": Figure.count(check.limitDecisions),
             "Stale writes refused": Figure.count(check.staleWritesRefused),
+            "Leases lost": Figure.count(check.leasesLost),
         ]).text
     }
 

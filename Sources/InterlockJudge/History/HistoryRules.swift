@@ -14,10 +14,14 @@ package struct HistoryRules: Hashable, Sendable, Codable {
     package var handOver: Int64?
     /// By which share of the time Redis' clock may run fast or slow against the history's. 0 on one machine.
     package var clockDrift: Double
+    /// Whether every lock is at all replicas before it is handed out, so that no failover may lose one; `nil`, as in older histories: no.
+    package var keepsLocks: Bool?
 
     package init(
-        services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, handOver: Int64? = nil, clockDrift: Double = 0
+        services: [ServiceRules], sidecars: Int, patience: Int64, recovery: Int64, handOver: Int64? = nil, clockDrift: Double = 0,
+        keepsLocks: Bool = false
     ) {
+        self.keepsLocks = keepsLocks
         self.services = services
         self.sidecars = sidecars
         self.patience = patience

@@ -80,6 +80,7 @@ extension HTMLReport {
             ["operations", Figure.count(check.operations)], ["lock grants", Figure.count(check.lockCycles)],
             ["limit decisions", Figure.count(check.limitDecisions)],
             ["stale writes refused", Figure.count(check.staleWritesRefused)],
+            ["leases lost to failovers", Figure.count(check.leasesLost)],
             ["violations", Figure.count(check.total)],
         ]
         return HTMLPage.table("checks", ["what", "count"], rows)

@@ -78,7 +78,7 @@ struct FaultPlanTests {
     @Test("without sidecars only Redis and clients are broken")
     func noSidecars() {
         let kinds = Set(Self.plan(sidecars: 0).faults.map(\.kind))
-        #expect(kinds == [.redisRestart, .redisPause, .redisWipe, .clock, .failover, .vanish])
+        #expect(kinds == [.redisRestart, .redisPause, .redisWipe, .clock, .failover, .vanish, .reshard, .nodeJoin, .nodeLeave])
     }
 
     @Test("a plan says in a line each what it will do")

@@ -31,6 +31,13 @@ struct FaultLog: Sendable {
     /// When Redis' clock last jumped. The jump may have been back to the right time.
     private(set) var lastClockJump = Instant.distantPast
 
+    /// Whether failovers lose no lock: see `HistoryRules`.
+    private let keepsLocks: Bool
+
+    init(keepsLocks: Bool = false) {
+        self.keepsLocks = keepsLocks
+    }
+
     var isEmpty: Bool { all[FaultEffect.any.rawValue].underWay == 0 && all[FaultEffect.any.rawValue].lastEnd == .distantPast }
 
     /// How many faults are under way.
@@ -60,7 +67,7 @@ struct FaultLog: Sendable {
     }
 
     private mutating func change(_ kind: FaultKind, _ sidecar: Int?, _ body: (inout Track) -> Void) {
-        for effect in kind.effects {
+        for effect in kind.effects where !(keepsLocks && kind == .failover && effect == .lostExclusivity) {
             body(&all[effect.rawValue])
             if let sidecar {
                 body(&own[sidecar, default: common.map { _ in Track() }][effect.rawValue])

@@ -7,6 +7,8 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     /// No two leases of a name are valid at once, unless both are shared or places of one semaphore. Readers and writers never
     /// overlap, and a semaphore has no more holders than places.
     case exclusion
+    /// Nobody is told that a lease is lost which has not ended.
+    case keptLeases = "kept-leases"
     /// A resource that compares fences accepts no stale write, and refuses no holder.
     case fencedWrites = "fenced-writes"
     /// No limit is exceeded in any window.
@@ -62,18 +64,24 @@ package struct CheckReport: Codable, Hashable, Sendable {
     package var limitDecisions: Int
     /// Writes that the guarded resource refused because a later lease had written.
     package var staleWritesRefused: Int
+    /// Leases that failovers took from their holders; the first of them are told.
+    package var leasesLost: Int
+    package var lostLeases: [LostLease]
     /// The first ones; `violationCount` counts all.
     package var violations: [Violation]
     package var violationCount: Int
 
     package init(
         operations: Int = 0, lockCycles: Int = 0, limitDecisions: Int = 0, staleWritesRefused: Int = 0,
+        leasesLost: Int = 0, lostLeases: [LostLease] = [],
         violations: [Violation] = [], violationCount: Int = 0
     ) {
         self.operations = operations
         self.lockCycles = lockCycles
         self.limitDecisions = limitDecisions
         self.staleWritesRefused = staleWritesRefused
+        self.leasesLost = leasesLost
+        self.lostLeases = lostLeases
         self.violations = violations
         self.violationCount = violationCount
     }
@@ -83,6 +91,8 @@ package struct CheckReport: Codable, Hashable, Sendable {
         case lockCycles = "lock_cycles"
         case limitDecisions = "limit_decisions"
         case staleWritesRefused = "stale_writes_refused"
+        case leasesLost = "leases_lost"
+        case lostLeases = "lost_leases"
         case violationCount = "violation_count"
     }
 }

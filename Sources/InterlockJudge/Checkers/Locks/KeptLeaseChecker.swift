@@ -1,0 +1,112 @@
+internal import InterlockCore
+
+/// Nobody is told that a lease is lost in which he may still believe.
+///
+/// Judged are answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity excuses the loss if it
+/// lasted at any time since the lease was asked for; what a failover took is counted, and told with the failover. Leases that were
+/// linked are not judged once the link has ended, for then the sidecar gives them back. Bounded by believed leases.
+struct KeptLeaseChecker: HistoryChecker {
+    static let promise = Promise.keptLeases
+
+    private struct Failover: Sendable {
+        var number: Int
+        var began: Instant
+    }
+
+    /// The most losses that are told; further ones are counted.
+    private static let toldLosses = 100
+
+    private var leases: [LeaseID: RecordedLease] = [:]
+    /// Leases that are being released, by the client.
+    private var releasing: [Int: RecordedLease] = [:]
+    private var granted: [LeaseID: Instant] = [:]
+    /// Ended leases are dropped when there are this many.
+    private var worthALook = 64
+    private var failover: Failover?
+    private(set) var losses = 0
+    private(set) var told: [LostLease] = []
+
+    mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        switch step.what {
+        case .invoked(let call, let news?):
+            if case .release = call.operation, case .ended(let lease) = news { releasing[call.client] = leases[lease.id] }
+            follow(news, at: step.at)
+        case .ended(let call, let ending, let news):
+            let lost: RecordedLease?
+            switch (call.operation, ending) {
+            case (.renew(_, let id, _), .refused(.lost)): lost = leases[id]
+            case (.release, .refused(.lost)): lost = releasing[call.client]
+            default: lost = nil
+            }
+            if let lost, lost.isBelieved(at: step.at) { judge(lost, at: step.at, faults: faults, into: &violations) }
+            if case .release = call.operation { releasing[call.client] = nil }
+            if let news { follow(news, at: step.at) }
+        case .linked(_, let lease, _, let change, _, _) where change != .began: forget(lease)
+        case .faultBegan(let number, let kind, _) where kind.mayCause(.lostWrites):
+            failover = Failover(number: number, began: step.at)
+        default: return
+        }
+    }
+
+    private mutating func follow(_ news: LeaseNews, at instant: Instant) {
+        switch news {
+        case .granted(let lease):
+            leases[lease.id] = lease
+            granted[lease.id] = instant
+            dropEnded(at: instant)
+        case .changed(let lease, _): if leases[lease.id] != nil { leases[lease.id] = lease }
+        case .ended(let lease): forget(lease.id)
+        }
+    }
+
+    private mutating func forget(_ lease: LeaseID) {
+        leases[lease] = nil
+        granted[lease] = nil
+    }
+
+    private mutating func dropEnded(at instant: Instant) {
+        guard leases.count >= worthALook else { return }
+        for lease in leases.values where !lease.isBelieved(at: instant) { forget(lease.id) }
+        worthALook = max(64, 2 * leases.count)
+    }
+
+    private mutating func judge(
+        _ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+    ) {
+        let left = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
+        guard faults.touches(.lostExclusivity, since: lease.invoked) else {
+            violations.append(
+                Violation(
+                    Self.promise, at: instant,
+                    "lock \(lease.lock): client \(lease.client) is told that lease \(lease.id) is lost, which has \(left) ms left"
+                ))
+            return
+        }
+        guard faults.touches(.lostWrites, since: lease.invoked), let failover else { return }
+        losses += 1
+        guard told.count < Self.toldLosses, let answered = granted[lease.id] else { return }
+        told.append(
+            LostLease(
+                lock: lease.lock, lease: lease.id, client: lease.client, fault: failover.number,
+                grantedAfter: Double(answered.nanoseconds - failover.began.nanoseconds) / 1e6, left: left))
+    }
+}
+
+/// A lease that a failover took from its holder.
+package struct LostLease: Codable, Hashable, Sendable {
+    package var lock: Int
+    package var lease: LeaseID
+    package var client: Int
+    /// The failover's number in the run.
+    package var fault: Int
+    /// How many ms after the failover began its holder was told that it has the lease; negative: before.
+    package var grantedAfter: Double
+    /// How many ms it had left when its holder was told that it is lost.
+    package var left: Double
+
+    enum CodingKeys: String, CodingKey {
+        case lock, lease, client, fault
+        case grantedAfter = "granted_after_ms"
+        case left = "left_ms"
+    }
+}

@@ -1,0 +1,64 @@
+import InterlockCore
+import InterlockJudge
+import Testing
+
+@Suite("Leases are kept until they end")
+struct KeptLeaseTests {
+    /// A lease of a second, granted at 10 ms, and what its holder is told at 500 ms.
+    private static func history(_ told: OperationEnding, keepsLocks: Bool = false, failoverAt: Double? = nil) -> CheckReport {
+        var history = MadeHistory()
+        history.rules.keepsLocks = keepsLocks
+        if let failoverAt {
+            history.add(failoverAt, .faultBegan(fault: 3, .failover, sidecar: nil))
+            history.add(failoverAt + 100, .faultEnded(fault: 3))
+        }
+        history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
+        history.renew(1, of: 1, asked: 490, answered: 500, ending: told)
+        return history.check().report
+    }
+
+    @Test("whoever is told in the middle of a lease that it is lost has a violation to show")
+    func lost() {
+        let report = Self.history(.refused(.lost))
+        #expect(report.violations.map(\.promise) == [.keptLeases])
+        #expect(report.violations.first?.finding == "lock 1: client 1 is told that lease 1 is lost, which has 505.0 ms left")
+        #expect(Self.history(.done(.renewed(validFor: 1000))).violations.isEmpty)
+        #expect(Self.history(.failed(code: "UNAVAILABLE")).violations.isEmpty)
+    }
+
+    @Test("a failover excuses it, and it is counted; unless all replicas had it")
+    func failover() {
+        let excused = Self.history(.refused(.lost), failoverAt: 200)
+        #expect(excused.violations.isEmpty)
+        #expect(excused.leasesLost == 1)
+        let lost = excused.lostLeases.first
+        #expect(lost?.lease == 1 && lost?.fault == 3)
+        #expect(lost?.grantedAfter == -190 && lost?.left == 505)
+        let kept = Self.history(.refused(.lost), keepsLocks: true, failoverAt: 200)
+        #expect(kept.violations.map(\.promise) == [.keptLeases])
+        #expect(kept.leasesLost == 0)
+    }
+
+    @Test("a lease that is over, or was given up, is not lost")
+    func ended() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
+        history.renew(1, of: 1, asked: 1100, answered: 1110, ending: .refused(.lost))
+        history.grant(2, to: 2, fence: 8, asked: 1200, answered: 1210)
+        history.operation(.release(lock: 1, lease: 2), client: 2, asked: 1220, ended: 1230, .failed(code: "UNAVAILABLE"))
+        history.operation(.release(lock: 1, lease: 2), client: 2, asked: 1240, ended: 1250, .refused(.lost))
+        history.grant(3, to: 3, fence: 9, asked: 1300, answered: 1310)
+        history.link(3, of: 3, ttl: 1000, .began, at: 1311)
+        history.link(3, of: 3, ttl: 1000, .lost, at: 1400)
+        history.renew(3, of: 3, asked: 1410, answered: 1420, ending: .refused(.lost))
+        #expect(history.check().report.violations.isEmpty)
+    }
+
+    @Test("the first release that finds the lease gone shows the same")
+    func releases() {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
+        history.operation(.release(lock: 1, lease: 1), client: 1, asked: 490, ended: 500, .refused(.lost))
+        #expect(history.check().report.violations.map(\.promise) == [.keptLeases])
+    }
+}
