@@ -296,6 +296,40 @@ BUGS = [
         "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
         ("free-locks", "open-breakers"),
     ),
+    # ---- Redis as several servers
+    Bug(
+        "sentinel-role-forgotten",
+        "RedisLink.swift",
+        "        if directory != nil {\n",
+        "        if directory != nil, configuration.database < 0 {\n",
+        (*TWO_HOLDERS, "free-locks", "answers", "recovery"),
+        story="SimulationTests.SentinelStoryTests/laggingReplica\\(",
+    ),
+    Bug(
+        "sentinel-follows-older-epoch",
+        "PrimaryChoice.swift",
+        "        guard named.epoch > primary.epoch || named.epoch == primary.epoch && votes(for: named) >= majority else {\n",
+        "        guard named != primary else {\n",
+        (*TWO_HOLDERS, "free-locks", "limits", "recovery"),
+        story="SimulationTests.SentinelStoryTests/olderEpoch\\(",
+    ),
+    # On a cluster PUBLISH counts those who listen at one server.
+    Bug(
+        "cluster-drops-waiter-on-publish-count",
+        "LockScripts.swift",
+        "\\(LockMode.places.upperBound), \\(!isOnCluster)\\n",
+        "\\(LockMode.places.upperBound), \\(true)\\n",
+        ("free-locks",),
+        story="SimulationTests.ClusterStoryTests/listeningElsewhere\\(",
+    ),
+    Bug(
+        "cluster-ask-without-asking",
+        "RedisPipeline.swift",
+        "        handler.send(Asking(), timeout: timeout) { _ in }\n",
+        "",
+        ("answers", "recovery", "free-locks"),
+        story="SimulationTests.ClusterStoryTests/asking\\(",
+    ),
     Bug(
         "linked-lease-outlives-its-connection",
         "RESPConnection.swift",

@@ -462,7 +462,9 @@ extension ClusterPipeline: ClusterFollower {
         // Whoever was a guest and is a primary now is new to those who look after primaries.
         let arrived = addresses.filter { guests.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
         primaries = addresses.map { open($0) }
-        for (address, server) in servers where !addresses.contains(address) {
+        // In an order that does not depend on hashing: a simulated world is the same in every process.
+        for (address, server) in servers.sorted(by: { $0.key.description < $1.key.description })
+        where !addresses.contains(address) {
             if let used = guests[address], now - used < Self.guestTime { continue }
             guests[address] = nil
             servers[address] = nil

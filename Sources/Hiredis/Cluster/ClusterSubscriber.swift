@@ -118,7 +118,8 @@ extension ClusterSubscriber: ClusterFollower {
             subscriber.start()
         }
         for channel in shardChannels.keys.sorted() { ask(for: channel) }
-        for (address, subscriber) in servers where !primaries.contains(address) {
+        for (address, subscriber) in servers.sorted(by: { $0.key.description < $1.key.description })
+        where !primaries.contains(address) {
             servers[address] = nil
             _ = subscriber.close()
             onDown?(RedisError(.notConnected, "\(address) is no primary of the cluster any more"), address)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A real `redis-server` on a Unix socket in its own folder. Its wall clock stands at a given time.
+/// A real `redis-server` on a Unix socket in its own folder. Its wall clock stands at a given time, unless it shall run.
 final class RealRedis {
     private let folder: String
     private var process: pid_t = 0
@@ -9,15 +9,19 @@ final class RealRedis {
         var reason: String
     }
 
-    init(arguments: [String] = []) throws {
+    /// - Parameter clockRuns: servers that know others need that.
+    init(arguments: [String] = [], clockRuns: Bool = false) throws {
         var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary folder") }
         folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         try setTime(microseconds: 1_700_000_000_000_000)
+        let clock = [
+            "LD_PRELOAD=/usr/$LIB/faketime/libfaketimeMT.so.1:libc.so.6", "FAKETIME_TIMESTAMP_FILE=\(folder)/clock",
+            "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        ]
         let words =
-            [
-                "env", "LD_PRELOAD=/usr/$LIB/faketime/libfaketimeMT.so.1:libc.so.6", "FAKETIME_TIMESTAMP_FILE=\(folder)/clock",
-                "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1", "TZ=UTC", "setpriv", "--pdeathsig", "KILL",
+            ["env"] + (clockRuns ? [] : clock) + [
+                "TZ=UTC", "setpriv", "--pdeathsig", "KILL",
                 "redis-server", "--dir", folder, "--unixsocket", "\(folder)/redis.sock", "--port", "0", "--save", "",
                 "--appendonly", "no", "--databases", "1", "--enable-debug-command", "yes", "--logfile", "\(folder)/log",
             ] + arguments
@@ -31,7 +35,7 @@ final class RealRedis {
     deinit {
         kill(process, SIGKILL)
         waitpid(process, nil, 0)
-        for file in ["clock", "clock.new", "redis.sock", "log"] { unlink("\(folder)/\(file)") }
+        for file in ["clock", "clock.new", "redis.sock", "log", "nodes.conf", "dump.rdb"] { unlink("\(folder)/\(file)") }
         rmdir(folder)
     }
 

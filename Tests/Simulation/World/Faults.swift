@@ -28,12 +28,14 @@ final class Faults {
     private var leads: [(ahead: Int64, end: Int64)] = []
     /// Only faults with these numbers happen; `nil`: all. Shrinking uses this.
     private let kept: Set<Int>?
+    private let topologyFaults: TopologyFaults
 
     init(world: World, state: WorldState, random: SeededRandom, kept: Set<Int>?) {
         self.world = world
         self.state = state
         self.random = random
         self.kept = kept
+        topologyFaults = TopologyFaults(machines: state.machines, timeline: state.timeline)
     }
 
     func start() {
@@ -70,7 +72,7 @@ final class Faults {
             case .sidecar: .sidecar(sidecar)
             case .redis: .redis
             case .quorum: .quorum
-            case .data, .slots, .configuration, .clients: nil
+            case .data, .configuration, .clients, .slots: nil
             }
         let isTaken = place != nil && underWay.values.contains { $0.place == place }
         // Connections may also break during another fault.
@@ -106,7 +108,9 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .reshard, .nodeJoin, .nodeLeave: 0
+        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: 0
+        // Until it is done.
+        case .reshard, .nodeJoin, .nodeLeave: 20_000
         case .kill: Int64.random(in: 20...1500, using: &random)
         case .pause:
             random.happens(0.5) ? Int64.random(in: 200...2000, using: &random) : Int64.random(in: 2000...15_000, using: &random)
@@ -124,8 +128,11 @@ final class Faults {
         _ random: inout SeededRandom
     ) -> StartedFault? {
         let host = state.sidecars[sidecar]
-        let path = host.paths[0]
-        let redis = state.redis
+        let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
+        let redis = victim(of: kind, &random)
+        let isSingle = state.profile.topology == .single
+        // Whoever is away for longer is replaced.
+        if !isSingle, kind == .redisRestart || kind == .redisPause { length = min(length, TopologyFaults.longestAbsence) }
         switch kind {
         case .kill:
             guard host.isUp, !host.isStopped else { return nil }
@@ -150,40 +157,54 @@ final class Faults {
         case .partition:
             let isRefusing = random.happens(0.3)
             if isRefusing {
-                path.isRefusing = true
-                path.cutAll()
-                return ({ path.isRefusing = false }, "connections are refused")
+                for path in paths {
+                    path.isRefusing = true
+                    path.cutAll()
+                }
+                return ({ for path in paths { path.isRefusing = false } }, "connections are refused")
             }
-            path.isBlackHole = true
+            for path in paths { path.isBlackHole = true }
             let isCut = random.happens(0.5)
             return (
                 {
-                    path.isBlackHole = false; if isCut { path.cutAll() }
+                    for path in paths {
+                        path.isBlackHole = false; if isCut { path.cutAll() }
+                    }
                 }, "nothing passes"
             )
         case .latency:
-            let usual = path.delay
+            let usual = paths[0].delay
             let slow = Int64.random(in: 1...400, using: &random)
-            path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
-            path.splits = 0.3
+            for path in paths {
+                path.delay = .milliseconds(slow / 2)...(.milliseconds(slow))
+                path.splits = 0.3
+            }
             return (
                 {
-                    path.delay = usual; path.splits = 0
+                    for path in paths {
+                        path.delay = usual; path.splits = 0
+                    }
                 }, "up to \(slow) ms late, in pieces"
             )
         case .reset:
-            path.cutAll()
-            path.splits = 0.5
+            for path in paths {
+                path.cutAll()
+                path.splits = 0.5
+            }
             let again = Int64.random(in: 20...600, using: &random)
             let end = state.timeline.now + .milliseconds(length)
-            cutAgain(path, every: .milliseconds(again), until: end)
-            return ({ path.splits = 0 }, "connections are cut every \(again) ms")
+            for path in paths { cutAgain(path, every: .milliseconds(again), until: end) }
+            return ({ for path in paths { path.splits = 0 } }, "connections are cut every \(again) ms")
         case .redisRestart:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.crash()
             return ({ redis.start(with: .all) }, "restarts with its data")
         case .failover:
             guard redis.isUp, !redis.isStopped else { return nil }
+            guard isSingle else {
+                length = TopologyFaults.failoverTime
+                return topologyFaults.failover(ending: { [weak self] in self?.finish(number) }, &random)
+            }
             redis.keepASnapshot()
             state.isReplicaLagging = true
             let lag = Int64.random(in: 1...800, using: &random)
@@ -203,6 +224,8 @@ final class Faults {
             return ({ redis.resume() }, "is stopped")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
+            // A cluster's server, or a primary, that came back empty would be one without its replicas' data: nobody does that.
+            if !isSingle { length = 0 }
             guard length > 0 else {
                 redis.wipe()
                 return ({}, "is flushed")
@@ -213,7 +236,9 @@ final class Faults {
             redis.server.condition = .outOfMemory
             return ({ redis.server.condition = .serving }, "is full")
         case .refusing:
-            let conditions: [SimulatedServer.Condition] = [.readOnly, .loading, .busy, .misconfigured]
+            // Elsewhere a replica is one, and who is busy is replaced.
+            let conditions: [SimulatedServer.Condition] =
+                isSingle ? [.readOnly, .loading, .busy, .misconfigured] : [.loading, .misconfigured]
             let condition = conditions[Int.random(in: conditions.indices, using: &random)]
             redis.server.condition = condition
             return ({ redis.server.condition = .serving }, "is \(condition)")
@@ -227,28 +252,44 @@ final class Faults {
             var other = random.happens(0.3) ? step * 2 : 0
             step = jump(step, lasting: length)
             if other != 0 { other = jump(other, lasting: length) }
-            redis.setClock(aheadByMilliseconds: step)
+            let servers = state.machines.servers
+            for server in servers { server.setClock(aheadByMilliseconds: step) }
             ahead = other == 0 ? step : other
             if other != 0 {
                 state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
                     guard let self, underWay[number] != nil else { return }
                     // Another jump loses the counts again.
                     state.record(.faultEnded(fault: number))
-                    redis.setClock(aheadByMilliseconds: other)
+                    for server in servers { server.setClock(aheadByMilliseconds: other) }
                     state.record(.faultBegan(fault: number, .clock, sidecar: nil))
                 }
             }
-            return ({ redis.setClock(aheadByMilliseconds: 0) }, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
+            let heal = { for server in servers { server.setClock(aheadByMilliseconds: 0) } }
+            return (heal, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
         case .foreignLock: return world.foreigner.touchLock(&random)
         case .foreignCounter: return world.foreigner.deleteCounter(&random)
         case .foreignFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
-        case .reshard, .nodeJoin, .nodeLeave: return nil
+        case .reshard, .nodeJoin, .nodeLeave:
+            return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
             world.killClients(ofSidecar: sidecar, for: length)
             return ({}, "the programs beside it die and restart")
         }
+    }
+
+    /// The server that a fault of Redis befalls.
+    private func victim(of kind: FaultKind, _ random: inout SeededRandom) -> RedisHost {
+        guard case .cluster = state.machines, kind.target == .redis || kind.target == .data else { return state.redis }
+        let primaries = state.machines.primaries
+        return primaries.isEmpty ? state.redis : primaries[Int.random(in: primaries.indices, using: &random)]
+    }
+
+    /// A fault is over before its time.
+    private func finish(_ number: Int) {
+        guard let fault = underWay[number] else { return }
+        end(number, fault.heal)
     }
 
     /// How far the clock really jumps: a jump that documentation excludes becomes a short one.
@@ -317,8 +358,18 @@ final class Foreigner {
         self.state = state
     }
 
-    private func run(_ words: [String]) {
-        let connection = state.redis.server.connect { _ in }
+    private var keys: KeySpace {
+        if case .cluster = state.machines { KeySpace(isOnCluster: true) } else { KeySpace() }
+    }
+
+    /// The server that has a key, if it serves.
+    private func server(of key: String) -> RedisHost? {
+        let host = state.machines.host(of: key)
+        return host.isUp && !host.isStopped ? host : nil
+    }
+
+    private func run(_ words: [String], on host: RedisHost) {
+        let connection = host.server.connect { _ in }
         connection.receive(RequestEncoder.encode(words))
         connection.close()
     }
@@ -326,12 +377,13 @@ final class Foreigner {
     func touchLock(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped, !state.profile.locks.isEmpty else { return nil }
         let name = state.name(ofLock: Int.random(in: state.profile.locks.indices, using: &random))
-        let key = KeySpace().lock(name)
+        let key = keys.lock(name)
+        guard let host = server(of: key) else { return nil }
         if random.happens(0.5) {
-            run(["DEL", key])
+            run(["DEL", key], on: host)
             return ({}, "\(name) is deleted")
         }
-        run(["SET", key, "foreign-token", "PX", "\(Int64.random(in: 50...900, using: &random))"])
+        run(["SET", key, "foreign-token", "PX", "\(Int64.random(in: 50...900, using: &random))"], on: host)
         return ({}, "\(name) is set")
     }
 
@@ -342,13 +394,15 @@ final class Foreigner {
         guard !service.limits.isEmpty else { return nil }
         let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
         let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<state.profile.habits.tenants, using: &random))" : nil
-        run(["DEL", KeySpace().rate(service: service.name, of: limit, subject: subject)])
+        let key = keys.rate(service: service.name, of: limit, subject: subject)
+        guard let host = server(of: key) else { return nil }
+        run(["DEL", key], on: host)
         return ({}, "\(service.name)/\(limit.name)")
     }
 
     func deleteFleet() -> StartedFault? {
-        guard state.redis.isUp, !state.redis.isStopped else { return nil }
-        run(["DEL", KeySpace().fleet])
+        guard let host = server(of: keys.fleet) else { return nil }
+        run(["DEL", keys.fleet], on: host)
         return ({}, "the list is deleted")
     }
 

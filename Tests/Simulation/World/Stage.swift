@@ -19,24 +19,29 @@ final class Stage {
     }
 
     private let timeline = WorldTimeline()
-    let redis: RedisHost
+    private let machines: RedisMachines
     let quorum: [RedisHost]
+    /// The one Redis, or the present primary.
+    var redis: RedisHost { machines.host(of: "") }
     private(set) var sidecars: [SidecarHost] = []
 
     /// Returns when everything is connected.
     /// - Parameters:
     ///   - redisMilliseconds: the one-way delay between each sidecar and each server.
     init(
-        sidecars count: Int = 1, quorum servers: Int = 0, services: [ServiceDefinition] = [],
+        sidecars count: Int = 1, quorum servers: Int = 0, topology: WorldTopology = .single, services: [ServiceDefinition] = [],
         locks: LockSettings = LockSettings(),
         redisMilliseconds: Int64 = 1, maximumPending: Int = 100_000, seed: UInt64 = 1
     ) {
         var random = SeededRandom(seed: seed)
-        redis = RedisHost(name: "redis", timeline: timeline, driftPerBillion: 0)
-        redis.server.replicasAcknowledging = 1
+        machines = RedisMachines(
+            topology, timeline: timeline, delay: .microseconds(200)...(.microseconds(600)), driftPerBillion: 0,
+            random: SeededRandom(seed: ~seed))
         quorum = (0..<servers).map { [timeline] in RedisHost(name: "quorum-\($0)", timeline: timeline, driftPerBillion: 0) }
-        func configuration(of host: RedisHost) -> RedisConfiguration {
-            var configuration = RedisConfiguration(address: .host(host.name, port: 6379))
+        if case .single(let host) = machines { host.server.replicasAcknowledging = 1 }
+        let hosts = machines.hosts + quorum
+        func configuration(at address: RedisConfiguration.Address) -> RedisConfiguration {
+            var configuration = RedisConfiguration(address: address)
             configuration.reconnectDelay = .milliseconds(20)...(.milliseconds(500))
             configuration.maximumPending = maximumPending
             return configuration
@@ -46,15 +51,17 @@ final class Stage {
                 SidecarHost(
                     number: number,
                     configuration: InterlockConfiguration(
-                        redis: configuration(of: redis), quorum: quorum.map(configuration), locks: locks, services: services,
+                        redis: configuration(at: machines.address),
+                        quorum: quorum.map { configuration(at: .host($0.name, port: 6379)) }, locks: locks, services: services,
                         host: "host-\(number)"),
-                    servers: [redis] + quorum,
-                    paths: (0...servers).map { _ in
+                    servers: hosts,
+                    paths: hosts.map { _ in
                         Path(delay: .milliseconds(redisMilliseconds)...(.milliseconds(redisMilliseconds)), random: random.split())
                     },
                     timeline: timeline, driftPerBillion: 0, random: random.split(),
                     logger: Logger(label: "stage") { _ in SwiftLogNoOpLogHandler() }))
         }
+        machines.start()
         for sidecar in sidecars { sidecar.start() }
         run(milliseconds: 1000)
     }
@@ -257,6 +264,18 @@ final class Stage {
         connection.receive(RequestEncoder.encode(words))
         connection.close()
         return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
+    }
+
+    /// The primary with replicas, and its Sentinels; `nil`: there are none.
+    var sentinels: SentinelGroup? { if case .sentinels(let group) = machines { group } else { nil } }
+
+    /// `nil`: Redis is no cluster.
+    var cluster: ClusterGroup? { if case .cluster(let group) = machines { group } else { nil } }
+
+    /// The path between a sidecar and one of the machines of Redis.
+    func path(of sidecar: Int, to host: RedisHost) -> Path {
+        let place = machines.hosts.firstIndex { $0 === host } ?? 0
+        return sidecars[sidecar].paths[place]
     }
 
     /// The path between a sidecar and a server of the quorum, or the one Redis.

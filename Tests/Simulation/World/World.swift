@@ -66,7 +66,10 @@ package final class World {
         // Streams of neighbouring seeds begin alike.
         for _ in 0..<8 { _ = random.next() }
         let profile = Profile(random: &random)
-        state = WorldState(profile: profile, redisDrift: Self.drift(profile, &random))
+        let drift = Self.drift(profile, &random)
+        // A world of one server draws nothing for this.
+        let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()
+        state = WorldState(profile: profile, redisDrift: drift, random: machines)
         foreigner = Foreigner(state: state)
         populate()
     }
@@ -106,6 +109,7 @@ package final class World {
                 fleet: profile.sidecars..<total, firstLock: profile.locks.count, firstService: profile.services.count,
                 prefix: Self.otherPrefix)
         }
+        state.machines.start()
         if profile.hasEavesdropper { foreigner.eavesdrop() }
         let faults = Faults(world: self, state: state, random: random.split(), kept: cut.faults)
         self.faults = faults
@@ -116,7 +120,7 @@ package final class World {
     }
 
     private func sidecar(_ number: Int, prefix: String) -> SidecarHost {
-        var server = RedisConfiguration(address: .host(state.redis.name, port: 6379))
+        var server = RedisConfiguration(address: state.machines.address)
         server.reconnectDelay = .milliseconds(20)...(.milliseconds(500))
         let quorumServers = state.quorum.map { host in
             var server = server
@@ -129,9 +133,10 @@ package final class World {
                 maximumHold: profile.maximumHold.map { .milliseconds($0) }, waitReplicas: profile.waitReplicas),
             services: profile.services, fleetSize: profile.fleetSize, host: "host-\(number)", version: "simulated")
         let delay = (profile.redisDelay.lowerBound * 1000)...(profile.redisDelay.upperBound * 1000)
+        let servers = state.machines.hosts + state.quorum
         return SidecarHost(
-            number: number, configuration: configuration, servers: [state.redis] + state.quorum,
-            paths: (0...state.quorum.count).map { _ in Path(delay: delay, random: random.split()) },
+            number: number, configuration: configuration, servers: servers,
+            paths: servers.map { _ in Path(delay: delay, random: random.split()) },
             timeline: state.timeline, driftPerBillion: Self.drift(profile, &random), random: random.split(), logger: logger)
     }
 
@@ -190,7 +195,7 @@ package final class World {
 
     /// Shows everything that Redis reads and writes.
     package func tap(_ show: @escaping (String) -> Void) {
-        for host in [state.redis] + state.quorum {
+        for host in state.machines.hosts + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
                 let text = String(decoding: bytes, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
                 show("\(state.milliseconds) \(host.name) \(connection) \(text)")

@@ -4,8 +4,11 @@ enum ConnectionCommands {
         Command("echo", 2, [.whileLoading]) { _, call in .bulk(call[1]) },
         // Accepts any password.
         Command("auth", -2, [.noScript, .whileLoading, .whileBusy]) { _, _ in .ok },
-        Command("select", 2, [.whileLoading]) { (_, call) throws(CommandError) in
-            guard try call.integer(1) == 0 else { throw CommandError("ERR DB index is out of range") }
+        Command("select", 2, [.whileLoading]) { (server, call) throws(CommandError) in
+            guard try call.integer(1) == 0 else {
+                throw CommandError(
+                    server.cluster == nil ? "ERR DB index is out of range" : "ERR SELECT is not allowed in cluster mode")
+            }
             return .ok
         },
         Command("quit", -1, [.noScript, .whileLoading, .whileBusy, .whileSubscribed]) { _, call in

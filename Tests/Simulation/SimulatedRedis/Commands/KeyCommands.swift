@@ -53,7 +53,7 @@ enum KeyCommands {
         guard !isTooLong, start <= 0 || lifetime <= .max - start else { throw .invalidExpiry(call.command.name) }
         let end = lifetime + start
         guard let entry = server.entry(call[1]), condition.allows(end, after: entry.expiry) else { return .integer(0) }
-        if end <= server.milliseconds, server.condition != .readOnly {
+        if end <= server.milliseconds, !server.isReplica {
             _ = server.remove(call[1])
         } else {
             server.keyspace.setExpiry(of: call[1], to: end)

@@ -4,46 +4,102 @@ enum ServerCommands {
             .bulks([Bytes(server.microseconds / 1_000_000), Bytes(server.microseconds % 1_000_000)])
         },
         Command("info", -1, [.whileLoading]) { server, _ in .bulk(Bytes(info(of: server))) },
-        Command("role", 1, [.noScript, .whileLoading]) { server, _ in
-            server.condition == .readOnly
-                ? .array([.bulk("slave"), .bulk("127.0.0.1"), .integer(6379), .bulk("connected"), .integer(0)])
-                : .array([.bulk("master"), .integer(0), .array([])])
-        },
+        Command("role", 1, [.noScript, .whileLoading]) { server, _ in role(of: server) },
         Command("wait", 3, [.noScript], .none, wait),
     ]
 
     private static func wait(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
-        guard server.condition != .readOnly else {
+        guard !server.isReplica else {
             throw CommandError(
                 "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is "
                     + "configured to be writable (which is not the default) writes to replicas are just local and are not "
                     + "propagated.")
         }
-        _ = try call.integer(1)
+        let replicas = try call.integer(1)
         guard let timeout = call[2].integer else { throw CommandError("ERR timeout is not an integer or out of range") }
         guard timeout >= 0 else { throw CommandError("ERR timeout is negative") }
-        return .integer(Int64(server.replicasAcknowledging))
+        guard let replication = server.replication else { return .integer(Int64(server.replicasAcknowledging)) }
+        let connection = call.connection
+        let acknowledged = replication.acknowledging(connection.offset)
+        guard acknowledged < replicas else { return .integer(acknowledged) }
+        server.lastWait += 1
+        let number = server.lastWait
+        connection.wait(.init(number: number, replicas: replicas, offset: connection.offset))
+        // 0: for ever. The limit only keeps the sum from overflowing.
+        if timeout > 0 {
+            server.after?(min(timeout, 1 << 40) * 1000) { [weak server, weak connection] in
+                guard let server, let connection else { return }
+                server.waitIsOver(number, of: connection)
+            }
+        }
+        return .several([])
+    }
+
+    private static func role(of server: SimulatedServer) -> Reply {
+        guard let replication = server.replication else {
+            return server.condition == .readOnly
+                ? .array([.bulk("slave"), .bulk("127.0.0.1"), .integer(6379), .bulk("connected"), .integer(0)])
+                : .array([.bulk("master"), .integer(0), .array([])])
+        }
+        switch replication.role {
+        case .replica(let primary):
+            return .array([
+                .bulk("slave"), .bulk(Bytes(primary.host)), .integer(Int64(primary.port)),
+                .bulk(replication.isLinked ? "connected" : "connect"),
+                .integer(replication.isLinked ? replication.offset : -1),
+            ])
+        case .primary:
+            let replicas = replication.replicas.map { replica in
+                Reply.bulks([
+                    Bytes(replica.address.host), Bytes(String(replica.address.port)), Bytes(replica.offset),
+                ])
+            }
+            return .array([.bulk("master"), .integer(replication.offset), .array(replicas)])
+        }
     }
 
     /// All sections, whatever was asked for.
     private static func info(of server: SimulatedServer) -> String {
+        let mode = server.cluster == nil ? "standalone" : "cluster"
         let lines = [
-            "# Server", "redis_version:\(SimulatedServer.version)", "redis_mode:standalone", "",
+            "# Server", "redis_version:\(SimulatedServer.version)", "redis_mode:\(mode)", "",
             "# Clients", "connected_clients:\(server.connections.count)", "",
             "# Memory", "maxmemory_policy:noeviction", "",
             "# Persistence", "loading:\(server.condition == .loading ? 1 : 0)", "",
-            "# Replication", "role:\(server.condition == .readOnly ? "slave" : "master")", "",
-            "# Keyspace",
         ]
         let keys = server.keyspace.count
-        return (lines + (keys == 0 ? [] : ["db0:keys=\(keys)"]) + [""]).joined(separator: "\r\n")
+        let cluster = server.cluster == nil ? [] : ["# Cluster", "cluster_enabled:1", ""]
+        let keyspace = ["# Keyspace"] + (keys == 0 ? [] : ["db0:keys=\(keys)"]) + [""]
+        return (lines + replicationLines(of: server) + cluster + keyspace).joined(separator: "\r\n")
+    }
+
+    private static func replicationLines(of server: SimulatedServer) -> [String] {
+        var lines = ["# Replication", "role:\(server.isReplica ? "slave" : "master")"]
+        if let replication = server.replication {
+            switch replication.role {
+            case .replica(let primary):
+                lines += [
+                    "master_host:\(primary.host)", "master_port:\(primary.port)",
+                    "master_link_status:\(replication.isLinked ? "up" : "down")", "slave_repl_offset:\(replication.offset)",
+                ]
+            case .primary:
+                lines.append("connected_slaves:\(replication.replicas.count)")
+                for (place, replica) in replication.replicas.enumerated() {
+                    let address = "ip=\(replica.address.host),port=\(replica.address.port)"
+                    lines.append("slave\(place):\(address),state=online,offset=\(replica.offset),lag=0")
+                }
+                lines.append("master_repl_offset:\(replication.offset)")
+            }
+        }
+        return lines + [""]
     }
 }
 
 extension CommandTable {
     static let all = CommandTable(
         ConnectionCommands.all + ServerCommands.all + KeyCommands.all + StringCommands.all + HashCommands.all
-            + SortedSetCommands.all + StreamCommands.all + SubscriptionCommands.all + ScriptCommands.all)
+            + SortedSetCommands.all + StreamCommands.all + SubscriptionCommands.all + ScriptCommands.all
+            + ClusterCommands.all)
 }
 
 extension SimulatedServer {

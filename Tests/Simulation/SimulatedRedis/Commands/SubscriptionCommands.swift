@@ -1,9 +1,9 @@
 enum SubscriptionCommands {
-    private static let flags: Command.Flags = [.noScript, .whileLoading, .whileSubscribed]
+    static let flags: Command.Flags = [.noScript, .whileLoading, .whileSubscribed]
 
     static let all: [Command] = [
         Command("publish", 3, [.whileLoading]) { server, call in
-            .integer(Int64(server.subscriptions.publish(call[2], on: call[1], from: server)))
+            .integer(Int64(server.publish(call[2], on: call[1])))
         },
         Command("subscribe", -2, flags) { server, call in
             .several(
@@ -45,7 +45,7 @@ enum SubscriptionCommands {
         _ kind: Bytes, _ subject: Reply, _ server: SimulatedServer, _ call: Invocation
     ) -> Reply {
         let count = server.subscriptions.count(of: call.connection)
-        call.connection.isSubscribed = count > 0
+        call.connection.isSubscribed = server.subscriptions.isListening(call.connection)
         return .array([.bulk(kind), subject, .integer(Int64(count))])
     }
 }

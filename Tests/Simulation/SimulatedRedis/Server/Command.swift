@@ -22,6 +22,15 @@ struct Command: Sendable {
         case all
         /// The second argument is the number of keys, which follow it.
         case counted
+        /// Not keys, but channels that belong to a slot: the first argument, or all.
+        case channel, channels
+
+        var areChannels: Bool {
+            switch self {
+            case .channel, .channels: true
+            case .none, .first, .all, .counted: false
+            }
+        }
     }
 
     typealias Body = @Sendable (SimulatedServer, Invocation) throws(CommandError) -> Reply
@@ -46,11 +55,26 @@ struct Command: Sendable {
 
     func keys(in arguments: [Bytes]) -> ArraySlice<Bytes> {
         switch keys {
-        case .none: []
+        case .none, .channel, .channels: []
         case .first: arguments[1...1]
         case .all: arguments[1...]
         case .counted:
             arguments[3...].prefix(arguments[2].integer.flatMap { Int(exactly: $0) }.map { max(0, $0) } ?? 0)
+        }
+    }
+}
+
+extension Command {
+    /// The keys, or the channels of a shard, by which a cluster places a command.
+    func slotKeys(in arguments: [Bytes]) -> ArraySlice<Bytes> {
+        switch keys {
+        case .none, .first, .all: return keys(in: arguments)
+        case .channel: return arguments[1...1]
+        case .channels: return arguments[1...]
+        case .counted:
+            // More than there are, or no number: the command itself refuses that.
+            guard let count = arguments[2].integer, (0...Int64(arguments.count - 3)).contains(count) else { return [] }
+            return arguments[3..<3 + Int(count)]
         }
     }
 }
@@ -81,12 +105,15 @@ struct Invocation {
 /// The commands that a server knows, by name.
 struct CommandTable: Sendable {
     /// Commands that only have subcommands.
-    private static let containers: Set<Bytes> = ["client", "script"]
-
+    private let containers: Set<Bytes>
     private let commands: [Bytes: Command]
     private let capitals: [Bytes: Command]
 
     init(_ commands: [Command]) {
+        containers = Set(
+            commands.compactMap { command in
+                command.name.firstIndex(of: "|").map { Bytes(String(command.name[..<$0])) }
+            })
         self.commands = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name), $0) })
         capitals = Dictionary(uniqueKeysWithValues: commands.map { (Bytes($0.name.uppercased()), $0) })
     }
@@ -95,29 +122,29 @@ struct CommandTable: Sendable {
         // Most clients write the name in capitals: this lookup copies nothing.
         if let command = capitals[arguments[0]] { return command }
         let name = arguments[0].lowercased
-        guard Self.containers.contains(name), arguments.count > 1 else { return commands[name] }
+        guard containers.contains(name), arguments.count > 1 else { return commands[name] }
         return commands[Bytes(name.storage + [UInt8(ascii: "|")] + arguments[1].lowercased.storage)]
     }
 
     /// The command that a client asks for.
     func find(_ arguments: [Bytes]) throws(CommandError) -> Command {
-        guard let command = command(arguments) else { throw Self.unknown(arguments) }
+        guard let command = command(arguments) else { throw unknown(arguments) }
         guard command.takes(arguments.count) else { throw .wrongNumberOfArguments(command.name) }
         return command
     }
 
-    private static func unknown(_ arguments: [Bytes]) -> CommandError {
+    private func unknown(_ arguments: [Bytes]) -> CommandError {
         let name = arguments[0]
         if containers.contains(name.lowercased) {
             guard arguments.count > 1 else { return .wrongNumberOfArguments(name.lowercased.text) }
             return CommandError(
-                "ERR unknown subcommand '\(prefix(arguments[1]))'. Try \(name.text.uppercased()) HELP.")
+                "ERR unknown subcommand '\(Self.prefix(arguments[1]))'. Try \(name.text.uppercased()) HELP.")
         }
         var quoted = ""
         for argument in arguments.dropFirst() where quoted.utf8.count < 128 {
-            quoted += "'\(prefix(argument, of: 128 - quoted.utf8.count))' "
+            quoted += "'\(Self.prefix(argument, of: 128 - quoted.utf8.count))' "
         }
-        return CommandError("ERR unknown command '\(prefix(name))', with args beginning with: \(quoted)")
+        return CommandError("ERR unknown command '\(Self.prefix(name))', with args beginning with: \(quoted)")
     }
 
     private static func prefix(_ bytes: Bytes, of length: Int = 128) -> String {

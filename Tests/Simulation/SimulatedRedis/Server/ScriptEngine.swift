@@ -113,6 +113,11 @@ final class ScriptEngine {
         do throws(CommandError) {
             let command = try server.scriptCommand(arguments, hasWritten: running?.hasWritten ?? false)
             if command.flags.contains(.write) { running?.hasWritten = true }
+            if let cluster = server.cluster,
+                let refusal = server.refusal(of: command, arguments, from: script.connection, by: cluster)
+            {
+                throw refusal.scriptError
+            }
             let call = Invocation(command: command, arguments: arguments, connection: script.connection)
             stack.push(try server.run(call, for: script))
             return false
@@ -136,8 +141,8 @@ extension SimulatedServer {
         if flags.contains(.noScript) { throw CommandError("ERR This Redis command is not allowed from script") }
         // A script that has written may finish.
         guard !hasWritten else { return command }
+        if isReplica, flags.contains(.write) { throw .readOnly }
         switch condition {
-        case .readOnly where flags.contains(.write): throw .readOnly
         case .misconfigured where flags.contains(.write): throw .misconfigured
         case .outOfMemory where flags.contains(.needsMemory): throw .outOfMemory
         default: return command

@@ -9,6 +9,18 @@ package final class SimulatedConnection {
     var tracking: TrackingTable.Options?
     /// Whether it has subscriptions, and so may send few commands.
     var isSubscribed = false
+    /// `ASKING`: the next command may be about a slot that is on its way here.
+    var isAsking = false
+    /// The server's offset after the last command.
+    var offset: Int64 = 0
+    /// A `WAIT` that is not answered yet. Further commands wait for it.
+    private(set) var replicaWait: ReplicaWait?
+
+    struct ReplicaWait {
+        var number: UInt64
+        var replicas: Int64
+        var offset: Int64
+    }
 
     private unowned let server: SimulatedServer
     private let output: ([UInt8]) -> Void
@@ -35,8 +47,12 @@ package final class SimulatedConnection {
     package func receive(_ bytes: [UInt8]) {
         guard state == .open else { return }
         parser.append(bytes)
+        executeReceived()
+    }
+
+    private func executeReceived() {
         do throws(RequestParser.Violation) {
-            while state == .open, let arguments = try parser.next() {
+            while state == .open, replicaWait == nil, let arguments = try parser.next() {
                 push(server.execute(arguments, from: self))
                 server.tellPendingInvalidations(to: self)
             }
@@ -50,11 +66,23 @@ package final class SimulatedConnection {
     /// Executes one command.
     package func receive(_ words: String...) { receive(RequestEncoder.encode(words)) }
 
+    /// The reply to the running command comes later.
+    func wait(_ wait: ReplicaWait) { replicaWait = wait }
+
+    /// Replies to the command that waited, and executes what came meanwhile.
+    func endWait(with reply: Reply) {
+        guard replicaWait != nil else { return }
+        replicaWait = nil
+        push(reply)
+        executeReceived()
+    }
+
     /// The client is gone. Its subscriptions and its tracking end.
     package func close() {
         guard state != .closed else { return }
         state = .closed
         pending = []
+        replicaWait = nil
         server.forget(self)
     }
 

@@ -4,7 +4,7 @@ extension SimulatedServer {
         guard let entry = keyspace[key] else { return nil }
         guard hasExpired(entry) else { return entry }
         // A replica waits for its primary to delete it.
-        if condition != .readOnly { _ = remove(key) }
+        if !isReplica { _ = remove(key) }
         return nil
     }
 

@@ -22,7 +22,21 @@ package final class SimulatedServer {
     package var replicasAcknowledging = 0
     /// All data. A copy is a snapshot; `restart(with:)` restores one.
     package internal(set) var keyspace = Keyspace()
+    /// `nil`: the server is alone.
+    package var replication: Replication?
+    /// Receives what each command has changed, of a server with replication.
+    package var onUpdate: ((ReplicationUpdate) -> Void)?
+    /// Runs something after this many microseconds; `nil`: the server has no timers, and `WAIT` never ends by itself.
+    package var after: ((Int64, @escaping () -> Void) -> Void)?
+    /// What a server of a cluster believes of it; `nil`: Redis is no cluster.
+    package var cluster: ClusterMember?
+    /// Receives what is published at a server of a cluster, for the others.
+    package var onClusterPublish: ((PublishedMessage) -> Void)?
+    /// What a Sentinel knows; `nil`: it is none.
+    package var sentinel: SentinelKnowledge?
 
+    var pendingUpdate = PendingUpdate()
+    var lastWait: UInt64 = 0
     var subscriptions = Subscriptions()
     /// The oldest is first.
     private(set) var connections: [SimulatedConnection] = []
@@ -62,6 +76,9 @@ package final class SimulatedServer {
     /// Closes all connections, drops scripts and subscriptions, and continues with this data.
     package func restart(with keyspace: Keyspace) {
         self.keyspace = keyspace
+        pendingUpdate = PendingUpdate()
+        replication?.replicas = []
+        replication?.isLinked = false
         tracking.forgetAll()
         flushScripts()
         lastConnectionID = 0
@@ -77,9 +94,10 @@ package final class SimulatedServer {
 
     /// Deletes expired keys, as Redis does in the background. Tracking connections are notified.
     package func removeExpiredKeys() {
-        guard condition != .readOnly else { return }
+        guard !isReplica else { return }
         microseconds = now()
         for entry in Array(keyspace.all) { _ = self.entry(entry.key) }
+        reportChanges()
         flushOutput()
     }
 
@@ -110,8 +128,18 @@ package final class SimulatedServer {
         microseconds = now()
         current = connection
         defer { current = nil }
+        let reply = outcome(of: arguments, from: connection)
+        reportChanges()
+        connection.offset = replication?.offset ?? 0
+        // Another command than ASKING itself uses it up, even one that fails.
+        if connection.isAsking, !arguments[0].isWord("asking") { connection.isAsking = false }
+        return reply
+    }
+
+    private func outcome(of arguments: [Bytes], from connection: SimulatedConnection) -> Reply {
         do throws(CommandError) {
             let command = try commands.find(arguments)
+            if let cluster, let refusal = refusal(of: command, arguments, from: connection, by: cluster) { throw refusal.error }
             if let refusal = refusal(of: command, from: connection) { throw refusal }
             return try run(Invocation(command: command, arguments: arguments, connection: connection), for: nil)
         } catch {
@@ -137,9 +165,9 @@ package final class SimulatedServer {
         switch condition {
         case .outOfMemory where flags.contains(.needsMemory): return .outOfMemory
         case .misconfigured where flags.contains(.write) || command.name == "ping": return .misconfigured
-        case .readOnly where flags.contains(.write): return .readOnly
         default: break
         }
+        if isReplica, flags.contains(.write) { return .readOnly }
         if connection.isSubscribed, !flags.contains(.whileSubscribed) {
             return CommandError(
                 "ERR Can't execute '\(command.name)': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
@@ -156,6 +184,7 @@ package final class SimulatedServer {
 
     /// Every change of a key goes through here.
     func signalChange(of key: Bytes) {
+        if replication != nil { pendingUpdate.change(key) }
         for id in tracking.forget(key) {
             guard let reader = connection(id), let options = reader.tracking else { continue }
             if reader !== current {
@@ -168,6 +197,7 @@ package final class SimulatedServer {
 
     func removeAllKeys() {
         keyspace = Keyspace()
+        if replication != nil { pendingUpdate.removeAll() }
         tracking.forgetAll()
         for connection in connections where connection.tracking != nil {
             if connection === current {

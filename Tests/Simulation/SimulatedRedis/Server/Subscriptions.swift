@@ -2,6 +2,8 @@
 struct Subscriptions {
     private var channels = ListenerLists<Bytes>()
     private var patterns = ListenerLists<GlobPattern>()
+    /// Channels that belong to a slot of a cluster.
+    private var shards = ListenerLists<Bytes>()
 
     mutating func add(_ connection: SimulatedConnection, to channel: Bytes) {
         channels.add(connection.id, to: channel)
@@ -19,7 +21,16 @@ struct Subscriptions {
         patterns.remove(connection.id, from: pattern)
     }
 
+    mutating func add(_ connection: SimulatedConnection, toShard channel: Bytes) {
+        shards.add(connection.id, to: channel)
+    }
+
+    mutating func remove(_ connection: SimulatedConnection, fromShard channel: Bytes) {
+        shards.remove(connection.id, from: channel)
+    }
+
     mutating func removeAll(of connection: SimulatedConnection) {
+        for channel in shardChannels(of: connection) { remove(connection, fromShard: channel) }
         for channel in channels(of: connection) { remove(connection, from: channel) }
         for pattern in patterns(of: connection) { remove(connection, fromPattern: pattern) }
     }
@@ -27,6 +38,13 @@ struct Subscriptions {
     func channels(of connection: SimulatedConnection) -> [Bytes] { channels.subjects(of: connection.id) }
 
     func patterns(of connection: SimulatedConnection) -> [GlobPattern] { patterns.subjects(of: connection.id) }
+
+    func shardChannels(of connection: SimulatedConnection) -> [Bytes] { shards.subjects(of: connection.id) }
+
+    /// Whether it has any subscription.
+    func isListening(_ connection: SimulatedConnection) -> Bool {
+        count(of: connection) > 0 || !shardChannels(of: connection).isEmpty
+    }
 
     func count(of connection: SimulatedConnection) -> Int {
         channels(of: connection).count + patterns(of: connection).count
@@ -46,6 +64,15 @@ struct Subscriptions {
             }
         }
         return heard
+    }
+}
+
+extension Subscriptions {
+    /// As `publish`, on a channel of a shard.
+    func publishToShard(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
+        let listeners = shards.listeners[channel] ?? []
+        for id in listeners { server.connection(id)?.push(.bulks(["smessage", channel, message])) }
+        return listeners.count
     }
 }
 

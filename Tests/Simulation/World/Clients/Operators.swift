@@ -60,7 +60,9 @@ final class EventListener: ServiceClient {
         world.record(
             .breakerSeen(
                 sidecar: sidecar, service: firstService + place, state: state, generation: generation,
-                until: end.flatMap { $0 == 0 ? nil : world.instant(ofRedis: $0) }))
+                until: end.flatMap {
+                    $0 == 0 ? nil : world.instant(ofRedis: $0, having: KeySpace().breaker(services[place]))
+                }))
     }
 }
 

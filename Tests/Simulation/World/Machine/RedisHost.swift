@@ -21,6 +21,8 @@ final class RedisHost {
     private let clock: HostClock
     private(set) var isUp = true
     private(set) var isStopped = false
+    /// How often it was started.
+    private(set) var lives = 1
     private var snapshot = Keyspace()
     private var waiting: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
@@ -28,12 +30,16 @@ final class RedisHost {
     /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
-    init(name: String, timeline: WorldTimeline, driftPerBillion: Int64) {
+    /// - Parameter makeServer: makes the server, with its clock.
+    init(
+        name: String, timeline: WorldTimeline, driftPerBillion: Int64,
+        makeServer: (_ now: @escaping () -> Int64) -> SimulatedServer = { SimulatedServer(now: $0) }
+    ) {
         self.name = name
         self.timeline = timeline
         let clock = HostClock(timeline: timeline, driftPerBillion: driftPerBillion)
         self.clock = clock
-        server = SimulatedServer { clock.microseconds }
+        server = makeServer { clock.microseconds }
         sweep()
     }
 
@@ -73,8 +79,17 @@ final class RedisHost {
     }
 
     /// The server has one thread, which may be stopped.
-    private func work(_ body: @escaping () -> Void) {
+    func work(_ body: @escaping () -> Void) {
         if isStopped { waiting.append(body) } else if isUp { body() }
+    }
+
+    /// Whether the server acts by itself.
+    var isRunning: Bool { isUp && !isStopped }
+
+    /// Its connections to sidecars are gone.
+    func cutConnections() {
+        for (_, cut) in cuts.sorted(by: { $0.key < $1.key }) { cut() }
+        cuts = [:]
     }
 
     // MARK: Faults
@@ -96,8 +111,7 @@ final class RedisHost {
         isUp = false
         isStopped = false
         waiting = []
-        for (_, cut) in cuts.sorted(by: { $0.key < $1.key }) { cut() }
-        cuts = [:]
+        cutConnections()
     }
 
     func start(with data: Data) {
@@ -108,6 +122,7 @@ final class RedisHost {
             case .none: Keyspace()
             }
         server.restart(with: keyspace)
+        lives += 1
         isUp = true
     }
 

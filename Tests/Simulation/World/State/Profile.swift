@@ -107,6 +107,8 @@ struct Profile {
     var faultWeights: [(kind: FaultKind, weight: Int)]
     /// A program subscribes to every channel of Redis.
     var hasEavesdropper: Bool
+    /// How many servers Redis is, where it is neither a quorum nor shared by two fleets.
+    var topology = WorldTopology.single
 
     init(random: inout SeededRandom) {
         sidecars = Int.random(in: 1...5, using: &random)
@@ -149,6 +151,30 @@ struct Profile {
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
         services = Self.services(patience: habits.patience, random: &random)
+        // A stream of its own: a world of one server draws nothing more.
+        var own = random
+        drawTopology(SeededRandom(seed: ~own.next()))
+    }
+
+    private mutating func drawTopology(_ stream: SeededRandom) {
+        guard quorum == 0, otherFleet == 0 else { return }
+        var random = stream
+        switch random.unit() {
+        case ..<0.15:
+            topology = .sentinels(replicas: Int.random(in: 1...2, using: &random))
+            if waitReplicas > 0, topology == .sentinels(replicas: 2) { waitReplicas = Int.random(in: 1...2, using: &random) }
+        case ..<0.3:
+            // A failover needs the votes of two primaries that are left.
+            topology = .cluster(primaries: 3)
+            for kind in [FaultKind.reshard, .nodeJoin, .nodeLeave] where random.happens(0.6) { strain(by: kind, weight: 4) }
+        default: return
+        }
+        if random.happens(0.6) { strain(by: .failover, weight: 5) }
+    }
+
+    private mutating func strain(by kind: FaultKind, weight: Int) {
+        faultWeights.removeAll { $0.kind == kind }
+        faultWeights.append((kind: kind, weight: weight))
     }
 
     private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
@@ -179,6 +205,7 @@ struct Profile {
         case .partition, .reset: 5
         case .pause: 10
         case .quorumServer: isQuorum ? 24 : 0
+        // Only clusters have them, and draw them later.
         case .reshard, .nodeJoin, .nodeLeave: 0
         }
     }
@@ -262,6 +289,22 @@ extension Profile {
 }
 
 extension Profile: CustomStringConvertible {
+    private var topologyWords: String {
+        switch topology {
+        case .single: ""
+        case .sentinels(let replicas): ", Sentinels with \(replicas) replica\(replicas == 1 ? "" : "s")"
+        case .cluster(let primaries): ", a cluster of \(primaries) primaries"
+        }
+    }
+
+    private var replicaWords: String {
+        switch waitReplicas {
+        case 0: ""
+        case 1: ", waits for a replica"
+        default: ", waits for \(waitReplicas) replicas"
+        }
+    }
+
     var description: String {
         let guarded = services.map { service in
             let limits = service.limits.map { limit in
@@ -278,7 +321,7 @@ extension Profile: CustomStringConvertible {
         }
         return """
             \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
-            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(waitReplicas > 0 ? ", waits for a replica" : "")\
+            \(quorum > 0 ? ", quorum of \(quorum)" : "")\(replicaWords)\(topologyWords)\
             \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
             \(hasEavesdropper ? ", an eavesdropper" : "")
             locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits

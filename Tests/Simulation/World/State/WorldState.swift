@@ -12,12 +12,15 @@ final class WorldState {
 
     let profile: Profile
     let timeline = WorldTimeline()
-    let redis: RedisHost
+    let machines: RedisMachines
+    /// The server of a key that is asked for by nobody in particular: the one Redis, or the present primary.
+    var redis: RedisHost { machines.host(of: "") }
     var quorum: [RedisHost] = []
     var sidecars: [SidecarHost] = []
     /// The path from clients to each sidecar.
     var doors: [Path] = []
     var upstreams: [SimulatedUpstream]
+    /// Of a Redis without real replicas.
     var isReplicaLagging = false { didSet { redis.server.replicasAcknowledging = isReplicaLagging ? 0 : 1 } }
     /// Clients begin nothing new, and no fault begins any more.
     var isClosing = false
@@ -31,11 +34,15 @@ final class WorldState {
     private var lastPermit: PermitNumber = 0
     private var highestFences: [Int: Int64] = [:]
 
-    /// - Parameter redisDrift: by how many parts in a billion Redis' clock runs fast.
-    init(profile: Profile, redisDrift: Int64) {
+    /// - Parameters:
+    ///   - redisDrift: by how many parts in a billion Redis' clock runs fast.
+    ///   - random: for the machines of a Redis that is several; not used otherwise.
+    init(profile: Profile, redisDrift: Int64, random: SeededRandom) {
         self.profile = profile
         upstreams = profile.services.map { _ in SimulatedUpstream() }
-        redis = RedisHost(name: "redis", timeline: timeline, driftPerBillion: redisDrift)
+        machines = RedisMachines(
+            profile.topology, timeline: timeline, delay: .microseconds(50)...(.microseconds(1500)), driftPerBillion: redisDrift,
+            random: random)
         check = HistoryCheck(rules: profile.rules, toldViolations: .max)
         redis.server.replicasAcknowledging = 1
     }
@@ -43,9 +50,9 @@ final class WorldState {
     /// Milliseconds since the beginning.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
-    /// When Redis' clock will show this time, in milliseconds of the Unix epoch, at its present speed.
-    func instant(ofRedis milliseconds: Int64) -> Instant {
-        let left = milliseconds &* 1000 &- redis.microseconds
+    /// When the clock of the server that has a key will show this time, in milliseconds of the Unix epoch, at its present speed.
+    func instant(ofRedis milliseconds: Int64, having key: String) -> Instant {
+        let left = milliseconds &* 1000 &- machines.host(of: key).microseconds
         return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, left)))
     }
 

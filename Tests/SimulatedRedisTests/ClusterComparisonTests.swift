@@ -1,0 +1,143 @@
+import SimulatedRedis
+import Testing
+
+/// Two servers of a cluster, one slot of which is on its way from the first to the second.
+@Suite(.serialized, .isCompared) struct ClusterComparisonTests {
+    /// In slot 3300, which moves.
+    private static let here = "{b}1", too = "{b}2", gone = "{b}3"
+
+    /// At the first server. The slots: b 3300 and c 7365 are its own, d 11298 is the other's, a 15495 and foo 12182 are nobody's.
+    private static let atSource: [[String]] = [
+        ["GET", here], ["GET", gone], ["MGET", here, too], ["MGET", here, gone], ["MGET", gone, here], ["MGET", gone, gone],
+        ["MGET", gone, "{b}4"], ["MGET", here, here], ["GET", "c"], ["GET", "d"], ["GET", "a"], ["MGET", here, "c"],
+        ["MGET", "a", "c"], ["MGET", "d", "c"], ["DEL", gone], ["EXISTS", here, gone], ["SET", gone, "v"], ["INCR", here],
+        ["HSET", "d", "f", "v"], ["PING"], ["DBSIZE"], ["TIME", "x"], ["GET"], ["NOSUCH", here],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", here],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", gone],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", "d"],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "2", here, gone],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "2", here, "c"],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "1", here, "c"],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "1", here, "d"],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "1", here, "a"],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "1", here, gone],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "0", "d"],
+        ["EVAL", "return redis.call('MGET', 'c', ARGV[1])", "0", here],
+        ["EVAL", "return redis.pcall('SET', ARGV[1], 'v')", "0", "d"],
+        ["EVAL", "return redis.pcall('MGET', 'c', ARGV[1])", "0", here],
+        ["EVAL", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 'v')", "1", too],
+        ["EVAL", "return 1", "0"], ["EVAL", "return 1", "3", here], ["EVAL", "return 1", "x", here], ["EVAL", "return 1", "-1"],
+        ["EVALSHA", "ffffffffffffffffffffffffffffffffffffffff", "1", here],
+        ["EVALSHA", "ffffffffffffffffffffffffffffffffffffffff", "1", "d"],
+        ["SELECT", "0"], ["SELECT", "1"], ["SELECT", "x"], ["CLUSTER"], ["CLUSTER", "NOSUCH"], ["CLUSTER", "MYID"],
+        ["CLUSTER", "MYID", "x"], ["CLUSTER", "KEYSLOT", "{}a{b}"], ["CLUSTER", "KEYSLOT", "x{b}y"], ["CLUSTER", "KEYSLOT", ""],
+        ["CLUSTER", "SLOTS"], ["ASKING", "x"], ["SPUBLISH", "d", "m"], ["SPUBLISH", gone, "m"], ["PUBLISH", "d", "m"],
+        ["SSUBSCRIBE", "d"], ["SSUBSCRIBE", here, "c"], ["ROLE", "x"],
+    ]
+
+    /// At the second server: each is asked for without and with `ASKING`.
+    private static let atTarget: [[String]] = [
+        ["GET", here], ["GET", gone], ["MGET", gone, gone], ["MGET", gone, "{b}4"], ["SET", gone, "v"], ["MGET", gone, "{b}4"],
+        ["MGET", gone, gone], ["MGET", gone, "d"], ["GET", "d"], ["GET", "c"], ["NOSUCH"], ["GET"],
+        ["EVAL", "return redis.call('GET', KEYS[1])", "1", gone],
+        ["EVAL", "return redis.call('SET', KEYS[1], 'w')", "1", "{b}5"],
+        ["EVAL", "return redis.call('MGET', KEYS[1], KEYS[2])", "2", gone, "{b}5"],
+        ["EVAL", "return redis.call('MGET', KEYS[1], KEYS[2])", "2", gone, "{b}6"],
+        ["EVAL", "redis.call('DEL', KEYS[1]) return redis.call('GET', KEYS[1])", "1", gone],
+        ["EVAL", "redis.call('DEL', KEYS[1]) return redis.call('MGET', KEYS[1], ARGV[1])", "1", gone, "{b}5"],
+        ["EVAL", "return redis.call('GET', ARGV[1])", "0", "{b}5"],
+    ]
+
+    @Test("redirections, refusals and scripts of a cluster are those of Redis")
+    func commands() async throws {
+        let group = try await RedisGroup.start(
+            2, arguments: ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "5000"])
+        let members = (0..<2).map { ClusterMember(ClusterNode(number: $0, address: group.address($0), epoch: Int64($0 + 1))) }
+        let shares = [0...8191, 8192...12_000]
+        for (place, server) in group.simulated.enumerated() {
+            server.cluster = members[place]
+            members[place].isServing = false
+            members[place].assign(shares[place], to: place)
+            let range = ["\(shares[place].lowerBound)", "\(shares[place].upperBound)"]
+            try group.cause(["CLUSTER", "SET-CONFIG-EPOCH", "\(place + 1)"], at: place)
+            try group.cause(["CLUSTER", "ADDSLOTSRANGE"] + range, at: place)
+        }
+        let connections = try (0..<2).map { try group.connect(to: $0) }
+        try compareWithoutTheOthers(group, on: connections[0])
+        for place in 0..<2 { try group.cause(["CONFIG", "SET", "cluster-require-full-coverage", "no"], at: place) }
+        try group.cause(["CLUSTER", "MEET", "127.0.0.1", "\(group.address(1).port)"], at: 0)
+        for place in 0..<2 {
+            members[place].isServing = true
+            members[place].know(members[1 - place].own)
+            members[place].assign(shares[1 - place], to: 1 - place)
+            members[place].currentEpoch = 2
+            try group.wait(for: "cluster_slots_assigned:12001", in: ["CLUSTER", "INFO"], at: place)
+            try group.wait(for: "cluster_state:ok", in: ["CLUSTER", "INFO"], at: place)
+            try group.wait(for: "cluster_size:2", in: ["CLUSTER", "INFO"], at: place)
+        }
+        try group.learnIDs()
+        for key in [Self.here, Self.too] { try group.compare(["SET", key, "1"], on: connections[0]) }
+        try beginMove(group, members)
+        for words in Self.atSource { try group.compare(words, on: connections[0]) }
+        for words in Self.atTarget {
+            try group.compare(words, on: connections[1])
+            try group.compare(["ASKING"], on: connections[1])
+            try group.compare(words, on: connections[1])
+            // The flag is used up.
+            try group.compare(["GET", "{b}5"], on: connections[1])
+        }
+        for words in [["ASKING"], ["ASKING"], ["GET", Self.gone], ["ASKING"], ["PING"], ["GET", Self.gone]] {
+            try group.compare(words, on: connections[1])
+        }
+        print("cluster: \(group.agreements) equal replies")
+    }
+
+    private func beginMove(_ group: RedisGroup, _ members: [ClusterMember]) throws {
+        let ids = try (0..<2).map { try group.cause(["CLUSTER", "MYID"], at: $0).text ?? "" }
+        try group.cause(["CLUSTER", "SETSLOT", "3300", "IMPORTING", ids[0]], at: 1)
+        try group.cause(["CLUSTER", "SETSLOT", "3300", "MIGRATING", ids[1]], at: 0)
+        members[1].beginMove(of: 3300, from: 0)
+        members[0].beginMove(of: 3300, to: 1)
+    }
+
+    /// Of a server that must have all slots served, and knows of nobody for some.
+    private func compareWithoutTheOthers(_ group: RedisGroup, on connection: ComparedConnection) throws {
+        try group.wait(for: "cluster_state:fail", in: ["CLUSTER", "INFO"], at: 0)
+        for words in [
+            ["GET", "b"], ["GET", "d"], ["MGET", "b", "c"], ["SET", "b", "v"], ["PING"],
+            ["EVAL", "return redis.call('GET', KEYS[1])", "1", "b"], ["EVAL", "return redis.call('GET', 'b')", "0"],
+            ["EVAL", "return redis.pcall('SET', 'd', 'v')", "0"], ["EVAL", "return 1", "0"], ["SPUBLISH", "b", "m"],
+        ] {
+            try group.compare(words, on: connection)
+        }
+    }
+
+    @Test("a server that is in no cluster refuses what is about clusters, as Redis does")
+    func alone() throws {
+        let comparison = try RedisComparison()
+        let connection = try comparison.connect()
+        for words in [["ASKING"], ["CLUSTER", "INFO"], ["CLUSTER", "SLOTS"], ["CLUSTER", "MYID"], ["CLUSTER", "NOSUCH"]] {
+            try comparison.send(words.map { Array($0.utf8) }, on: connection)
+        }
+    }
+
+    @Test("channels of a shard are confirmed, served and ended as by Redis")
+    func shardChannels() throws {
+        let comparison = try RedisComparison()
+        let publisher = try comparison.connect()
+        let listener = try comparison.connect()
+        try comparison.send(["SSUBSCRIBE", "a", "b"].map { Array($0.utf8) }, on: listener, replies: 2)
+        try comparison.send("SUBSCRIBE", "c", on: listener)
+        for channel in ["a", "b", "c"] {
+            try comparison.send("SPUBLISH", channel, "to a shard", on: publisher)
+            try comparison.send("PUBLISH", channel, "to all", on: publisher)
+        }
+        try comparison.compareMessages(to: listener)
+        try comparison.send("SUNSUBSCRIBE", "b", on: listener)
+        try comparison.send("UNSUBSCRIBE", on: listener)
+        try comparison.send("SUNSUBSCRIBE", on: listener)
+        try comparison.send("SUNSUBSCRIBE", on: listener)
+        try comparison.send("GET", "k", on: listener)
+    }
+}

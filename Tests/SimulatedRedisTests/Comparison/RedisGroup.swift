@@ -1,0 +1,117 @@
+import Glibc
+import InterlockProcesses
+import SimulatedRedis
+import Testing
+
+/// Several real servers that know each other, and as many simulated ones under the same addresses. A real server's ID is shown as the
+/// simulated one's.
+final class RedisGroup {
+    let simulated: [SimulatedServer]
+    private let real: [RealRedis]
+    private let ports: [Int]
+    private var names: [(real: String, simulated: String)] = []
+    private(set) var agreements = 0
+    private var history: [String] = []
+    /// What the simulated servers planned, in order.
+    private var planned: [() -> Void] = []
+
+    private init(real: [RealRedis], ports: [Int]) {
+        self.real = real
+        self.ports = ports
+        simulated = ports.map { _ in SimulatedServer { 1_700_000_000_000_000 } }
+        for server in simulated { server.after = { [unowned self] in planned.append($1) } }
+    }
+
+    static func start(_ count: Int, arguments: [String] = []) async throws -> RedisGroup {
+        var ports: [Int] = []
+        while ports.count < count {
+            let port = try await LocalPort.unused()
+            // The bus of a cluster listens 10,000 above.
+            if port < 30_000, !ports.contains(port) { ports.append(port) }
+        }
+        let real = try ports.map { port in
+            try RealRedis(arguments: ["--bind", "127.0.0.1", "--port", "\(port)"] + arguments, clockRuns: true)
+        }
+        return RedisGroup(real: real, ports: ports)
+    }
+
+    func address(_ place: Int) -> ServerAddress { ServerAddress(host: "127.0.0.1", port: ports[place]) }
+
+    func connect(to place: Int) throws -> ComparedConnection {
+        ComparedConnection(real: try real[place].connect(), simulated: simulated[place])
+    }
+
+    /// Sends a command to the real server only. Returns its reply.
+    @discardableResult
+    func cause(_ words: [String], at place: Int) throws -> RawReply {
+        let console = ComparedConnection(real: try real[place].connect(), simulated: nil)
+        console.send(words.map { Array($0.utf8) })
+        return try console.readReal()
+    }
+
+    /// Waits up to 20 s until a real server's reply contains this.
+    func wait(for text: String, in words: [String], at place: Int) throws {
+        for _ in 0..<2000 {
+            if "\(try cause(words, at: place))".contains(text) { return }
+            // Polling: nothing announces it.
+            usleep(10_000)
+        }
+        throw RealRedis.Failure(reason: "no \(text) in \(words.joined(separator: " "))\n\(real[place].log)")
+    }
+
+    /// From now on real IDs are shown as simulated ones.
+    func learnIDs() throws {
+        for place in ports.indices {
+            let connection = try connect(to: place)
+            connection.send([Array("CLUSTER".utf8), Array("MYID".utf8)])
+            if let real = try connection.readReal().text, let simulated = connection.readSimulated()?.text {
+                names.append((real, simulated))
+            }
+        }
+    }
+
+    /// Sends a command and compares the replies.
+    /// - Parameter change: replaces what may differ.
+    func compare(
+        _ words: [String], on connection: ComparedConnection, isTimed: Bool = false,
+        change: (RawReply) -> RawReply = { $0 }
+    ) throws {
+        history.append("#\(connection.number) " + words.joined(separator: " "))
+        connection.send(words.map { Array($0.utf8) })
+        if isTimed { runPlanned() }
+        try compareNext(on: connection, change: change)
+    }
+
+    /// Compares the next replies that arrive.
+    func compareNext(on connection: ComparedConnection, change: (RawReply) -> RawReply = { $0 }) throws {
+        let expected = shown(change(try connection.readReal()))
+        let actual = connection.readSimulated().map { "\(change($0))" } ?? "nothing"
+        if expected == actual { agreements += 1 }
+        #expect(expected == actual, "after\n\(history.suffix(10).joined(separator: "\n"))")
+    }
+
+    private func runPlanned() {
+        let bodies = planned
+        planned = []
+        for body in bodies { body() }
+    }
+
+    private func shown(_ reply: RawReply) -> String {
+        var text = "\(reply)"
+        for (real, simulated) in names {
+            while let found = text.firstRange(of: real) { text.replaceSubrange(found, with: simulated) }
+        }
+        return text
+    }
+
+    /// With every number but the ports' hidden: offsets count bytes in Redis and commands here.
+    func hidingOffsets(_ reply: RawReply) -> RawReply {
+        switch reply {
+        case .array(let parts?): .array(parts.map { hidingOffsets($0) })
+        case .line(let text) where Int(text.dropFirst()).map { !ports.contains($0) } ?? false: .line(":offset")
+        case .bulk(let bytes?) where Int(String(decoding: bytes, as: UTF8.self)).map { !ports.contains($0) } ?? false:
+            .bulk(Array("offset".utf8))
+        case .line, .bulk, .array: reply
+        }
+    }
+}

@@ -1,0 +1,42 @@
+enum SentinelCommands {
+    static let all: [Command] = [
+        Command("sentinel|get-master-addr-by-name", 3, [.noScript]) { server, call in
+            guard let known = knowledge(of: call[2], at: server) else { return .null }
+            return .bulks([Bytes(known.primary.host), Bytes(String(known.primary.port))])
+        },
+        Command("sentinel|master", 3, [.noScript]) { (server, call) throws(CommandError) in
+            guard let known = knowledge(of: call[2], at: server) else {
+                throw CommandError("ERR No such master with that name")
+            }
+            return .bulks([
+                "name", Bytes(known.name), "ip", Bytes(known.primary.host), "port", Bytes(String(known.primary.port)),
+                "flags", "master", "config-epoch", Bytes(known.epoch),
+            ])
+        },
+        Command("role", 1, [.noScript]) { server, _ in
+            .array([.bulk("sentinel"), .bulks((server.sentinel.map { [Bytes($0.name)] }) ?? [])])
+        },
+    ]
+
+    private static func knowledge(of name: Bytes, at server: SimulatedServer) -> SentinelKnowledge? {
+        server.sentinel.flatMap { Bytes($0.name) == name ? $0 : nil }
+    }
+}
+
+extension CommandTable {
+    static let sentinel = CommandTable(ConnectionCommands.all + SubscriptionCommands.all + SentinelCommands.all)
+}
+
+extension SimulatedServer {
+    /// A Sentinel, which knows of one primary.
+    package convenience init(sentinel knowledge: SentinelKnowledge, now: @escaping () -> Int64) {
+        self.init(commands: .sentinel, now: now)
+        sentinel = knowledge
+    }
+
+    /// Tells all subscribers of a channel.
+    package func publish(_ message: String, on channel: String) {
+        _ = subscriptions.publish(Bytes(message), on: Bytes(channel), from: self)
+        flushOutput()
+    }
+}

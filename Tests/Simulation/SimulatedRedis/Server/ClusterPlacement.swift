@@ -1,0 +1,81 @@
+/// Where a command belongs, by the keys that it is about: `getNodeByQuery` of Redis 7.0.15, check for check.
+struct ClusterPlacement {
+    enum Refusal {
+        case crossSlot
+        /// The slot is nobody's.
+        case unassigned
+        /// This server has lost the others, or they some slots.
+        case down
+        /// Some of the keys are here, and some are not.
+        case tryAgain
+        case ask(Int, ClusterNode)
+        case moved(Int, ClusterNode)
+
+        var error: CommandError {
+            switch self {
+            case .crossSlot: CommandError("CROSSSLOT Keys in request don't hash to the same slot")
+            case .unassigned: CommandError("CLUSTERDOWN Hash slot not served")
+            case .down: CommandError("CLUSTERDOWN The cluster is down")
+            case .tryAgain: CommandError("TRYAGAIN Multiple keys request during rehashing of slot")
+            case .ask(let slot, let node): CommandError("ASK \(slot) \(node.address.host):\(node.address.port)")
+            case .moved(let slot, let node): CommandError("MOVED \(slot) \(node.address.host):\(node.address.port)")
+            }
+        }
+
+        /// The same for a command of a script.
+        var scriptError: CommandError {
+            switch self {
+            case .down: CommandError("ERR Script attempted to execute a command while the cluster is down")
+            case .crossSlot, .unassigned, .tryAgain, .ask, .moved:
+                CommandError("ERR Script attempted to access a non local key in a cluster node")
+            }
+        }
+    }
+
+    var member: ClusterMember
+    /// Whether a key is here.
+    var exists: (Bytes) -> Bool
+
+    /// `nil`: the command is run here.
+    /// - Parameters:
+    ///   - areChannels: the keys are channels of a shard, which need not be here.
+    ///   - isAsking: the client was sent here by whoever has the slot until now.
+    func refusal(of keys: some Collection<Bytes>, areChannels: Bool, isAsking: Bool) -> Refusal? {
+        guard let first = keys.first else { return nil }
+        let slot = ClusterSlot.of(first)
+        guard let owner = member.owner(of: slot).flatMap({ member.node($0) }) else { return .unassigned }
+        let target = owner.number == member.number ? member.migrating[slot] : nil
+        let isArriving = target == nil && member.importing[slot] != nil
+        var hasSeveral = false
+        var missing = 0
+        var present = 0
+        for key in keys {
+            if key != first {
+                guard ClusterSlot.of(key) == slot else { return .crossSlot }
+                hasSeveral = true
+            }
+            guard target != nil || isArriving, !areChannels else { continue }
+            if exists(key) { present += 1 } else { missing += 1 }
+        }
+        // Channels of a shard are served all the same.
+        guard member.isServing || areChannels else { return .down }
+        if let target, missing > 0 {
+            guard present == 0, let node = member.node(target) else { return .tryAgain }
+            return .ask(slot, node)
+        }
+        if isArriving, isAsking { return hasSeveral && missing > 0 ? .tryAgain : nil }
+        return owner.number == member.number ? nil : .moved(slot, owner)
+    }
+}
+
+extension SimulatedServer {
+    /// Why a command does not belong here; `nil`: it does. `connection` is the client's, also of a script's commands.
+    func refusal(
+        of command: Command, _ arguments: [Bytes], from connection: SimulatedConnection, by member: ClusterMember
+    ) -> ClusterPlacement.Refusal? {
+        let keys = command.slotKeys(in: arguments)
+        guard !keys.isEmpty else { return nil }
+        return ClusterPlacement(member: member) { [unowned self] key in entry(key) != nil }
+            .refusal(of: keys, areChannels: command.keys.areChannels, isAsking: connection.isAsking)
+    }
+}

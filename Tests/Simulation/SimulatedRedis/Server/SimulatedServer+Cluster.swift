@@ -1,0 +1,64 @@
+/// The keys of a cluster's slots, and what is published on it.
+extension SimulatedServer {
+    /// Keys of these slots, in the order of their creation.
+    package func keys(inSlots slots: Set<Int>) -> [MovedKey] {
+        keyspace.all.compactMap { slots.contains(ClusterSlot.of($0.key)) ? MovedKey(entry: $0) : nil }
+    }
+
+    /// How many keys each slot has; only of those with any.
+    package var keyCounts: [Int: Int] {
+        keyspace.all.reduce(into: [:]) { $0[ClusterSlot.of($1.key), default: 0] += 1 }
+    }
+
+    /// `MIGRATE` of one key: it is there from the moment on at which it is here no more.
+    package func move(_ key: MovedKey, to target: SimulatedServer) {
+        guard let entry = keyspace[key.entry.key], remove(entry.key) else { return }
+        reportChanges()
+        flushOutput()
+        target.keyspace.set(entry.key, to: entry.value, expiry: entry.expiry)
+        target.signalChange(of: entry.key)
+        target.reportChanges()
+        target.flushOutput()
+    }
+
+    /// Deletes all keys of these slots: another server has them by right.
+    package func removeKeys(inSlots slots: Set<Int>) {
+        for key in keys(inSlots: slots) { _ = remove(key.entry.key) }
+        reportChanges()
+        flushOutput()
+    }
+
+    /// `PUBLISH`. Returns the number of receivers at this server.
+    func publish(_ message: Bytes, on channel: Bytes) -> Int {
+        let published = PublishedMessage(channel: channel, message: message, isOfShard: false)
+        if cluster != nil {
+            onClusterPublish?(published)
+        } else if replication != nil {
+            pendingUpdate.publish(published)
+        }
+        return subscriptions.publish(message, on: channel, from: self)
+    }
+
+    /// `SPUBLISH`. Returns the number of receivers at this server.
+    func publishToShard(_ message: Bytes, on channel: Bytes) -> Int {
+        if cluster != nil { onClusterPublish?(PublishedMessage(channel: channel, message: message, isOfShard: true)) }
+        return subscriptions.publishToShard(message, on: channel, from: self)
+    }
+
+    /// Another server has published something.
+    package func deliver(_ message: PublishedMessage) {
+        if message.isOfShard {
+            _ = subscriptions.publishToShard(message.message, on: message.channel, from: self)
+        } else {
+            _ = subscriptions.publish(message.message, on: message.channel, from: self)
+        }
+        flushOutput()
+    }
+}
+
+/// A key on its way from one server of a cluster to another.
+package struct MovedKey: Sendable {
+    let entry: Keyspace.Entry
+
+    package var slot: Int { ClusterSlot.of(entry.key) }
+}

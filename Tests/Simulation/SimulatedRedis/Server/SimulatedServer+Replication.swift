@@ -1,0 +1,108 @@
+/// Replication, without the network: the host carries updates and acknowledgements.
+extension SimulatedServer {
+    /// Whether writes are refused, and expired keys are hidden rather than deleted.
+    var isReplica: Bool { condition == .readOnly || replication?.isReplica ?? false }
+
+    // MARK: Primary
+
+    /// A replica receives this, and every update from now on.
+    package func fullSync(for replica: ServerAddress) -> FullSync {
+        removeReplica(replica)
+        replication?.replicas.append(Replication.Replica(address: replica, offset: 0))
+        return FullSync(keyspace: keyspace, offset: replication?.offset ?? 0)
+    }
+
+    /// A replica is gone. What it has acknowledged counts no more.
+    package func removeReplica(_ address: ServerAddress) {
+        replication?.replicas.removeAll { $0.address == address }
+    }
+
+    /// A replica has applied everything up to this offset.
+    package func acknowledge(_ offset: Int64, by address: ServerAddress) {
+        guard let place = replication?.replicas.firstIndex(where: { $0.address == address }) else { return }
+        replication?.replicas[place].offset = offset
+        for connection in connections {
+            guard let wait = connection.replicaWait, let count = replication?.acknowledging(wait.offset),
+                count >= wait.replicas
+            else { continue }
+            connection.endWait(with: .integer(count))
+        }
+    }
+
+    /// The time of a `WAIT` is over.
+    func waitIsOver(_ number: UInt64, of connection: SimulatedConnection) {
+        guard let wait = connection.replicaWait, wait.number == number else { return }
+        connection.endWait(with: .integer(replication?.acknowledging(wait.offset) ?? 0))
+    }
+
+    /// Sends what the command that is over has changed.
+    func reportChanges() {
+        guard !pendingUpdate.isEmpty else { return }
+        let pending = pendingUpdate
+        pendingUpdate = PendingUpdate()
+        guard let offset = replication?.offset, !isReplica else { return }
+        replication?.offset = offset + 1
+        onUpdate?(pending.update(offset: offset + 1, of: keyspace))
+    }
+
+    // MARK: Replica
+
+    /// Continues with the primary's data.
+    package func take(_ sync: FullSync) {
+        removeAllKeys()
+        keyspace = sync.keyspace
+        pendingUpdate = PendingUpdate()
+        replication?.offset = sync.offset
+        replication?.isLinked = true
+        flushOutput()
+    }
+
+    /// Applies the primary's next update.
+    package func apply(_ update: ReplicationUpdate) {
+        if update.removesAll { removeAllKeys() }
+        for (key, entry) in update.changes {
+            if let entry {
+                keyspace.set(key, to: entry.value, expiry: entry.expiry)
+            } else {
+                _ = keyspace.remove(key)
+            }
+            signalChange(of: key)
+        }
+        pendingUpdate = PendingUpdate()
+        replication?.offset = update.offset
+        for message in update.messages { deliver(message) }
+        flushOutput()
+    }
+
+    /// The primary sends nothing any more.
+    package func lostPrimary() { replication?.isLinked = false }
+
+    // MARK: Changes of role
+
+    /// Becomes a primary and keeps its data.
+    /// - Parameter closesConnections: as Sentinels order it; a cluster does not.
+    package func promote(closesConnections: Bool) {
+        replication?.role = .primary
+        replication?.replicas = []
+        replication?.isLinked = false
+        if closesConnections { closeAllConnections() }
+    }
+
+    /// Becomes a replica, and keeps its data until its primary sends other. For the parameter see `promote`.
+    package func demote(to primary: ServerAddress, closesConnections: Bool) {
+        replication?.role = .replica(of: primary)
+        replication?.replicas = []
+        replication?.isLinked = false
+        for connection in connections where connection.replicaWait != nil {
+            connection.closeAfterReply()
+            connection.endWait(
+                with: .error("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"))
+        }
+        if closesConnections { closeAllConnections() }
+    }
+
+    private func closeAllConnections() {
+        flushOutput()
+        for connection in connections { connection.closeByServer() }
+    }
+}

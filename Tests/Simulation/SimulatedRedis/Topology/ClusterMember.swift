@@ -1,0 +1,129 @@
+/// What one server of a cluster believes of it: who else is there, and who serves which slot. Servers may believe different things.
+/// Without I/O: the world's bus tells members of each other.
+package final class ClusterMember {
+    /// A server's number in its cluster. `ClusterNode.id` is what clients read.
+    package typealias Number = Int
+
+    package let number: Number
+    /// Every server that this one knows, itself included, by number.
+    package private(set) var nodes: [ClusterNode] = []
+    /// Of each slot the server that it believes to serve it; -1 for none.
+    private var owners = [Int16](repeating: -1, count: ClusterSlot.count)
+    /// How many slots each server has.
+    private var counts: [Number: Int] = [:]
+    /// Rises with every change of `owners`.
+    package private(set) var version: UInt64 = 0
+    /// Slots that are on their way to others, and from others.
+    package private(set) var migrating: [Int: Number] = [:]
+    package private(set) var importing: [Int: Number] = [:]
+    /// The highest epoch that it has heard of.
+    package var currentEpoch: Int64 = 0
+    /// Whether it serves: it reaches a majority, and every slot has an owner that is not failed.
+    package var isServing = true
+
+    package init(_ node: ClusterNode) {
+        number = node.number
+        nodes = [node]
+        currentEpoch = node.epoch
+    }
+
+    // MARK: Nodes
+
+    package var own: ClusterNode { node(number) ?? nodes[0] }
+    package var isReplica: Bool { own.primary != nil }
+
+    package func node(_ number: Number) -> ClusterNode? { nodes.first { $0.number == number } }
+
+    /// Adds a server, or replaces what was known of it.
+    package func know(_ node: ClusterNode) {
+        if let place = nodes.firstIndex(where: { $0.number == node.number }) {
+            nodes[place] = node
+        } else {
+            nodes.append(node)
+            nodes.sort { $0.number < $1.number }
+        }
+    }
+
+    package func forget(_ number: Number) {
+        nodes.removeAll { $0.number == number }
+        assign(slots(of: number), to: nil)
+        migrating = migrating.filter { $0.value != number }
+        importing = importing.filter { $0.value != number }
+    }
+
+    package func update(_ number: Number, _ change: (inout ClusterNode) -> Void) {
+        guard let place = nodes.firstIndex(where: { $0.number == number }) else { return }
+        change(&nodes[place])
+    }
+
+    /// Primaries that serve slots.
+    package var primaries: [ClusterNode] { nodes.filter { $0.primary == nil && serves($0.number) } }
+    package var majority: Int { primaries.count / 2 + 1 }
+
+    // MARK: Slots
+
+    package func owner(of slot: Int) -> Number? { owners[slot] < 0 ? nil : Number(owners[slot]) }
+
+    package func slots(of number: Number) -> [Int] { owners.indices.filter { Int(owners[$0]) == number } }
+
+    package func count(of number: Number) -> Int { counts[number, default: 0] }
+
+    package func serves(_ number: Number) -> Bool { count(of: number) > 0 }
+
+    package var assigned: Int { counts.values.reduce(0, +) }
+
+    package func assign(_ slots: some Sequence<Int>, to owner: Number?) {
+        for slot in slots {
+            if let former = self.owner(of: slot) { counts[former, default: 0] -= 1 }
+            if let owner { counts[owner, default: 0] += 1 }
+            owners[slot] = owner.map { Int16($0) } ?? -1
+        }
+        version += 1
+    }
+
+    package func beginMove(of slot: Int, to target: Number) { migrating[slot] = target }
+    package func beginMove(of slot: Int, from source: Number) { importing[slot] = source }
+
+    package func endMove(of slot: Int) {
+        migrating[slot] = nil
+        importing[slot] = nil
+    }
+
+    package func endAllMoves() { (migrating, importing) = ([:], [:]) }
+
+    /// Slots in a row with one owner, in order.
+    var ranges: [(slots: ClosedRange<Int>, owner: Number)] {
+        var ranges: [(slots: ClosedRange<Int>, owner: Number)] = []
+        var start = 0
+        for slot in 1...ClusterSlot.count where slot == ClusterSlot.count || owners[slot] != owners[start] {
+            if let owner = owner(of: start) { ranges.append((slots: start...(slot - 1), owner: owner)) }
+            start = slot
+        }
+        return ranges
+    }
+}
+
+/// A server of a cluster as another one, or it itself, knows it.
+package struct ClusterNode: Hashable, Sendable {
+    package var number: ClusterMember.Number
+    package var address: ServerAddress
+    /// Of its slots: whoever claims a slot with a higher one has it.
+    package var epoch: Int64
+    /// Whose replica it is; `nil` of a primary.
+    package var primary: ClusterMember.Number?
+    /// A majority of primaries does not hear it.
+    package var isFailed = false
+
+    package init(number: ClusterMember.Number, address: ServerAddress, epoch: Int64, primary: ClusterMember.Number? = nil) {
+        self.number = number
+        self.address = address
+        self.epoch = epoch
+        self.primary = primary
+    }
+
+    /// 40 hexadecimal digits.
+    var id: Bytes {
+        let digits = String(number + 1, radix: 16)
+        return Bytes(String(repeating: "0", count: 40 - digits.utf8.count) + digits)
+    }
+}

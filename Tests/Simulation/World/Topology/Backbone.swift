@@ -1,0 +1,78 @@
+import InterlockCore
+
+/// The network among the machines of one Redis: servers and Sentinels, by number. Messages from one to another arrive in order and
+/// late. While the way between two is cut they are lost.
+final class Backbone {
+    private struct Way: Hashable {
+        var from: Int
+        var to: Int
+    }
+
+    let timeline: WorldTimeline
+    private let hosts: [RedisHost]
+    /// How long a message takes, in nanoseconds.
+    private let delay: ClosedRange<Int64>
+    private var random: SeededRandom
+    private var cuts: Set<Way> = []
+    private var lastArrivals: [Way: Int64] = [:]
+
+    init(hosts: [RedisHost], timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom) {
+        self.hosts = hosts
+        self.timeline = timeline
+        self.delay = delay
+        self.random = random
+    }
+
+    /// Cuts the way between two machines in both directions, or mends it.
+    func set(_ one: Int, _ other: Int, isCut: Bool) {
+        for way in [Way(from: one, to: other), Way(from: other, to: one)] {
+            if isCut { cuts.insert(way) } else { cuts.remove(way) }
+        }
+    }
+
+    /// Cuts one machine off from all others, or from these.
+    func isolate(_ number: Int, from others: [Int]? = nil) {
+        for other in others ?? Array(hosts.indices) where other != number { set(number, other, isCut: true) }
+    }
+
+    func mendAll() { cuts = [] }
+
+    func isCut(_ one: Int, _ other: Int) -> Bool { cuts.contains(Way(from: one, to: other)) }
+
+    /// Sends a message. `arrival` runs at the receiver, when it runs, unless the way was cut or either machine was restarted.
+    func send(from sender: Int, to receiver: Int, _ arrival: @escaping () -> Void) {
+        let way = Way(from: sender, to: receiver)
+        guard !cuts.contains(way) else { return }
+        let at = max(lastArrivals[way] ?? 0, timeline.now + draw(delay))
+        lastArrivals[way] = at
+        let (host, origin) = (hosts[receiver], hosts[sender])
+        let (life, originLife) = (host.lives, origin.lives)
+        timeline.plan(at: at) { [weak self, weak host, weak origin] in
+            guard let self, !cuts.contains(way), let host, host.lives == life, origin?.lives == originLife else { return }
+            host.work(arrival)
+        }
+    }
+
+    func draw(_ range: ClosedRange<Int64>) -> Int64 { Int64.random(in: range, using: &random) }
+
+    /// Runs `body` every so often while the machine runs.
+    func repeatedly(_ number: Int, every interval: Int64, _ body: @escaping () -> Void) {
+        // Not all at the same moment.
+        timeline.plan(in: draw(0...interval)) { [weak self] in self?.tick(number, every: interval, body) }
+    }
+
+    private func tick(_ number: Int, every interval: Int64, _ body: @escaping () -> Void) {
+        if hosts[number].isRunning { body() }
+        timeline.plan(in: interval) { [weak self] in self?.tick(number, every: interval, body) }
+    }
+
+    /// Runs `body` later on a machine, unless it is restarted meanwhile.
+    func later(_ number: Int, in nanoseconds: Int64, _ body: @escaping () -> Void) {
+        let host = hosts[number]
+        let life = host.lives
+        timeline.plan(in: nanoseconds) { [weak host] in
+            guard let host, host.lives == life else { return }
+            host.work(body)
+        }
+    }
+}

@@ -1,0 +1,190 @@
+import SimulatedRedis
+
+/// What one server of a cluster hears of the others and concludes, without I/O: who is gone, who may take whose place, and whether it
+/// serves itself. What it believes of slots is in its `ClusterMember`. Times are in nanoseconds, shorter than usual.
+///
+/// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c` of Redis 7.0.15.
+struct ClusterMind {
+    /// What servers send each other regularly.
+    struct Heartbeat {
+        var node: ClusterNode
+        var currentEpoch: Int64
+        /// What it serves, of a primary. Another version means other slots.
+        var slots: [Int]
+        var version: UInt64
+        /// Whom it has not heard for too long.
+        var suspects: [Int]
+    }
+
+    struct Ballot {
+        var replica: Int
+        var primary: Int
+        var epoch: Int64
+        /// The slots that it wants, and their epoch.
+        var slots: [Int]
+        var slotsEpoch: Int64
+    }
+
+    enum Election: Equatable {
+        case none
+        case waiting(until: Int64)
+        case asking(epoch: Int64, votes: Set<Int>, began: Int64)
+    }
+
+    /// After so long without a word a server is taken for gone.
+    static let timeout: Int64 = .milliseconds(600)
+
+    private var lastHeard: [Int: Int64] = [:]
+    /// By whom a server was suspected, and when last.
+    private var reports: [Int: [Int: Int64]] = [:]
+    private var failedSince: [Int: Int64] = [:]
+    private var lastVote: Int64
+    /// When a vote was given for the place of a primary.
+    private var votes: [Int: Int64] = [:]
+    private var election = Election.none
+    private var startedAt: Int64
+    private var lastMinority: Int64 = 0
+    /// Claims that have been looked at: the sender's version and epoch, and the own version then.
+    private var seen: [Int: (version: UInt64, epoch: Int64, own: UInt64)] = [:]
+
+    init(member: ClusterMember, now: Int64, isNew: Bool) {
+        startedAt = isNew ? now - Self.timeout : now
+        lastVote = member.currentEpoch
+        for node in member.nodes { lastHeard[node.number] = now }
+    }
+
+    mutating func met(_ number: Int, now: Int64) { lastHeard[number] = now }
+
+    func suspects(_ member: ClusterMember, now: Int64) -> [Int] {
+        member.nodes.map(\.number).filter { $0 != member.number && now - (lastHeard[$0] ?? 0) > Self.timeout }
+    }
+
+    // MARK: Hearing
+
+    /// Takes in another server's signs of life, but for what it serves.
+    mutating func heard(_ beat: Heartbeat, _ member: ClusterMember, now: Int64) {
+        let sender = beat.node.number
+        lastHeard[sender] = now
+        member.currentEpoch = max(member.currentEpoch, beat.currentEpoch)
+        // A primary that became a replica gives up what it had.
+        if beat.node.primary != nil, member.serves(sender) { member.assign(member.slots(of: sender), to: nil) }
+        let isForgiven = !member.serves(sender) || now - (failedSince[sender] ?? 0) > 2 * Self.timeout
+        member.update(sender) { node in
+            node.epoch = max(node.epoch, beat.node.epoch)
+            node.primary = beat.node.primary
+            if isForgiven { node.isFailed = false }
+        }
+        for node in member.nodes {
+            reports[node.number, default: [:]][sender] =
+                member.serves(sender) && beat.suspects.contains(node.number) ? now : nil
+        }
+        resolveCollision(with: beat.node, member)
+    }
+
+    /// Two primaries with one epoch: the one with the lower ID takes a new one.
+    private func resolveCollision(with other: ClusterNode, _ member: ClusterMember) {
+        let own = member.own
+        guard own.primary == nil, other.primary == nil, own.epoch == other.epoch, own.number < other.number else { return }
+        member.currentEpoch += 1
+        member.update(own.number) { $0.epoch = member.currentEpoch }
+    }
+
+    /// The slots that a primary claims by right and this server believed to be another's.
+    mutating func claims(in beat: Heartbeat, _ member: ClusterMember) -> [Int] {
+        let sender = beat.node.number
+        guard beat.node.primary == nil else { return [] }
+        if let last = seen[sender], last.version == beat.version, last.epoch == beat.node.epoch, last.own == member.version {
+            return []
+        }
+        let taken = beat.slots.filter { slot in
+            guard member.importing[slot] == nil else { return false }
+            guard let owner = member.owner(of: slot) else { return true }
+            return owner != sender && (member.node(owner)?.epoch ?? 0) < beat.node.epoch
+        }
+        if taken.isEmpty { seen[sender] = (beat.version, beat.node.epoch, member.version) }
+        return taken
+    }
+
+    mutating func failed(_ number: Int, _ member: ClusterMember, now: Int64) {
+        guard number != member.number else { return }
+        member.update(number) { $0.isFailed = true }
+        failedSince[number] = now
+    }
+
+    // MARK: Concluding
+
+    /// Who is gone in the eyes of a majority of primaries, and was not before.
+    func newlyFailed(_ member: ClusterMember, now: Int64) -> [Int] {
+        let electors = member.primaries.map(\.number)
+        return suspects(member, now: now).filter { suspect in
+            guard member.node(suspect)?.isFailed == false else { return false }
+            let others = electors.count { elector in
+                elector != member.number && now - (reports[suspect]?[elector] ?? 0) < 2 * Self.timeout
+            }
+            return others + (electors.contains(member.number) ? 1 : 0) >= member.majority
+        }
+    }
+
+    /// Whether it serves from now on.
+    mutating func updateState(_ member: ClusterMember, now: Int64) {
+        let suspects = Set(suspects(member, now: now))
+        let primaries = member.primaries
+        let reached = primaries.count { !$0.isFailed && !suspects.contains($0.number) }
+        if reached < member.majority { lastMinority = now }
+        let isWhole = member.assigned == ClusterSlot.count && !primaries.contains(where: \.isFailed)
+        guard isWhole, reached >= member.majority else {
+            member.isServing = false
+            return
+        }
+        // Whoever was away may not have heard yet that another one has its slots.
+        let isReturning = min(now - lastMinority, now - startedAt) < Self.timeout
+        if !member.isReplica, !member.isServing, isReturning { return }
+        member.isServing = true
+    }
+
+    /// Whether a replica asks for votes now.
+    mutating func ballot(_ member: ClusterMember, now: Int64, jitter: Int64) -> Ballot? {
+        guard let primary = member.own.primary.flatMap({ member.node($0) }), primary.isFailed, member.serves(primary.number)
+        else {
+            election = .none
+            return nil
+        }
+        switch election {
+        case .none: election = .waiting(until: now + jitter)
+        case .waiting(let instant) where now >= instant:
+            member.currentEpoch += 1
+            election = .asking(epoch: member.currentEpoch, votes: [], began: now)
+            return Ballot(
+                replica: member.number, primary: primary.number, epoch: member.currentEpoch,
+                slots: member.slots(of: primary.number), slotsEpoch: primary.epoch)
+        case .asking(_, _, let began) where now - began > 2 * Self.timeout: election = .waiting(until: now + jitter)
+        case .waiting, .asking: break
+        }
+        return nil
+    }
+
+    /// Whether a primary votes for a replica.
+    mutating func votes(for ballot: Ballot, _ member: ClusterMember, now: Int64) -> Bool {
+        member.currentEpoch = max(member.currentEpoch, ballot.epoch)
+        guard !member.isReplica, member.serves(member.number), ballot.epoch == member.currentEpoch, lastVote < ballot.epoch,
+            member.node(ballot.primary)?.isFailed ?? false, now - (votes[ballot.primary] ?? 0) > 2 * Self.timeout
+        else { return false }
+        let isOutdated = ballot.slots.contains { slot in
+            member.owner(of: slot).flatMap { member.node($0) }.map { $0.epoch > ballot.slotsEpoch } ?? false
+        }
+        guard !isOutdated else { return false }
+        lastVote = ballot.epoch
+        votes[ballot.primary] = now
+        return true
+    }
+
+    /// A primary has voted for this replica. Returns the epoch of its victory when that makes a majority.
+    mutating func gotVote(from elector: Int, epoch: Int64, _ member: ClusterMember) -> Int64? {
+        guard case .asking(epoch, var votes, let began) = election else { return nil }
+        votes.insert(elector)
+        election = .asking(epoch: epoch, votes: votes, began: began)
+        guard votes.count >= member.majority else { return nil }
+        election = .none
+        return epoch
+    }
+}

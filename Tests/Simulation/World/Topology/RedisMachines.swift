@@ -1,0 +1,92 @@
+import Hiredis
+import InterlockCore
+import SimulatedRedis
+
+/// How many servers a world's Redis is.
+enum WorldTopology: Hashable {
+    case single
+    /// A primary with so many replicas, and three Sentinels.
+    case sentinels(replicas: Int)
+    /// So many primaries with a replica each.
+    case cluster(primaries: Int)
+}
+
+/// The machines of a world's Redis.
+enum RedisMachines {
+    case single(RedisHost)
+    case sentinels(SentinelGroup)
+    case cluster(ClusterGroup)
+
+    /// - Parameters:
+    ///   - delay: between two of the machines, in nanoseconds.
+    ///   - random: used only if there are several.
+    init(
+        _ topology: WorldTopology, timeline: WorldTimeline, delay: ClosedRange<Int64>, driftPerBillion: Int64,
+        random: SeededRandom
+    ) {
+        switch topology {
+        case .single: self = .single(RedisHost(name: "redis", timeline: timeline, driftPerBillion: driftPerBillion))
+        case .sentinels(let replicas):
+            self = .sentinels(
+                SentinelGroup(
+                    replicas: replicas, timeline: timeline, delay: delay, random: random, driftPerBillion: driftPerBillion))
+        case .cluster(let primaries):
+            self = .cluster(
+                ClusterGroup(
+                    primaries: primaries, timeline: timeline, delay: delay, random: random, driftPerBillion: driftPerBillion))
+        }
+    }
+
+    func start() {
+        switch self {
+        case .single: break
+        case .sentinels(let group): group.start()
+        case .cluster(let group): group.start()
+        }
+    }
+
+    /// All machines that sidecars connect to.
+    var hosts: [RedisHost] {
+        switch self {
+        case .single(let host): [host]
+        case .sentinels(let group): group.hosts
+        case .cluster(let group): group.hosts
+        }
+    }
+
+    /// Those that have data.
+    var servers: [RedisHost] {
+        switch self {
+        case .single(let host): [host]
+        case .sentinels(let group): Array(group.hosts[group.servers])
+        case .cluster(let group): group.hosts
+        }
+    }
+
+    /// The server that has a key now.
+    func host(of key: String) -> RedisHost {
+        switch self {
+        case .single(let host): host
+        case .sentinels(let group): group.primary
+        case .cluster(let group): group.host(of: key)
+        }
+    }
+
+    /// The servers that serve now.
+    var primaries: [RedisHost] {
+        switch self {
+        case .single(let host): [host]
+        case .sentinels(let group): [group.primary]
+        case .cluster(let group): group.primaries.map { group.hosts[$0] }
+        }
+    }
+
+    /// What a sidecar is told.
+    var address: RedisConfiguration.Address {
+        switch self {
+        case .single(let host): .host(host.name, port: 6379)
+        case .sentinels(let group): group.address
+        case .cluster(let group): group.address
+        }
+    }
+}

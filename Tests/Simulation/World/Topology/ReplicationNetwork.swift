@@ -1,0 +1,180 @@
+import SimulatedRedis
+
+/// Sends what primaries change to their replicas, and what those acknowledge back. A replica that misses an update, or hears nothing
+/// of its primary, begins anew with all data.
+final class ReplicationNetwork {
+    /// After so long without a word from its primary a replica looks for it anew.
+    private static let patience: Int64 = .milliseconds(600)
+    private static let interval: Int64 = .milliseconds(100)
+
+    /// A replica's connection to its primary.
+    private struct Session {
+        var number: Int
+        var primary: Int
+        /// The replica's life. A restart ends the session.
+        var life: Int
+        var lastHeard: Int64
+    }
+
+    /// Whom a primary sends to.
+    private struct Feed {
+        /// The primary's life. A restart ends all.
+        var life: Int
+        /// The replicas, and the numbers of their sessions.
+        var receivers: [(replica: Int, session: Int)] = []
+    }
+
+    private let hosts: [RedisHost]
+    /// The numbers of the servers among the machines; others are Sentinels.
+    private let servers: Range<Int>
+    private let backbone: Backbone
+    private var sessions: [Int: Session] = [:]
+    private var feeds: [Int: Feed] = [:]
+    private var lastSession = 0
+
+    init(hosts: [RedisHost], servers: Range<Int>, backbone: Backbone) {
+        self.hosts = hosts
+        self.servers = servers
+        self.backbone = backbone
+    }
+
+    /// Begins with every server's role, and with replicas that are up to date.
+    func start() {
+        for number in servers {
+            let server = hosts[number].server
+            server.after = { [weak backbone] microseconds, body in
+                backbone?.later(number, in: .microseconds(microseconds), body)
+            }
+            server.onUpdate = { [weak self] in self?.feed($0, of: number) }
+            backbone.repeatedly(number, every: Self.interval) { [weak self] in self?.tick(number) }
+        }
+        for number in servers {
+            guard let primary = primary(of: number) else { continue }
+            begin(replica: number, of: primary)
+        }
+    }
+
+    func number(of address: ServerAddress) -> Int? { servers.first { hosts[$0].name == address.host } }
+
+    /// Whom a server follows; `nil` for a primary.
+    func primary(of number: Int) -> Int? {
+        guard case .replica(let address)? = hosts[number].server.replication?.role else { return nil }
+        return self.number(of: address)
+    }
+
+    /// How many replicas of a server have everything that it has.
+    func upToDate(with number: Int) -> [Int] {
+        servers.filter { replica in
+            primary(of: replica) == number && session(of: replica)?.primary == number
+                && hosts[replica].server.replication?.offset == hosts[number].server.replication?.offset
+        }
+    }
+
+    /// A server's role has changed: what it sent or received before is over.
+    func roleChanged(of number: Int) {
+        sessions[number] = nil
+        feeds[number] = nil
+    }
+
+    // MARK: Messages
+
+    /// At once, as when a world begins.
+    private func begin(replica: Int, of primary: Int) {
+        let session = open(replica, at: primary)
+        hosts[replica].server.take(hosts[primary].server.fullSync(for: address(replica)))
+        linked(replica, to: primary, session)
+    }
+
+    private func linked(_ replica: Int, to primary: Int, _ session: Int) {
+        sessions[replica] = Session(
+            number: session, primary: primary, life: hosts[replica].lives, lastHeard: backbone.timeline.now)
+    }
+
+    private func session(of replica: Int) -> Session? {
+        sessions[replica].flatMap { $0.life == hosts[replica].lives ? $0 : nil }
+    }
+
+    private func address(_ number: Int) -> ServerAddress { ServerAddress(host: hosts[number].name) }
+
+    private func open(_ replica: Int, at primary: Int) -> Int {
+        lastSession += 1
+        var feed = Feed(life: hosts[primary].lives, receivers: receivers(of: primary).filter { $0.replica != replica })
+        feed.receivers.append((replica: replica, session: lastSession))
+        feeds[primary] = feed
+        return lastSession
+    }
+
+    private func receivers(of primary: Int) -> [(replica: Int, session: Int)] {
+        guard let feed = feeds[primary], feed.life == hosts[primary].lives else { return [] }
+        return feed.receivers
+    }
+
+    private func tick(_ number: Int) {
+        guard let primary = primary(of: number) else { return beat(of: number) }
+        if let session = session(of: number), session.primary == primary,
+            backbone.timeline.now - session.lastHeard < Self.patience
+        {
+            return
+        }
+        if sessions[number] != nil {
+            sessions[number] = nil
+            hosts[number].server.lostPrimary()
+        }
+        backbone.send(from: number, to: primary) { [weak self] in self?.asked(by: number, at: primary) }
+    }
+
+    /// A replica asks a primary for everything.
+    private func asked(by replica: Int, at primary: Int) {
+        guard self.primary(of: primary) == nil else { return }
+        let session = open(replica, at: primary)
+        let sync = hosts[primary].server.fullSync(for: address(replica))
+        backbone.send(from: primary, to: replica) { [weak self] in
+            guard let self, self.primary(of: replica) == primary, (sessions[replica]?.number ?? 0) < session else { return }
+            linked(replica, to: primary, session)
+            hosts[replica].server.take(sync)
+            acknowledge(by: replica, to: primary)
+        }
+    }
+
+    private func feed(_ update: ReplicationUpdate, of primary: Int) {
+        for (replica, session) in receivers(of: primary) {
+            backbone.send(from: primary, to: replica) { [weak self] in
+                guard let self, isCurrent(session, of: replica) else { return }
+                let server = hosts[replica].server
+                // One that was lost on the way leaves a gap.
+                guard update.offset == (server.replication?.offset ?? 0) + 1 else { return lose(replica) }
+                sessions[replica]?.lastHeard = backbone.timeline.now
+                server.apply(update)
+                acknowledge(by: replica, to: primary)
+            }
+        }
+    }
+
+    /// The primary's sign of life, which also shows gaps.
+    private func beat(of primary: Int) {
+        let offset = hosts[primary].server.replication?.offset ?? 0
+        for (replica, session) in receivers(of: primary) {
+            backbone.send(from: primary, to: replica) { [weak self] in
+                guard let self, isCurrent(session, of: replica) else { return }
+                guard hosts[replica].server.replication?.offset == offset else { return lose(replica) }
+                sessions[replica]?.lastHeard = backbone.timeline.now
+                acknowledge(by: replica, to: primary)
+            }
+        }
+    }
+
+    private func isCurrent(_ session: Int, of replica: Int) -> Bool { self.session(of: replica)?.number == session }
+
+    private func lose(_ replica: Int) {
+        sessions[replica] = nil
+        hosts[replica].server.lostPrimary()
+    }
+
+    private func acknowledge(by replica: Int, to primary: Int) {
+        guard let offset = hosts[replica].server.replication?.offset else { return }
+        let address = address(replica)
+        backbone.send(from: replica, to: primary) { [weak self] in
+            self?.hosts[primary].server.acknowledge(offset, by: address)
+        }
+    }
+}

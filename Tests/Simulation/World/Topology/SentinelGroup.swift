@@ -1,0 +1,188 @@
+import Hiredis
+import InterlockCore
+import SimulatedRedis
+
+/// A primary with replicas, and the Sentinels that watch them. Each Sentinel decides by itself what to believe and to do.
+final class SentinelGroup {
+    /// What the Sentinels call the primary.
+    static let name = "main"
+    static let sentinelCount = 3
+    private static let quorum = 2
+    private static let interval: Int64 = .milliseconds(100)
+    private static let helloInterval: Int64 = .milliseconds(300)
+    /// The pause of a Sentinel before another attempt.
+    private static let jitter = Int64.milliseconds(300)...Int64.milliseconds(900)
+
+    /// The servers, then the Sentinels.
+    let hosts: [RedisHost]
+    let servers: Range<Int>
+    let backbone: Backbone
+    let replication: ReplicationNetwork
+    private var minds: [SentinelMind]
+    private let timeline: WorldTimeline
+
+    /// - Parameters:
+    ///   - delay: of a message between two machines, in nanoseconds.
+    ///   - driftPerBillion: of all clocks: they are set by one.
+    init(
+        replicas: Int, timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom, driftPerBillion: Int64 = 0
+    ) {
+        self.timeline = timeline
+        let count = 1 + replicas
+        servers = 0..<count
+        let primary = ServerAddress(host: "redis-0")
+        let machines = (0..<count).map { number in
+            RedisHost(name: "redis-\(number)", timeline: timeline, driftPerBillion: driftPerBillion)
+        }
+        let watchers = (0..<Self.sentinelCount).map { number in
+            RedisHost(name: "sentinel-\(number)", timeline: timeline, driftPerBillion: driftPerBillion) { now in
+                SimulatedServer(sentinel: SentinelKnowledge(name: Self.name, primary: primary, epoch: 0), now: now)
+            }
+        }
+        hosts = machines + watchers
+        backbone = Backbone(hosts: hosts, timeline: timeline, delay: delay, random: random)
+        replication = ReplicationNetwork(hosts: hosts, servers: servers, backbone: backbone)
+        minds = (0..<Self.sentinelCount).map { number in
+            SentinelMind(
+                number: number, sentinels: Self.sentinelCount, quorum: Self.quorum, servers: count, primary: 0, now: timeline.now)
+        }
+        for (number, host) in machines.enumerated() {
+            host.server.replication = Replication(role: number == 0 ? .primary : .replica(of: primary))
+        }
+    }
+
+    func start() {
+        replication.start()
+        for sentinel in minds.indices {
+            backbone.repeatedly(machine(sentinel), every: Self.interval) { [weak self] in self?.tick(sentinel) }
+            backbone.repeatedly(machine(sentinel), every: Self.helloInterval) { [weak self] in self?.greet(sentinel) }
+        }
+    }
+
+    // MARK: Who is who
+
+    /// The number of a Sentinel among the machines.
+    func machine(_ sentinel: Int) -> Int { servers.count + sentinel }
+
+    var sentinels: [RedisHost] { Array(hosts[servers.count...]) }
+
+    /// The server that the Sentinel with the latest news names.
+    var primaryNumber: Int { minds.max { $0.configEpoch < $1.configEpoch }?.named ?? 0 }
+    var primary: RedisHost { hosts[primaryNumber] }
+
+    /// Whom a Sentinel names.
+    func named(by sentinel: Int) -> RedisHost { hosts[minds[sentinel].named] }
+
+    /// Whether the primary is one, and every Sentinel that runs knows it.
+    var isSettled: Bool {
+        let primary = primaryNumber
+        return hosts[primary].isRunning && replication.primary(of: primary) == nil
+            && minds.allSatisfy { !hosts[machine($0.number)].isRunning || $0.primary == primary && $0.isIdle }
+    }
+
+    /// What a sidecar is told.
+    var address: RedisConfiguration.Address {
+        .primary(
+            of: SentinelSettings(
+                sentinels: sentinels.map { .host($0.name, port: SentinelSettings.standardPort) }, primary: Self.name))
+    }
+
+    /// Cuts a server off from all Sentinels and other servers. Clients still reach it.
+    func isolate(_ server: Int) { backbone.isolate(server) }
+
+    // MARK: Sentinels
+
+    private func tick(_ sentinel: Int) {
+        for server in servers { probe(server, by: sentinel) }
+        perform(minds[sentinel].tick(now: timeline.now, jitter: backbone.draw(Self.jitter)), of: sentinel)
+    }
+
+    /// `PING` and `INFO`. A server that is stopped answers when it goes on.
+    private func probe(_ server: Int, by sentinel: Int) {
+        backbone.send(from: machine(sentinel), to: server) { [weak self] in
+            guard let self else { return }
+            let follows = replication.primary(of: server)
+            let offset = hosts[server].server.replication?.offset ?? 0
+            backbone.send(from: server, to: machine(sentinel)) { [weak self] in
+                guard let self else { return }
+                minds[sentinel].replied(server, follows: follows, offset: offset, now: timeline.now)
+            }
+        }
+    }
+
+    /// What Sentinels tell each other regularly.
+    private func greet(_ sentinel: Int) {
+        let mind = minds[sentinel]
+        let named = mind.named
+        for other in minds.indices where other != sentinel {
+            backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
+                guard let self else { return }
+                let actions = minds[other].heard(
+                    primary: named, epoch: mind.configEpoch, currentEpoch: mind.currentEpoch, now: timeline.now)
+                perform(actions, of: other)
+            }
+        }
+    }
+
+    private func ask(_ sentinel: Int, epoch: Int64, wantsVote: Bool) {
+        let primary = minds[sentinel].primary
+        for other in minds.indices where other != sentinel {
+            backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
+                guard let self else { return }
+                let answer = minds[other].asked(
+                    by: sentinel, about: primary, epoch: epoch, wantsVote: wantsVote, now: timeline.now,
+                    jitter: backbone.draw(Self.jitter))
+                backbone.send(from: machine(other), to: machine(sentinel)) { [weak self] in
+                    guard let self else { return }
+                    minds[sentinel].answered(answer, by: other, now: timeline.now)
+                }
+            }
+        }
+    }
+
+    private func perform(_ actions: [SentinelMind.Action], of sentinel: Int) {
+        tellClients(of: sentinel)
+        for action in actions {
+            switch action {
+            case .ask(let epoch, let wantsVote): ask(sentinel, epoch: epoch, wantsVote: wantsVote)
+            case .promote(let server):
+                backbone.send(from: machine(sentinel), to: server) { [weak self] in self?.promote(server) }
+            case .follow(let server, let primary):
+                backbone.send(from: machine(sentinel), to: server) { [weak self] in self?.demote(server, to: primary) }
+            case .tellPromoted(let server):
+                let primary = hosts[minds[sentinel].primary].name
+                publish(
+                    "slave \(hosts[server].name):6379 \(hosts[server].name) 6379 @ \(Self.name) \(primary) 6379",
+                    on: "+promoted-slave", by: sentinel)
+            case .tellSwitch(let former, let primary):
+                publish(
+                    "\(Self.name) \(hosts[former].name) 6379 \(hosts[primary].name) 6379", on: "+switch-master", by: sentinel)
+            }
+        }
+    }
+
+    private func tellClients(of sentinel: Int) {
+        let mind = minds[sentinel]
+        hosts[machine(sentinel)].server.sentinel = SentinelKnowledge(
+            name: Self.name, primary: ServerAddress(host: hosts[mind.named].name), epoch: mind.configEpoch)
+    }
+
+    private func publish(_ message: String, on channel: String, by sentinel: Int) {
+        hosts[machine(sentinel)].server.publish(message, on: channel)
+    }
+
+    // MARK: Roles
+
+    private func promote(_ server: Int) {
+        guard replication.primary(of: server) != nil else { return }
+        hosts[server].server.promote(closesConnections: true)
+        replication.roleChanged(of: server)
+    }
+
+    /// `SLAVEOF`.
+    func demote(_ server: Int, to primary: Int) {
+        guard server != primary, replication.primary(of: server) != primary else { return }
+        hosts[server].server.demote(to: ServerAddress(host: hosts[primary].name), closesConnections: true)
+        replication.roleChanged(of: server)
+    }
+}

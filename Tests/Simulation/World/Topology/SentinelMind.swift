@@ -1,0 +1,198 @@
+/// What one Sentinel knows and decides, without I/O: when the primary is down, who leads the failover, which replica is promoted, and
+/// which server has a role that it should not have. Times are in nanoseconds, shorter than usual, so that a failover takes a second.
+///
+/// Source: "High availability with Redis Sentinel", and `sentinel.c` of Redis 7.0.15.
+struct SentinelMind {
+    enum Action: Equatable {
+        /// Asks the other Sentinels whether they find the primary down too, and perhaps for their votes.
+        case ask(epoch: Int64, wantsVote: Bool)
+        case promote(Int)
+        case follow(server: Int, primary: Int)
+        /// Publishes `+promoted-slave`.
+        case tellPromoted(Int)
+        /// Publishes `+switch-master`.
+        case tellSwitch(from: Int, to: Int)
+    }
+
+    /// What a server answered last.
+    private struct Sight {
+        var lastReply: Int64
+        /// Since when it answers without a gap.
+        var upSince: Int64
+        /// `nil`: it is a primary.
+        var follows: Int?
+        /// Since when it has this role.
+        var roleSince: Int64
+        var offset: Int64
+    }
+
+    private enum Stage {
+        case idle
+        case electing(epoch: Int64, began: Int64, votes: Set<Int>)
+        case promoting(epoch: Int64, replica: Int, began: Int64)
+        /// The replica is a primary: clients are told so, and the other replicas are sent there.
+        case reconfiguring(replica: Int, began: Int64)
+    }
+
+    struct Vote {
+        var isDown: Bool
+        var candidate: Int
+        var epoch: Int64
+    }
+
+    private static let downAfter: Int64 = .milliseconds(600)
+    private static let freshness: Int64 = .milliseconds(500)
+    private static let electionTime: Int64 = .milliseconds(400)
+    private static let promotionTime: Int64 = .milliseconds(1000)
+    private static let reconfigurationTime: Int64 = .milliseconds(400)
+    /// A server that is seen as a primary for so long, and should be none, is made a replica.
+    private static let strayTime: Int64 = .milliseconds(2000)
+    private static let misledTime: Int64 = .milliseconds(1000)
+
+    let number: Int
+    private let sentinels: Int
+    private let quorum: Int
+    private var sights: [Sight]
+    /// The server that was the primary when it last changed.
+    private(set) var primary: Int
+    /// Of the failover that made it one.
+    private(set) var configEpoch: Int64 = 0
+    private(set) var currentEpoch: Int64 = 0
+    private var vote: (candidate: Int, epoch: Int64) = (-1, 0)
+    private var opinions: [Int: (isDown: Bool, at: Int64)] = [:]
+    private var stage = Stage.idle
+    private var nextAttempt: Int64 = 0
+    private var switchedAt: Int64 = 0
+
+    init(number: Int, sentinels: Int, quorum: Int, servers: Int, primary: Int, now: Int64) {
+        self.number = number
+        self.sentinels = sentinels
+        self.quorum = quorum
+        self.primary = primary
+        sights = (0..<servers).map { server in
+            Sight(lastReply: now, upSince: now, follows: server == primary ? nil : primary, roleSince: now, offset: 0)
+        }
+    }
+
+    /// What clients are told.
+    var named: Int {
+        if case .reconfiguring(let replica, _) = stage { replica } else { primary }
+    }
+
+    var isIdle: Bool { if case .idle = stage { true } else { false } }
+
+    private func isDown(_ server: Int, _ now: Int64) -> Bool { now - sights[server].lastReply > Self.downAfter }
+
+    // MARK: News
+
+    mutating func replied(_ server: Int, follows: Int?, offset: Int64, now: Int64) {
+        var sight = sights[server]
+        if now - sight.lastReply > Self.downAfter { sight.upSince = now }
+        if sight.follows != follows { sight.roleSince = now }
+        (sight.lastReply, sight.follows, sight.offset) = (now, follows, offset)
+        sights[server] = sight
+    }
+
+    /// Another Sentinel asks. Returns its opinion and whom it has voted for.
+    /// - Parameter jitter: after a vote it leaves the failover to the candidate for so long.
+    mutating func asked(by candidate: Int, about server: Int, epoch: Int64, wantsVote: Bool, now: Int64, jitter: Int64) -> Vote {
+        if wantsVote {
+            currentEpoch = max(currentEpoch, epoch)
+            if vote.epoch < epoch, currentEpoch <= epoch {
+                vote = (candidate, epoch)
+                nextAttempt = max(nextAttempt, now + jitter)
+            }
+        }
+        return Vote(isDown: server == primary && isDown(primary, now), candidate: vote.candidate, epoch: vote.epoch)
+    }
+
+    mutating func answered(_ answer: Vote, by sentinel: Int, now: Int64) {
+        opinions[sentinel] = (answer.isDown, now)
+        guard case .electing(let epoch, let began, var votes) = stage, answer.epoch == epoch, answer.candidate == number else {
+            return
+        }
+        votes.insert(sentinel)
+        stage = .electing(epoch: epoch, began: began, votes: votes)
+    }
+
+    /// Another Sentinel says which primary it knows of.
+    mutating func heard(primary new: Int, epoch: Int64, currentEpoch other: Int64, now: Int64) -> [Action] {
+        currentEpoch = max(currentEpoch, other)
+        guard epoch > configEpoch else { return [] }
+        configEpoch = epoch
+        return switchPrimary(to: new, now)
+    }
+
+    private mutating func switchPrimary(to new: Int, _ now: Int64) -> [Action] {
+        stage = .idle
+        opinions = [:]
+        guard new != primary else { return [] }
+        let former = primary
+        primary = new
+        switchedAt = now
+        return [.tellSwitch(from: former, to: new)]
+    }
+
+    // MARK: Decisions
+
+    /// - Parameter jitter: the pause after an attempt that comes to nothing.
+    mutating func tick(now: Int64, jitter: Int64) -> [Action] {
+        switch stage {
+        case .idle:
+            guard isDown(primary, now) else { return mend(now) }
+            let agreeing = 1 + opinions.values.count { $0.isDown && now - $0.at < Self.freshness }
+            guard agreeing >= quorum, now >= nextAttempt else { return [.ask(epoch: currentEpoch, wantsVote: false)] }
+            currentEpoch += 1
+            vote = (number, currentEpoch)
+            nextAttempt = now + jitter
+            stage = .electing(epoch: currentEpoch, began: now, votes: [number])
+            return [.ask(epoch: currentEpoch, wantsVote: true)]
+        case .electing(let epoch, let began, let votes):
+            guard votes.count >= max(quorum, sentinels / 2 + 1) else {
+                guard now - began > Self.electionTime else { return [.ask(epoch: epoch, wantsVote: true)] }
+                stage = .idle
+                return []
+            }
+            guard let replica = bestReplica(now) else {
+                stage = .idle
+                return []
+            }
+            stage = .promoting(epoch: epoch, replica: replica, began: now)
+            return [.promote(replica)]
+        case .promoting(let epoch, let replica, let began):
+            let sight = sights[replica]
+            if sight.follows == nil, sight.lastReply > began {
+                configEpoch = epoch
+                stage = .reconfiguring(replica: replica, began: now)
+                let others = sights.indices.filter { $0 != replica && $0 != primary }
+                return [.tellPromoted(replica)] + others.map { .follow(server: $0, primary: replica) }
+            }
+            if now - began > Self.promotionTime { stage = .idle }
+            return []
+        case .reconfiguring(let replica, let began):
+            let areThere = sights.indices.allSatisfy { $0 == replica || $0 == primary || sights[$0].follows == replica }
+            return areThere || now - began > Self.reconfigurationTime ? switchPrimary(to: replica, now) : []
+        }
+    }
+
+    /// Of the replicas in reach the one that has most.
+    private func bestReplica(_ now: Int64) -> Int? {
+        let fit = sights.indices.filter {
+            $0 != primary && sights[$0].follows != nil && now - sights[$0].lastReply < Self.freshness
+        }
+        return fit.max { sights[$0].offset != sights[$1].offset ? sights[$0].offset < sights[$1].offset : $0 > $1 }
+    }
+
+    /// Sends servers to the primary that follow another one or nobody.
+    private mutating func mend(_ now: Int64) -> [Action] {
+        guard sights[primary].follows == nil, now - sights[primary].roleSince > Self.freshness else { return [] }
+        var actions: [Action] = []
+        for server in sights.indices where server != primary && sights[server].follows != primary && !isDown(server, now) {
+            let since = max(sights[server].roleSince, sights[server].upSince, switchedAt)
+            guard now - since > (sights[server].follows == nil ? Self.strayTime : Self.misledTime) else { continue }
+            sights[server].roleSince = now
+            actions.append(.follow(server: server, primary: primary))
+        }
+        return actions
+    }
+}

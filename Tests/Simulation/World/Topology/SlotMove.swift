@@ -1,0 +1,135 @@
+import SimulatedRedis
+
+/// Moves slots of a cluster to another shard, as an operator's tool does: slot by slot, key by key. It goes on where a failover has
+/// interrupted it.
+final class SlotMove {
+    private let cluster: ClusterGroup
+    /// Of a slot's next step, in nanoseconds.
+    private let pause: Int64
+    private var left: [(slot: Int, shard: Int)]
+    private let done: () -> Void
+    private(set) var isOver = false
+    /// The slot that is on its way.
+    private(set) var current: Int?
+
+    /// - Parameters:
+    ///   - slots: and the shards that they go to.
+    ///   - pause: between two steps.
+    init(_ slots: [(slot: Int, shard: Int)], on cluster: ClusterGroup, pause: Int64, done: @escaping () -> Void) {
+        self.cluster = cluster
+        self.pause = pause
+        left = slots
+        self.done = done
+    }
+
+    func start() { plan() }
+
+    private func plan(in nanoseconds: Int64? = nil) {
+        cluster.timeline.plan(in: nanoseconds ?? pause) { [self] in step() }
+    }
+
+    private func step() {
+        guard let (slot, shard) = left.first else {
+            isOver = true
+            current = nil
+            return done()
+        }
+        current = slot
+        guard let target = cluster.primary(ofShard: shard), let source = cluster.owner(of: slot), cluster.isInCluster(target)
+        else {
+            // Until somebody has taken the place of whoever is gone.
+            return plan(in: .milliseconds(20))
+        }
+        guard source != target else { return finish(slot) }
+        let members = cluster.members
+        if members[target].importing[slot] != source {
+            members[target].beginMove(of: slot, from: source)
+        } else if members[source].migrating[slot] != target {
+            members[source].beginMove(of: slot, to: target)
+        } else if let key = cluster.hosts[source].server.keys(inSlots: [slot]).first {
+            cluster.hosts[source].server.move(key, to: cluster.hosts[target].server)
+        } else {
+            cluster.assign([slot], from: source, to: target)
+        }
+        plan()
+    }
+
+    private func finish(_ slot: Int) {
+        for member in cluster.members { member.endMove(of: slot) }
+        left.removeFirst()
+        plan()
+    }
+}
+
+extension ClusterGroup {
+    /// `CLUSTER SETSLOT … NODE` at both servers. The others hear of it.
+    func assign(_ slots: [Int], from source: Int, to target: Int) {
+        let (new, former) = (members[target], members[source])
+        let highest = new.nodes.map(\.epoch).max() ?? 0
+        if new.own.epoch < highest || new.own.epoch == 0 {
+            new.currentEpoch = max(new.currentEpoch, highest) + 1
+            new.update(target) { $0.epoch = new.currentEpoch }
+        }
+        for slot in slots { new.endMove(of: slot) }
+        new.assign(slots, to: target)
+        for slot in slots { former.endMove(of: slot) }
+        former.assign(slots, to: target)
+        // The order of the tool's two commands is not seen: nothing happens between them.
+        former.update(target) { $0.epoch = new.own.epoch }
+        if !former.serves(source) { becomeReplica(source, of: target) }
+        beat(target)
+    }
+
+    /// Slots of a server with keys, in order.
+    func hotSlots(of number: Int) -> [Int] { hosts[number].server.keyCounts.keys.sorted() }
+
+    /// Moves slots that have no key at once. Returns the others.
+    private func moveEmpty(_ slots: [Int], from source: Int, to target: Int) -> [Int] {
+        let hot = Set(hotSlots(of: source))
+        let empty = slots.filter { !hot.contains($0) }
+        if !empty.isEmpty { assign(empty, from: source, to: target) }
+        return slots.filter { hot.contains($0) }
+    }
+
+    /// The spare server joins, and gets its share of every primary's slots; `nil`: it is in the cluster, or not there.
+    func joinSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
+        let former = primaries
+        guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
+        join(spare)
+        var hot: [Int] = []
+        for primary in former {
+            let slots = members[primary].slots(of: primary).enumerated()
+                .filter { $0.offset % (former.count + 1) == 0 }.map(\.element)
+            hot += moveEmpty(slots, from: primary, to: spare)
+        }
+        return SlotMove(hot.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
+    }
+
+    /// The server that joined gives all its slots to the others by turns, and leaves; `nil`: it is no primary of the cluster.
+    func leaveSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
+        let others = primaries.filter { $0 != spare }
+        guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
+        var hot: [(slot: Int, shard: Int)] = []
+        let slots = members[spare].slots(of: spare)
+        for (place, target) in others.enumerated() {
+            let part = slots.enumerated().filter { $0.offset % others.count == place }.map(\.element)
+            // The last slot goes by itself: with it the server becomes a replica.
+            let kept = place == others.count - 1 ? Array(part.suffix(1)) : []
+            let moved = moveEmpty(part.filter { !kept.contains($0) }, from: spare, to: target) + kept
+            hot += moved.map { (slot: $0, shard: shards[target]) }
+        }
+        return SlotMove(hot, on: self, pause: pause) { [weak self] in
+            // All others hear first who has its slots.
+            self?.timeline.plan(in: .milliseconds(500)) { [weak self] in
+                guard let self else { return }
+                leave(spare)
+                done()
+            }
+        }
+    }
+
+    /// Moves these slots to another shard.
+    func move(_ slots: [Int], toShard shard: Int, pause: Int64, done: @escaping () -> Void) -> SlotMove {
+        SlotMove(slots.map { (slot: $0, shard: shard) }, on: self, pause: pause, done: done)
+    }
+}

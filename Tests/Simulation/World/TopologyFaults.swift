@@ -1,0 +1,132 @@
+import InterlockCore
+import InterlockJudge
+import SimulatedRedis
+
+/// Faults of a Redis that is several machines.
+final class TopologyFaults {
+    /// A server may be away for so long, in ms, and is not replaced.
+    static let longestAbsence: Int64 = 300
+    /// The longest that a failover takes until all is as before, in ms.
+    static let failoverTime: Int64 = 12_000
+
+    private static let interval: Int64 = .milliseconds(50)
+
+    private let machines: RedisMachines
+    private let timeline: WorldTimeline
+
+    init(machines: RedisMachines, timeline: WorldTimeline) {
+        self.machines = machines
+        self.timeline = timeline
+    }
+
+    // MARK: Failovers
+
+    /// A primary is killed, stopped, or cut off from all but clients, until another server has its place. Then it comes back, and
+    /// believes to be a primary until it is made a replica.
+    /// - Parameter ending: called when it is a replica, and all know the new primary.
+    func failover(ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
+        switch machines {
+        case .single: return nil
+        case .sentinels(let group):
+            let former = group.primaryNumber
+            let others = group.servers.filter { $0 != former }
+            guard group.isSettled, others.contains(where: { group.hosts[$0].isRunning }) else { return nil }
+            return lose(
+                former, of: group.hosts, group.backbone, &random,
+                isReplaced: { group.primaryNumber != former && group.hosts[group.primaryNumber].isRunning && group.isSettled },
+                isWhole: { group.isSettled && group.replication.primary(of: former) != nil },
+                ending: ending)
+        case .cluster(let group):
+            let candidates = group.primaries.filter { number in
+                group.hosts.indices.contains { group.members[$0].own.primary == number && group.hosts[$0].isRunning }
+            }
+            guard !candidates.isEmpty, group.isSettled else { return nil }
+            let former = candidates[Int.random(in: candidates.indices, using: &random)]
+            return lose(
+                former, of: group.hosts, group.backbone, &random,
+                isReplaced: { group.isSettled(without: former) },
+                isWhole: { group.isSettled && group.members[former].isReplica },
+                ending: ending)
+        }
+    }
+
+    private func lose(
+        _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom,
+        isReplaced: @escaping () -> Bool, isWhole: @escaping () -> Bool, ending: @escaping () -> Void
+    ) -> StartedFault {
+        let host = hosts[former]
+        let words: String
+        switch Int.random(in: 0..<3, using: &random) {
+        case 0:
+            host.crash()
+            words = "\(host.name) is killed"
+        case 1:
+            host.stop()
+            words = "\(host.name) is stopped"
+        default:
+            backbone.isolate(former)
+            words = "\(host.name) is cut off from all but clients"
+        }
+        let heal = { [weak host, weak backbone] in
+            backbone?.mendAll()
+            guard let host else { return }
+            if !host.isUp { host.start(with: .all) }
+            if host.isStopped { host.resume() }
+        }
+        when(isReplaced) { [weak self] in
+            heal()
+            self?.when(isWhole, ending)
+        }
+        return (heal, words)
+    }
+
+    /// Runs `body` once the condition holds, and not at all if that takes too long.
+    private func when(_ condition: @escaping () -> Bool, since began: Int64? = nil, _ body: @escaping () -> Void) {
+        let start = began ?? timeline.now
+        timeline.plan(in: Self.interval) { [weak self] in
+            guard let self, timeline.now - start < .milliseconds(Self.failoverTime) else { return }
+            if condition() { body() } else { when(condition, since: start, body) }
+        }
+    }
+
+    // MARK: Slots
+
+    /// Slots of a cluster move, a server joins, or leaves.
+    /// - Parameter ending: called when it is done.
+    func move(_ kind: FaultKind, ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
+        guard case .cluster(let group) = machines, !isMoving, group.isSettled else { return nil }
+        let pause = Int64.random(in: .microseconds(200)...(.milliseconds(8)), using: &random)
+        let done = { [weak self] in
+            self?.isMoving = false
+            ending()
+        }
+        let move: SlotMove?
+        let words: String
+        switch kind {
+        case .nodeJoin:
+            move = group.joinSpare(pause: pause, done: done)
+            words = "\(group.hosts[group.spare].name) joins"
+        case .nodeLeave:
+            move = group.leaveSpare(pause: pause, done: done)
+            words = "\(group.hosts[group.spare].name) leaves"
+        default:
+            let sources = group.primaries.filter { !group.hotSlots(of: $0).isEmpty }
+            guard !sources.isEmpty else { return nil }
+            let source = sources[Int.random(in: sources.indices, using: &random)]
+            let targets = group.primaries.filter { $0 != source }
+            guard !targets.isEmpty else { return nil }
+            let target = targets[Int.random(in: targets.indices, using: &random)]
+            let slots = Array(
+                group.hotSlots(of: source).shuffled(using: &random).prefix(Int.random(in: 1...6, using: &random)))
+            move = group.move(slots, toShard: group.shards[target], pause: pause, done: done)
+            words = "slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
+        }
+        guard let move else { return nil }
+        isMoving = true
+        move.start()
+        return ({}, words)
+    }
+
+    /// One at a time: two would be in each other's way.
+    private var isMoving = false
+}
