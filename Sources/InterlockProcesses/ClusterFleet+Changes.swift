@@ -72,9 +72,9 @@ extension ClusterFleet {
         return members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
     }
 
-    /// Moves many slots to primaries by turns, a batch of them at a time.
+    /// Moves many slots to primaries by turns, a batch of them at a time: none is on its way for long.
     private func move(_ slots: [HashSlot], from source: Member, to targets: [Member]) async throws {
-        let batch = 256
+        let batch = 32
         for (number, start) in stride(from: 0, to: slots.count, by: batch).enumerated() {
             try await move(
                 Array(slots[start..<min(start + batch, slots.count)]), from: source, to: targets[number % targets.count])
@@ -98,29 +98,38 @@ extension ClusterFleet {
 
     // MARK: Servers
 
-    /// A server joins the cluster and takes these slots of others.
+    /// A server joins the cluster, with as many replicas as the others have, and takes these slots of others.
     package func join(taking slots: [HashSlot]) async throws {
         let known = members[0]
         try await addServer(arguments)
         let joined = members[members.count - 1]
+        newest = (joined, [])
         try await meet(joined, at: known)
+        for _ in 0..<replicas {
+            try await addServer(arguments)
+            let replica = members[members.count - 1]
+            newest?.replicas.append(replica)
+            try await meet(replica, at: known)
+            try await replicate(replica, of: joined)
+        }
         for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [joined]) }
         try await untilWhole()
-        newest = joined
     }
 
     /// The server that joined gives its slots to the others, and leaves.
     package func leaveAgain() async throws {
-        guard let leaving = newest else { return }
+        guard let (leaving, replicas) = newest else { return }
         let others = try await primaries().filter { $0.id != leaving.id }
         try await move(slots(of: leaving), from: leaving, to: others)
-        try await forget(leaving)
-        await leaving.server.remove()
+        for member in replicas + [leaving] {
+            try await forget(member)
+            await member.server.remove()
+        }
         newest = nil
         try await untilWhole()
     }
 
-    /// A primary gives its slots to the others, and leaves; its replica stays, as one of another primary.
+    /// A primary gives its slots to the others, and leaves; its replicas stay, as those of another primary.
     package func leave(place: Int) async throws {
         let primaries = try await primaries()
         let leaving = primaries[place % primaries.count]
@@ -134,7 +143,7 @@ extension ClusterFleet {
         try await untilWhole()
     }
 
-    /// The primary that left joins again, and has its slots and its replica back.
+    /// The primary that left joins again, and has its replicas and its slots back.
     package func joinAgain() async throws {
         guard let (server, slots, replicas) = left else { return }
         left = nil
@@ -145,8 +154,8 @@ extension ClusterFleet {
         let known = members[0]
         members.append(former)
         try await meet(former, at: known)
-        for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: former) }
+        for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }
         try await untilWhole()
     }
 
@@ -164,7 +173,10 @@ extension ClusterFleet {
 
     private func replicate(_ replica: Member, of primary: Member) async throws {
         try await eventually(within: Self.patience, "a replica follows its primary") {
-            try await replica.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
+            let isAccepted = try await replica.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
+            let report = try await replica.server.ask(["INFO", "replication"]).text ?? ""
+            return isAccepted && report.contains("master_port:\(primary.server.port ?? 0)")
+                && report.contains("master_link_status:up")
         }
     }
 

@@ -16,14 +16,17 @@ package actor ClusterFleet {
     package internal(set) var members: [Member]
     /// Of every server.
     let arguments: [String]
+    /// Of every primary.
+    let replicas: Int
     var lost: (primary: Member, loss: PrimaryLoss)?
-    /// The server that joined.
-    var newest: Member?
+    /// The server that joined, and its replicas.
+    var newest: (primary: Member, replicas: [Member])?
     /// The primary that left, its slots, and its replicas.
     var left: (server: RedisServer, slots: [HashSlot], replicas: [String])?
 
-    private init(members: [Member], arguments: [String]) {
+    private init(members: [Member], replicas: Int, arguments: [String]) {
         self.members = members
+        self.replicas = replicas
         self.arguments = arguments
     }
 
@@ -34,7 +37,7 @@ package actor ClusterFleet {
     ///   - arguments: of every server.
     /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
     package static func start(primaries: Int = 3, replicas: Int = 0, arguments: [String] = []) async throws -> ClusterFleet {
-        let fleet = ClusterFleet(members: [], arguments: arguments)
+        let fleet = ClusterFleet(members: [], replicas: replicas, arguments: arguments)
         do {
             for _ in 0..<primaries * (1 + replicas) { try await fleet.addServer(arguments) }
             try await fleet.join(primaries: primaries)

@@ -57,6 +57,9 @@ package struct ClusterView: Sendable {
     /// What servers have refused commands for: until when no claim of the same epoch is believed against it.
     private var corrections: [HashSlot: NIODeadline] = [:]
 
+    /// What was heard last: the same again changes nothing, and most answers are.
+    private var last: ClusterAnswer?
+
     private static let nobody = UInt16.max
     /// The most primaries that a view can have; Redis recommends no more than a thousand servers.
     static let most = 4096
@@ -91,7 +94,9 @@ package struct ClusterView: Sendable {
     /// A server has said which primaries serve what. O(slots).
     /// - Returns: the slots that have another primary now, or one where they had none.
     mutating func heard(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
-        corrections = corrections.filter { $0.value > now }
+        if !corrections.isEmpty { corrections = corrections.filter { $0.value > now } }
+        guard answer != last || !corrections.isEmpty else { return [] }
+        last = answer
         let before = self
         isKnown = true
         replicas = Self.inOrder(answer.replicas)
@@ -127,12 +132,13 @@ package struct ClusterView: Sendable {
         guard owner(of: slot) != primary, let place = place(adding: primary) else { return false }
         owners[slot.number] = place
         corrections[slot] = now + Self.correctionTime
+        last = nil
         settle()
         return true
     }
 
     package mutating func forgetEpochs() {
-        epoch = 0
+        (epoch, last) = (0, nil)
         for number in epochs.indices { epochs[number] = 0 }
     }
 

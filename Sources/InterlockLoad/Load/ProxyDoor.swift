@@ -117,6 +117,8 @@ extension OperationEnding {
             // There was an answer that cannot be understood.
             case _ where !error.isAnswer: Self.unreadable
             case .invalid: .failed(code: Self.invalid(error.message))
+            // What nobody has foreseen is said in full, but for what is different each time.
+            case .other: .failed(code: "ERR: " + error.message.split(separator: " ").prefix(16).joined(separator: " "))
             default: .failed(code: error.code.rawValue)
             }
     }

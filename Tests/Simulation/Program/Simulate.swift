@@ -114,6 +114,10 @@ struct Sums: Encodable {
     var simulatedSeconds = 0.0
     var seconds = 0.0
     var faults = 0
+    /// The number of worlds by how many servers Redis is.
+    var topologies: [String: Int] = [:]
+    /// Leases that failovers took, where that is documented.
+    var leasesLost = 0
     /// The number of findings by known cause.
     var known: [String: Int] = [:]
     /// The first seed with each known cause.
@@ -127,7 +131,7 @@ struct Sums: Encodable {
     private let began = ContinuousClock.now
 
     private enum CodingKeys: CodingKey {
-        case seeds, operations, simulatedSeconds, seconds, faults, known, knownSeeds, unknown, seed, promise, finding
+        case seeds, operations, simulatedSeconds, seconds, faults, topologies, leasesLost, known, knownSeeds, unknown, seed, promise, finding
     }
 
     mutating func add(_ outcome: WorldResult) {
@@ -135,6 +139,8 @@ struct Sums: Encodable {
         operations += outcome.operations
         simulatedSeconds += outcome.seconds
         faults += outcome.faults.count
+        topologies[outcome.topology, default: 0] += 1
+        leasesLost += outcome.check.leasesLost
         for (name, found) in outcome.known {
             known[name, default: 0] += found.count
             if knownSeeds[name] == nil { knownSeeds[name] = outcome.seed }
@@ -159,6 +165,7 @@ struct Sums: Encodable {
             """
             \(seeds) worlds, \(operations) operations, \(faults) faults, \(Int(simulatedSeconds)) simulated seconds in \(Int(seconds)) s: \
             \(Int(Double(operations) / seconds)) operations/s, \(Int(simulatedSeconds / seconds)) times real time
+            Redis: \(topologies.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")); leases lost to failovers: \(leasesLost)
             known findings: \(names.isEmpty ? "none" : names)
             others: \(unknown)\(seed.map { ", the first with --seed \($0)" } ?? "")
             """)

@@ -21,6 +21,8 @@ package struct WorldResult: Sendable {
     package var seconds: Double
     /// The profile in words.
     package var profile: String
+    /// How many servers Redis is: `single`, `sentinels` or `cluster`.
+    package var topology: String
     /// The names of the services.
     var services: [String]
     package var faults: [ToldFault]
@@ -262,7 +264,7 @@ package final class World {
         }
         return WorldResult(
             seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
-            seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,
+            seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description, topology: profile.topology.word,
             services: profile.services.map(\.name), faults: story.faults,
             clients: clients.map(\.number), events: state.events, end: state.timeline.instant, rules: profile.rules)
     }

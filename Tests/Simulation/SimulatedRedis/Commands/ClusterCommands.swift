@@ -9,6 +9,9 @@ enum ClusterCommands {
             .bulk(Bytes(info(of: try member(of: server))))
         },
         Command("cluster|myid", 2, []) { (server, _) throws(CommandError) in .bulk(try member(of: server).own.id) },
+        Command("cluster|nodes", 2, []) { (server, _) throws(CommandError) in
+            .bulk(Bytes(nodes(of: try member(of: server))))
+        },
         Command("cluster|slots", 2, []) { (server, _) throws(CommandError) in slots(of: try member(of: server)) },
         Command("cluster|keyslot", 3, []) { (server, call) throws(CommandError) in
             _ = try member(of: server)
@@ -60,6 +63,24 @@ enum ClusterCommands {
             "cluster_current_epoch:\(member.currentEpoch)", "cluster_my_epoch:\(epoch)",
         ]
         return lines.map { "\($0)\r\n" }.joined()
+    }
+
+    /// A line for each server that is known: its ID, address, flags, primary, and epoch; times are not kept.
+    private static func nodes(of member: ClusterMember) -> String {
+        let ranges = member.ranges
+        return member.nodes.map { node in
+            let primary = node.primary.flatMap { member.node($0) }
+            var flags = node.number == member.number ? ["myself"] : []
+            flags.append(node.primary == nil ? "master" : "slave")
+            if node.isFailed { flags.append("fail") }
+            let slots = ranges.filter { $0.owner == node.number }.map { slots, _ in
+                slots.count == 1 ? " \(slots.lowerBound)" : " \(slots.lowerBound)-\(slots.upperBound)"
+            }
+            return """
+                \(node.id.text) \(node.address.host):\(node.address.port)@\(node.address.port + 10_000) \(flags.joined(separator: ",")) \
+                \(primary.map { $0.id.text } ?? "-") 0 0 \((primary ?? node).epoch) connected\(slots.joined())\n
+                """
+        }.joined()
     }
 
     /// Each range's primary, then those of its replicas that have not failed.

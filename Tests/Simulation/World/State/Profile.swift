@@ -160,10 +160,10 @@ struct Profile {
         guard quorum == 0, otherFleet == 0 else { return }
         var random = stream
         switch random.unit() {
-        case ..<0.15:
+        case ..<0.25:
             topology = .sentinels(replicas: Int.random(in: 1...2, using: &random))
             if waitReplicas > 0, topology == .sentinels(replicas: 2) { waitReplicas = Int.random(in: 1...2, using: &random) }
-        case ..<0.3:
+        case ..<0.5:
             // A failover needs the votes of two primaries that are left.
             topology = .cluster(primaries: 3)
             for kind in [FaultKind.reshard, .nodeJoin, .nodeLeave] where random.happens(0.6) { strain(by: kind, weight: 4) }
@@ -284,11 +284,19 @@ extension Profile {
         return HistoryRules(
             services: otherFleet > 0 ? rules + rules : rules, sidecars: sidecars, patience: WorldState.patience,
             recovery: WorldState.recovery, handOver: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
-            clockDrift: Double(drift) * 2 / 1e9)
+            clockDrift: Double(drift) * 2 / 1e9, keepsLocks: waitReplicas > 0 && waitReplicas >= replicas)
     }
 }
 
 extension Profile: CustomStringConvertible {
+    /// How many replicas a primary has.
+    private var replicas: Int {
+        switch topology {
+        case .single, .cluster: 1
+        case .sentinels(let replicas): replicas
+        }
+    }
+
     private var topologyWords: String {
         switch topology {
         case .single: ""

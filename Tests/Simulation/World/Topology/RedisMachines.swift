@@ -9,6 +9,14 @@ enum WorldTopology: Hashable {
     case sentinels(replicas: Int)
     /// So many primaries with a replica each.
     case cluster(primaries: Int)
+
+    var word: String {
+        switch self {
+        case .single: "single"
+        case .sentinels: "sentinels"
+        case .cluster: "cluster"
+        }
+    }
 }
 
 /// The machines of a world's Redis.
