@@ -111,7 +111,7 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
-            name: "InterlockProcesses", dependencies: ["Hiredis", nioCore, nioLocks, nioPosix, subprocess],
+            name: "InterlockProcesses", dependencies: ["Hiredis", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
             swiftSettings: houseRules),
         .target(name: "InterlockJudge", dependencies: ["InterlockCore", deque], swiftSettings: houseRules),
         .target(

@@ -39,6 +39,12 @@ package final class RedisTopology {
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
     }
 
+    /// The most replicas that a primary has; `nil`: nobody says.
+    package var replicas: Int? {
+        if let cluster { return cluster.view.isKnown ? cluster.view.mostReplicas : nil }
+        return primary?.replicas
+    }
+
     /// Whether a key is at this server, as far as is known.
     package func serves(_ key: String, at server: RedisConfiguration.Address) -> Bool {
         cluster.map { $0.view.owner(of: HashSlot(ofKey: key)) == server } ?? true

@@ -85,6 +85,7 @@ package final class CoordinatorCalls {
             isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
             primary: runtime.topology.primary.map(PrimaryStatus.init),
             cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },
+            replicas: runtime.topology.replicas, waitReplicas: locks.settings.waitReplicas,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
@@ -386,6 +387,10 @@ package struct CoordinatorStatus: Sendable {
     package var primary: PrimaryStatus?
     /// Of a cluster; `nil`: Redis is none.
     package var cluster: ClusterStatus?
+    /// The most replicas that a primary has; `nil`: not known, as of a Redis at one address.
+    package var replicas: Int?
+    /// `locks.wait_replicas`.
+    package var waitReplicas: Int
     package var redisVersion: String?
     /// Anything but `noeviction` can lose locks.
     package var evictionPolicy: String?

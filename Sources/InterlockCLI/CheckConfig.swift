@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockCore
 import InterlockSidecar
 
 /// `interlock check-config`: checks a file as `interlock serve` would.
@@ -31,7 +32,7 @@ struct CheckConfig: AsyncParsableCommand {
         if output.json {
             Terminal.show(try JSONOutput.text(verdict))
         } else {
-            if verdict.isGood { Terminal.show(verdict.table) }
+            if verdict.isGood { Terminal.show(([verdict.table] + verdict.notes).joined(separator: "\n")) }
             for warning in verdict.warnings { Terminal.tell("\(verdict.file): warning: \(warning)") }
             for problem in verdict.problems { Terminal.tell(problem.description) }
         }
@@ -59,10 +60,12 @@ struct ConfigurationVerdict: Answer {
     var file: String
     var services = 0
     var warnings: [String] = []
+    /// What a file cannot tell, and its reader has to know.
+    var notes: [String] = []
     var problems: [Problem] = []
 
     private enum CodingKeys: String, CodingKey {
-        case file, services, warnings, problems
+        case file, services, warnings, notes, problems
         case isGood = "good"
     }
 
@@ -76,6 +79,13 @@ struct ConfigurationVerdict: Answer {
                 file: file, environment: environment, readsSecrets: readsSecrets)
             services = configuration.services.count
             warnings = configuration.warnings + [configuration.warningOfOwnRedis].compactMap { $0 }
+            let wanted = configuration.locks.waitReplicas
+            if wanted > 0 {
+                notes.append(
+                    "locks.wait_replicas \(wanted) keeps locks over a failover of a primary that has no more than \(wanted) "
+                        + "replica\(wanted == 1 ? "" : "s"); of one with more, a failover to another loses what that has not received"
+                )
+            }
             if let url = configuration.redis.url { check(redisURL: url, of: configuration) }
         } catch {
             problems = error.problems.map { Problem($0) }
@@ -97,6 +107,7 @@ struct ConfigurationVerdict: Answer {
         try container.encode(isGood, forKey: .isGood)
         try container.encode(services, forKey: .services)
         try container.encode(warnings, forKey: .warnings)
+        try container.encode(notes, forKey: .notes)
         try container.encode(problems, forKey: .problems)
     }
 

@@ -103,11 +103,11 @@ package actor ClusterFleet {
     package func untilWhole() async throws {
         try await eventually(within: Self.patience, "the cluster is whole") {
             for member in members where await member.server.processID != nil {
-                let info = try await member.server.ask(["CLUSTER", "INFO"]).text ?? ""
+                let info = (try? await member.server.ask(["CLUSTER", "INFO"]))?.text ?? ""
                 guard info.contains("cluster_state:ok"), info.contains("cluster_slots_ok:\(HashSlot.count)"),
                     info.contains("cluster_known_nodes:\(members.count)")
                 else { return false }
-                let replication = try await member.server.ask(["INFO", "replication"]).text ?? ""
+                let replication = (try? await member.server.ask(["INFO", "replication"]))?.text ?? ""
                 guard !replication.contains("master_link_status:down") else { return false }
             }
             return true

@@ -35,10 +35,17 @@ package actor RedisServer {
     /// In characters.
     private static let earlierLogLimit = 1 << 18
 
-    private init(arguments: [String], listener: Listener, environment: [String: String]) async throws {
+    private init(
+        arguments: [String], listener: Listener, environment: [String: String], certificate shared: TestCertificate?
+    ) async throws {
         temporaryFolder = try TemporaryFolder()
         port = try await listener == .none ? nil : LocalPort.unused()
-        certificate = try await listener == .tls ? .selfSigned(in: temporaryFolder.path) : nil
+        certificate =
+            switch (listener, shared) {
+            case (.tls, let shared?): shared
+            case (.tls, nil): try await .selfSigned(in: temporaryFolder.path)
+            case (.none, _), (.tcp, _): nil
+            }
         password = arguments.firstIndex(of: "--requirepass").flatMap { index in
             arguments.indices.contains(index + 1) ? arguments[index + 1] : nil
         }
@@ -51,14 +58,17 @@ package actor RedisServer {
     ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
     ///   - listener: what it offers besides its Unix socket.
     ///   - environment: variables in addition to those of this process.
+    ///   - certificate: with `tls`, what it shows; `nil`: one of its own.
     /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If its port was taken meanwhile, it
     ///   tries another.
     package static func start(
-        arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:]
+        arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:],
+        certificate: TestCertificate? = nil
     ) async throws -> RedisServer {
         var attemptsLeft = 5
         while true {
-            let server = try await RedisServer(arguments: arguments, listener: listener, environment: environment)
+            let server = try await RedisServer(
+                arguments: arguments, listener: listener, environment: environment, certificate: certificate)
             do {
                 try await server.launch(untilReady: true)
                 return server

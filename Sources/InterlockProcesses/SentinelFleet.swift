@@ -21,36 +21,54 @@ package actor SentinelFleet {
     package nonisolated let sentinels: [Sentinel]
     private var lost: (server: RedisServer, loss: PrimaryLoss)?
 
-    private init(servers: [RedisServer], sentinels: [Sentinel]) {
+    /// What servers and Sentinels show each other and clients; `nil`: they speak without TLS.
+    package nonisolated let certificate: TestCertificate?
+    private nonisolated let folder: TemporaryFolder?
+
+    private init(
+        servers: [RedisServer], sentinels: [Sentinel], certificate: TestCertificate? = nil, folder: TemporaryFolder? = nil
+    ) {
         self.servers = servers
         self.sentinels = sentinels
+        self.certificate = certificate
+        self.folder = folder
     }
 
     /// Starts servers and Sentinels, and waits until all know each other.
     /// - Parameters:
     ///   - replicas: beside the primary.
     ///   - sentinels: of which a majority must agree.
+    ///   - usesTLS: between all of them, and to clients.
     ///   - arguments: of every server.
     /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
     package static func start(
-        replicas: Int = 2, sentinels count: Int = 3, arguments: [String] = []
+        replicas: Int = 2, sentinels count: Int = 3, usesTLS: Bool = false, arguments: [String] = []
     ) async throws -> SentinelFleet {
         var servers: [RedisServer] = []
         var sentinels: [Sentinel] = []
+        let folder = usesTLS ? try TemporaryFolder() : nil
+        var certificate: TestCertificate?
+        if let folder { certificate = try await .selfSigned(in: folder.path) }
+        let tls = certificate.map { ["--tls-replication", "yes", "--tls-ca-cert-file", $0.certificatePath] } ?? []
+        func server(_ arguments: [String]) async throws -> RedisServer {
+            try await RedisServer.start(arguments: arguments, listener: usesTLS ? .tls : .tcp, certificate: certificate)
+        }
         // A replica that was cut off for a moment asks for what it missed, not for everything.
         let own =
-            arguments + [
+            arguments + tls + [
                 "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
                 "--user", user, "on", ">\(password)", "allchannels", "+@all",
             ]
         do {
-            servers.append(try await RedisServer.start(arguments: own))
+            servers.append(try await server(own))
             let primary = servers[0].port ?? 0
             for _ in 0..<replicas {
-                servers.append(try await RedisServer.start(arguments: own + ["--replicaof", "127.0.0.1", "\(primary)"]))
+                servers.append(try await server(own + ["--replicaof", "127.0.0.1", "\(primary)"]))
             }
-            for _ in 0..<count { sentinels.append(try await Sentinel.start(watching: primary, quorum: count / 2 + 1, downAfter)) }
-            let fleet = SentinelFleet(servers: servers, sentinels: sentinels)
+            for _ in 0..<count {
+                sentinels.append(try await Sentinel.start(watching: primary, quorum: count / 2 + 1, downAfter, certificate))
+            }
+            let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
             try await fleet.untilWhole()
             // They look at a server that is back more often than they do by default, and make it a replica after two seconds instead
             // of ten.
@@ -59,16 +77,17 @@ package actor SentinelFleet {
             }
             return fleet
         } catch {
-            await SentinelFleet(servers: servers, sentinels: sentinels).remove()
+            await SentinelFleet(servers: servers, sentinels: sentinels, folder: folder).remove()
             throw error
         }
     }
 
     /// Starts a fleet, runs `body`, and always ends it. Prints all logs if `body` throws. For the parameters see `start`.
     package static func withFleet<Result>(
-        replicas: Int = 2, sentinels: Int = 3, arguments: [String] = [], _ body: (SentinelFleet) async throws -> Result
+        replicas: Int = 2, sentinels: Int = 3, usesTLS: Bool = false, arguments: [String] = [],
+        _ body: (SentinelFleet) async throws -> Result
     ) async throws -> Result {
-        let fleet = try await start(replicas: replicas, sentinels: sentinels, arguments: arguments)
+        let fleet = try await start(replicas: replicas, sentinels: sentinels, usesTLS: usesTLS, arguments: arguments)
         do {
             let result = try await body(fleet)
             await fleet.remove()
@@ -84,6 +103,7 @@ package actor SentinelFleet {
     package func remove() async {
         for sentinel in sentinels { await sentinel.remove() }
         for server in servers { await server.remove() }
+        folder?.remove()
     }
 
     /// The end of what each has said.
@@ -98,7 +118,7 @@ package actor SentinelFleet {
 
     /// What a sidecar is told: `redis+sentinel://…`.
     package nonisolated var url: String {
-        "redis+sentinel://\(sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ","))/\(Self.primaryName)"
+        "\(certificate == nil ? "redis" : "rediss")+sentinel://\(sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ","))/\(Self.primaryName)"
     }
 
     /// The same, with timeouts for a busy machine.
@@ -152,7 +172,10 @@ package actor SentinelFleet {
             switch loss {
             case .killed: try await server.restart(keepingData: true)
             case .stopped: await server.resume()
-            case .cutOff: _ = try await server.ask(["ACL", "SETUSER", Self.user, "allcommands"])
+            case .cutOff:
+                try await eventually(within: Self.patience, "Sentinels may speak to the server again") {
+                    (try? await server.ask(["ACL", "SETUSER", Self.user, "allcommands"]))?.text == "OK"
+                }
             }
         }
         try await untilWhole()
@@ -163,13 +186,14 @@ package actor SentinelFleet {
         try await eventually(within: Self.patience, "the Sentinels know each other, and every replica follows the primary") {
             let primary = try await primary()
             for sentinel in sentinels {
-                let fields = try await sentinel.fields()
+                let fields = (try? await sentinel.fields()) ?? [:]
                 guard fields["num-slaves"] == "\(servers.count - 1)", fields["num-other-sentinels"] == "\(sentinels.count - 1)",
                     fields["flags"] == "master", fields["port"] == primary.port.map({ "\($0)" })
                 else { return false }
             }
             for server in servers where server !== primary {
-                let report = try await server.ask(["INFO", "replication"]).text ?? ""
+                // Sentinels cut a server's connections off when they change its role.
+                let report = (try? await server.ask(["INFO", "replication"]))?.text ?? ""
                 let lines = report.split(separator: "\r\n").map { String($0) }
                 guard lines.contains("master_port:\(primary.port ?? 0)"), lines.contains("master_link_status:up") else {
                     return false
@@ -185,28 +209,40 @@ package actor Sentinel {
     package nonisolated let port: Int
     private let folder: TemporaryFolder
     private let process: ServerProcess
+    private nonisolated let certificate: TestCertificate?
 
-    private init(port: Int, folder: TemporaryFolder, process: ServerProcess) {
+    private init(port: Int, folder: TemporaryFolder, process: ServerProcess, certificate: TestCertificate?) {
         self.port = port
+        self.certificate = certificate
         self.folder = folder
         self.process = process
     }
 
-    fileprivate static func start(watching primary: Int, quorum: Int, _ downAfter: Int) async throws -> Sentinel {
+    fileprivate static func start(
+        watching primary: Int, quorum: Int, _ downAfter: Int, _ certificate: TestCertificate?
+    ) async throws -> Sentinel {
         let folder = try TemporaryFolder()
         let port = try await LocalPort.unused()
         let name = SentinelFleet.primaryName
-        let lines = [
-            "port \(port)", "bind 127.0.0.1", "dir \(folder.path)", "sentinel monitor \(name) 127.0.0.1 \(primary) \(quorum)",
-            "sentinel down-after-milliseconds \(name) \(downAfter)", "sentinel failover-timeout \(name) 6000",
-            "sentinel parallel-syncs \(name) 5", "sentinel auth-user \(name) \(SentinelFleet.user)",
-            "sentinel auth-pass \(name) \(SentinelFleet.password)",
-        ]
+        let listener =
+            certificate.map {
+                [
+                    "port 0", "tls-port \(port)", "tls-cert-file \($0.certificatePath)", "tls-key-file \($0.keyPath)",
+                    "tls-ca-cert-file \($0.certificatePath)", "tls-auth-clients no", "tls-replication yes",
+                ]
+            } ?? ["port \(port)"]
+        let lines =
+            listener + [
+                "bind 127.0.0.1", "dir \(folder.path)", "sentinel monitor \(name) 127.0.0.1 \(primary) \(quorum)",
+                "sentinel down-after-milliseconds \(name) \(downAfter)", "sentinel failover-timeout \(name) 6000",
+                "sentinel parallel-syncs \(name) 5", "sentinel auth-user \(name) \(SentinelFleet.user)",
+                "sentinel auth-pass \(name) \(SentinelFleet.password)",
+            ]
         // A Sentinel writes what it learns into its own configuration.
         let file = "\(folder.path)/sentinel.conf"
         try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(filePath: file))
         let process = try await ServerProcess.start("redis-server", arguments: [file, "--sentinel"])
-        let sentinel = Sentinel(port: port, folder: folder, process: process)
+        let sentinel = Sentinel(port: port, folder: folder, process: process, certificate: certificate)
         do {
             try await eventually(within: .seconds(20), "a Sentinel answers") { (try? await sentinel.ask(["PING"])) != nil }
         } catch {
@@ -223,6 +259,7 @@ package actor Sentinel {
         var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
         configuration.connectTimeout = .seconds(10)
         configuration.commandTimeout = .seconds(10)
+        if let certificate { configuration.trust(certificate) }
         return try await RedisClient.ask(words, at: configuration)
     }
 

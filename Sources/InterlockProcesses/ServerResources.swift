@@ -1,7 +1,9 @@
 internal import FoundationEssentials
 internal import Glibc
+package import Hiredis
 internal import NIOCore
 internal import NIOPosix
+internal import NIOSSL
 internal import Subprocess
 
 /// A fresh folder that only this user may enter.
@@ -80,5 +82,14 @@ package struct TestCertificate: Hashable, Sendable {
                 reason: "openssl could not make a certificate: \(result.standardError)", log: "")
         }
         return certificate
+    }
+}
+
+extension RedisConfiguration {
+    /// Speaks TLS to servers that show this certificate.
+    package mutating func trust(_ certificate: TestCertificate) {
+        var settings = tls ?? Self.standardTLS
+        settings.trustRoots = .file(certificate.certificatePath)
+        tls = settings
     }
 }

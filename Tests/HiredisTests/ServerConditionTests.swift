@@ -79,6 +79,14 @@ struct ServerConditionTests {
             ("NOPERM ACL failure in script: User sidecar has no permissions to run the 'mget' command", .noPermission),
             ("ERR value is not an integer or out of range script: 0f, on @user_script:8.", .error),
             ("ERR unknown command 'READONLY -OOM'", .error),
+            // It became a replica before it was asked, or before it had answered.
+            (
+                "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable",
+                .readOnly
+            ),
+            (
+                "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", .readOnly
+            ),
             ("READONLY You can't write against a read only replica. script: 0f, on @user_script:4.", .readOnly),
         ])
     func scripts(reply: String, condition: ServerCondition) {

@@ -89,6 +89,18 @@ struct CheckConfigTests {
         #expect(wrongName.status == .exited(1))
     }
 
+    @Test("what waiting for replicas keeps is said, for the file cannot tell how many there are")
+    func waitReplicas() async throws {
+        let (good, file) = try await check("locks: { wait_replicas: 1 }\n")
+        #expect(
+            good.output == """
+                \(file): good, 0 services
+                locks.wait_replicas 1 keeps locks over a failover of a primary that has no more than 1 replica; of one with more, a failover \
+                to another loses what that has not received
+
+                """)
+    }
+
     @Test("a file that is not there is a mistake")
     func absent() async throws {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])

@@ -184,6 +184,8 @@ struct ClusterTests {
                 let name = try await Self.name(on: members[0], of: fleet)
                 let other = try await Self.name(on: members[1], of: fleet)
                 let held = try #require(try await Self.acquire(name, coordinators[0]))
+                // Servers tell of replicas that have something.
+                try await eventually(within: .seconds(20), "replicas are heard of") { await coordinators[0].status.replicas == 1 }
                 await members[0].server.kill()
                 #expect(try await Self.acquire(other, coordinators[1]) != nil)
                 for coordinator in coordinators {

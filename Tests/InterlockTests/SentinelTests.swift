@@ -18,6 +18,7 @@ struct SentinelTests {
         _ body: ([Coordinator]) async throws -> Void
     ) async throws {
         var redis = try RedisConfiguration(url: url ?? fleet.url)
+        if let certificate = fleet.certificate { redis.trust(certificate) }
         redis.commandTimeout = .seconds(1)
         redis.connectTimeout = .seconds(1)
         let configuration = InterlockConfiguration(
@@ -60,8 +61,26 @@ struct SentinelTests {
                 #expect(primary.sentinels == 3)
                 #expect(primary.switches == 0)
                 #expect(primary.lastSwitch == nil)
+                #expect(await coordinators[0].status.replicas == 2)
                 let clients = try await fleet.servers[0].ask(["CLIENT", "LIST"]).text ?? ""
                 #expect(clients.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinators[0].id) ") } == 3)
+            }
+        }
+    }
+
+    @Test(
+        "over TLS, to servers and Sentinels, a failover is followed as well",
+        .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
+    func overTLS() async throws {
+        try await SentinelFleet.withFleet(replicas: 1, usesTLS: true) { fleet in
+            try await Self.withCoordinators(fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
+                let port = try #require(fleet.servers[0].port)
+                let name = try ResourceName("orders")
+                let held = try #require(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)))
+                try await fleet.losePrimary(.killed)
+                try await Self.untilMoved(coordinators[0], from: port)
+                #expect(try await coordinators[0].acquireLock(LockRequest(name: name, ttl: 60_000)) == nil)
+                #expect(try await coordinators[0].releaseLock(name, token: held.token))
             }
         }
     }

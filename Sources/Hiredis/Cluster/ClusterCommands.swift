@@ -43,6 +43,7 @@ struct ClusterSlots: RedisCommand {
                 answer.names[primary] = name(parts[2])
             }
             answer.replicas += parts.dropFirst(3).compactMap { address($0) }
+            answer.mostReplicas = max(answer.mostReplicas, parts.count - 3)
         }
         return answer
     }

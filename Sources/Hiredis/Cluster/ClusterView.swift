@@ -14,6 +14,8 @@ struct ClusterAnswer: Equatable, Sendable {
     var claims: [Claim]
     /// Further servers that can be asked when no primary can.
     var replicas: [Address] = []
+    /// The most that one primary has.
+    var mostReplicas = 0
     /// What servers are called that are reached by number.
     var names: [Address: String] = [:]
     /// The epoch of each server's configuration, by its ID; of two that claim a slot the one of the higher epoch has it. Empty: the
@@ -44,6 +46,8 @@ package struct ClusterView: Sendable {
     package private(set) var primaries: [Address] = []
     /// Their replicas, as far as is known.
     package private(set) var replicas: [Address] = []
+    /// The most that one primary has.
+    package private(set) var mostReplicas = 0
     /// What they are called, if they are reached by number and say so: certificates are of names.
     package private(set) var names: [Address: String] = [:]
     /// Of the newest claim that is known.
@@ -100,6 +104,7 @@ package struct ClusterView: Sendable {
         let before = self
         isKnown = true
         replicas = Self.inOrder(answer.replicas)
+        mostReplicas = answer.mostReplicas
         names = answer.names
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {

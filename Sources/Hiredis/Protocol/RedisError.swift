@@ -81,6 +81,8 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     init(ofReply reply: String) {
         let word = reply.prefix { $0 != " " }
         self.init(rawValue: String(word))
+        // It was a primary when it was asked, or before it had answered.
+        if self == Self.unblocked || reply.hasPrefix("ERR WAIT cannot be used with replica instances") { self = .readOnly }
         guard self == .error else { return }
         if reply.hasPrefix("ERR The user executing the script can't ") || reply.hasPrefix("ERR ACL failure in script: ") {
             self = .noPermission
@@ -126,6 +128,8 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let noPermission = ServerCondition(rawValue: "NOPERM")
     /// The key holds another type.
     package static let wrongType = ServerCondition(rawValue: "WRONGTYPE")
+    /// The server has become a replica while a command waited there.
+    private static let unblocked = ServerCondition(rawValue: "UNBLOCKED")
     /// Everything else.
     package static let error = ServerCondition(rawValue: "ERR")
 

@@ -73,6 +73,8 @@ package final class PrimaryDirectory {
     package var name: String { settings.primary }
     package var primary: PrimaryChoice.Primary? { choice.primary }
     package var sentinelCount: Int { sentinels.count }
+    /// How many replicas the primary has, by the Sentinel that knows most of them; `nil`: none has answered.
+    package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
     /// How many Sentinels are heard.
     package var answering: Int { choice.answering }
 
@@ -176,6 +178,8 @@ private final class SentinelConnection {
     private var isAsking = false
     /// Something happened while it was asked: what it answers may be older than that.
     private var asksAgain = false
+    /// How many replicas it knows of; `nil`: it has not said.
+    private(set) var replicas: Int?
     /// Why it last gave no answer; `nil`: it did, or is being asked for the first time.
     private(set) var failure: RedisError?
 
@@ -212,15 +216,16 @@ private final class SentinelConnection {
         guard !isAsking else { return asksAgain = true }
         isAsking = true
         var address: Result<RedisConfiguration.Address?, RedisError>?
-        var epoch: Result<Int64, RedisError>?
+        var description: Result<PrimaryDescription.Reply, RedisError>?
         pipeline.send(PrimaryAddress(name: name)) { address = $0 }
-        pipeline.send(PrimaryEpoch(name: name)) { epoch = $0 }
+        pipeline.send(PrimaryDescription(name: name)) { description = $0 }
         // Asked again: an epoch and an address belong together only if nothing happened between the two.
         pipeline.send(PrimaryAddress(name: name)) { [weak self] again in
             guard let self else { return }
             isAsking = false
             let isTorn = (try? address?.get()) != (try? again.get())
-            if let found = found(again, epoch), !isTorn { tell(found) }
+            if let replicas = try? description?.get().replicas { self.replicas = replicas }
+            if let found = found(again, description), !isTorn { tell(found) }
             guard asksAgain || isTorn else { return }
             asksAgain = false
             ask()
@@ -228,12 +233,13 @@ private final class SentinelConnection {
     }
 
     private func found(
-        _ address: Result<RedisConfiguration.Address?, RedisError>, _ epoch: Result<Int64, RedisError>?
+        _ address: Result<RedisConfiguration.Address?, RedisError>, _ description: Result<PrimaryDescription.Reply, RedisError>?
     ) -> Result<PrimaryChoice.Primary, RedisError>? {
-        switch (address, epoch) {
+        switch (address, description) {
         case (.failure(let error), _): .failure(error)
         case (.success(nil), _): .failure(RedisError(.connectionFailed, "it knows no primary of that name"))
-        case (.success(let address?), .success(let epoch)?): .success(PrimaryChoice.Primary(address, epoch: epoch))
+        case (.success(let address?), .success(let description)?):
+            .success(PrimaryChoice.Primary(address, epoch: description.epoch))
         case (.success(_?), .failure(let error)?): .failure(error)
         case (.success(_?), nil): nil
         }

@@ -16,21 +16,26 @@ struct PrimaryAddress: RedisCommand {
     }
 }
 
-/// `SENTINEL MASTER name`, of which only the epoch of the last failover that this Sentinel knows of is read.
-struct PrimaryEpoch: RedisCommand {
+/// `SENTINEL MASTER name`, of which the epoch of the last failover that this Sentinel knows of is read, and the number of replicas.
+struct PrimaryDescription: RedisCommand {
+    struct Reply: Equatable {
+        var epoch: Int64
+        /// Those that it knows of, reachable or not; `nil`: it does not say.
+        var replicas: Int?
+    }
+
     var name: String
 
     func encode(into encoder: inout CommandEncoder) {
         for word in ["SENTINEL", "MASTER", name] { encoder.append(word) }
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+    func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         // Names and values by turns: a primary may be called like a field.
         let fields = reply.array ?? []
         let names = stride(from: 0, to: fields.count - 1, by: 2)
-        guard let place = names.first(where: { fields[$0].text == "config-epoch" }), let epoch = fields[place + 1].integer else {
-            throw reply.unexpected(for: "SENTINEL MASTER")
-        }
-        return epoch
+        func number(_ field: String) -> Int64? { names.first { fields[$0].text == field }.flatMap { fields[$0 + 1].integer } }
+        guard let epoch = number("config-epoch") else { throw reply.unexpected(for: "SENTINEL MASTER") }
+        return Reply(epoch: epoch, replicas: number("num-slaves").flatMap { Int(exactly: $0) })
     }
 }

@@ -62,9 +62,14 @@ struct SidecarReading: Answer {
         var primary: Primary?
         /// Of a cluster.
         var cluster: Cluster?
+        /// The most that a primary has; `nil`: not known.
+        var replicas: Int64?
+        /// How many of them have a lock before it is handed out.
+        var waitReplicas: Int64?
 
         private enum CodingKeys: String, CodingKey {
-            case address, failure, version, primary, cluster
+            case address, failure, version, primary, cluster, replicas
+            case waitReplicas = "wait_replicas"
             case isUp = "up"
             case evictionPolicy = "maxmemory_policy"
         }
@@ -193,6 +198,11 @@ struct SidecarReading: Answer {
             warnings.append(
                 "\(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: a failover may not be noticed here")
         }
+        if let wanted = redis.waitReplicas, wanted > 0, let replicas = redis.replicas, wanted < replicas {
+            warnings.append(
+                "locks wait for \(wanted) of \(replicas) replicas: a failover to another one loses what it has not received; set "
+                    + "locks.wait_replicas to \(replicas) to keep every lock")
+        }
         if let cluster = redis.cluster, !cluster.primaries.isEmpty, cluster.slotsCovered < Cluster.slots {
             warnings.append(
                 "\(Cluster.slots - cluster.slotsCovered) of the cluster's \(Cluster.slots) slots are served by nobody: locks, limits and "
@@ -243,7 +253,8 @@ struct SidecarReading: Answer {
     private var redisSummary: String {
         guard redis.isUp else { return "\(redis.address), down: \(redis.failure)" }
         let policy = redis.evictionPolicy.isEmpty ? "" : ", \(redis.evictionPolicy)"
-        return "\(redis.version) at \(redis.address), up\(policy)"
+        let replicas = redis.replicas.map { ", locks wait for \(redis.waitReplicas ?? 0) of \($0) replicas" } ?? ""
+        return "\(redis.version) at \(redis.address), up\(policy)\(replicas)"
     }
 
     private var locksInFleet: String {
@@ -269,7 +280,8 @@ extension SidecarReading {
         redis = Redis(
             address: status.redis.address, isUp: status.redis.isUp, failure: status.redis.failure ?? "",
             version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "",
-            primary: status.redis.primary.map { Primary($0) }, cluster: status.redis.cluster.map { Cluster($0) })
+            primary: status.redis.primary.map { Primary($0) }, cluster: status.redis.cluster.map { Cluster($0) },
+            replicas: status.redis.replicas, waitReplicas: status.redis.waitReplicas)
         servicesDiffering = status.servicesDiffering
         fleet = status.fleet
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)

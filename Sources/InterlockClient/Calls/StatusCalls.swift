@@ -20,6 +20,11 @@ public struct SidecarStatus: Hashable, Sendable {
         public var primary: Primary?
         /// Of a cluster; `nil`: Redis is none.
         public var cluster: Cluster?
+        /// The most replicas that a primary has; `nil`: not known, as of a Redis at one address.
+        public var replicas: Int64?
+        /// How many of them have a lock before it is handed out: `locks.wait_replicas`. With fewer than there are, a failover may lose
+        /// a lock. `nil`: an older sidecar, which does not say.
+        public var waitReplicas: Int64?
     }
 
     /// A Redis Cluster, as the sidecar sees it.
@@ -110,7 +115,7 @@ public struct SidecarStatus: Hashable, Sendable {
                     sentinels: number("redis_sentinels") ?? 0, sentinelsAnswering: number("redis_sentinels_answering") ?? 0,
                     switches: number("redis_switches") ?? 0,
                     lastSwitch: number("redis_last_switch_ms").map { .milliseconds($0) })
-            })
+            }, replicas: number("redis_replicas"), waitReplicas: number("wait_replicas"))
         fleet = list("members")
         locksHeld = number("locks_held") ?? 0
         locksWaiting = number("locks_waiting") ?? 0

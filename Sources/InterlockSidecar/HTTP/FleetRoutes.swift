@@ -27,6 +27,8 @@ extension FleetRoutes {
                 "topology": .text(status.cluster != nil ? "cluster" : status.primary != nil ? "sentinel" : "single"),
                 "primary": status.primary.map(Self.primary) ?? .null,
                 "cluster": status.cluster.map(Self.cluster) ?? .null,
+                "replicas": status.replicas.map { .integer(Int64($0)) } ?? .null,
+                "wait_replicas": .integer(Int64(status.waitReplicas)),
             ]))
     }
 

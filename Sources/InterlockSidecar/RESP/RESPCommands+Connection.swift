@@ -283,6 +283,7 @@ struct SidecarReport {
             "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)",
         ]
         lines += topology
+        lines += ["redis_replicas:\(status.replicas.map { "\($0)" } ?? "")", "wait_replicas:\(status.waitReplicas)"]
         lines += [
             "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",

@@ -131,7 +131,8 @@ struct Sums: Encodable {
     private let began = ContinuousClock.now
 
     private enum CodingKeys: CodingKey {
-        case seeds, operations, simulatedSeconds, seconds, faults, topologies, leasesLost, known, knownSeeds, unknown, seed, promise, finding
+        case seeds, operations, simulatedSeconds, seconds, faults, topologies, leasesLost, known, knownSeeds, unknown, seed,
+            promise, finding
     }
 
     mutating func add(_ outcome: WorldResult) {

@@ -264,7 +264,8 @@ package final class World {
         }
         return WorldResult(
             seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
-            seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description, topology: profile.topology.word,
+            seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,
+            topology: profile.topology.word,
             services: profile.services.map(\.name), faults: story.faults,
             clients: clients.map(\.number), events: state.events, end: state.timeline.instant, rules: profile.rules)
     }
