@@ -19,7 +19,7 @@ import platform
 import subprocess
 import sys
 
-from figures import abuse, accuracy, against, capacity, decisions, failover, growth, locks, outcomes, sidecar, trip
+from figures import abuse, accuracy, against, capacity, cluster, decisions, failover, growth, locks, outcomes, sidecar, trip
 from figures.table import HEAD, Ledger, Table, markdown
 from peers import breaker_library, etcd, limits_library, proxy
 from rig import load
@@ -30,7 +30,7 @@ from rig.servers import BINARY, ROOT, Rig
 GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": outcomes}
 #: The peers of the part `peers`. The parts `locks` and `proxy` have others.
 PEERS = (limits_library, breaker_library, etcd)
-PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover")
+PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover", "cluster")
 #: What each part needs beyond the sidecar's binary.
 NEEDS = {"locks": load.missing, "failover": load.missing, "proxy": proxy.missing, "growth": growth.missing}
 
@@ -69,7 +69,7 @@ def page(ledger: Ledger) -> str:
     measured = ledger.ordered(PARTS)
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
     explanations = "\n\n".join(
-        part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover)
+        part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover, cluster)
     )
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(
@@ -132,6 +132,9 @@ def measure(part: str, table: Table, rounds: int, scale: int) -> str:
     if part == "failover":
         with SentinelRig() as rig:
             failover.measure(rig, table, rounds, scale)
+        return ""
+    if part == "cluster":
+        cluster.measure(table, rounds, scale)
         return ""
     with Rig(GUARDS[part].CONFIGURATION) as rig:
         GUARDS[part].measure(rig, table, rounds, scale)

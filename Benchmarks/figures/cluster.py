@@ -1,0 +1,138 @@
+"""How work is spread over the primaries of a cluster, what more of them cost, and what callers feel while slots move."""
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+from figures.table import Table
+from rig.client import Client, Replies, encode
+from rig.cluster import ClusterRig
+from rig.servers import BINARY, Sidecar, say
+
+#: Of locks, and of services with a limit each; their names are drawn from this seed.
+COUNT, SEED = 1_000, 20_261_124
+PRIMARIES = (1, 3)
+#: Takes of one round, in flights of so many.
+TAKES, FLIGHT = 60_000, 1_000
+#: Seconds of load while slots move, and operations a second.
+MOVING, RATE = 120, 1_000
+SPREAD, TIMES, MOST_MS = 0.2, 20, 50
+EXPLANATION = f"""\
+**Cluster**: {COUNT:,} locks and {COUNT:,} services with a limit each, whose names are drawn from a seed, on three
+primaries without replicas. The scripts that each primary runs are set beside the share of the names whose slots it
+serves; all keys of a service are in one slot, its subjects' too. Then {TAKES:,} takes of all services by one client, in
+flights of {FLIGHT:,}, on a cluster of one primary and of three: more primaries mean smaller batches, and on two cores all
+of them, the sidecar and the client share what there is. While slots move, `interlock bench` begins {RATE:,} operations a
+second; the latencies of the seconds in which slots moved are set beside those of the others."""
+
+
+def names() -> list[str]:
+    drawn = random.Random(SEED)
+    return [f"name-{drawn.getrandbits(40):010x}" for _ in range(COUNT)]
+
+
+def configuration() -> str:
+    lines = [f"  {name}: {{ limits: [ {{ limit: 1000000000, per: 1s }} ] }}" for name in names()]
+    return "services:\n" + "\n".join(lines) + "\n"
+
+
+def measure(table: Table, rounds: int, scale: int) -> None:
+    rates: dict[int, list[float]] = {}
+    costs: dict[int, list[list[float]]] = {}
+    for primaries in PRIMARIES:
+        with ClusterRig(configuration(), primaries) as rig:
+            sidecar = rig.start_sidecar()
+            if primaries == PRIMARIES[-1]:
+                spread(rig, sidecar, table)
+            for _ in range(rounds):
+                before = rig.processor_seconds()
+                rates.setdefault(primaries, []).append(takes(sidecar, max(FLIGHT, TAKES * scale // 100)))
+                after = rig.processor_seconds()
+                costs.setdefault(primaries, []).append([b - a for a, b in zip(before, after, strict=True)])
+    one, three = (statistics.median(rates[primaries]) for primaries in PRIMARIES)
+    table.add(
+        f"LIMIT.TAKE of {COUNT:,} services, on three primaries; beside it on one",
+        f"{three:,.0f}/s",
+        f"{one:,.0f}/s",
+        f"{three / one:.2f}",
+    )
+    for primaries in PRIMARIES:
+        each = [statistics.median(column) for column in zip(*costs[primaries], strict=True)]
+        share = 1e6 / max(FLIGHT, TAKES * scale // 100)
+        table.add(
+            f"Redis' processor time for a take, {primaries} primar{'y' if primaries == 1 else 'ies'}",
+            " + ".join(f"{seconds * share:.2f} µs" for seconds in each),
+            "–",
+            f"{sum(each) * share:.2f} µs",
+        )
+    moving(table, max(20, MOVING * scale // 100))
+
+
+def spread(rig: ClusterRig, sidecar: Sidecar, table: Table) -> None:
+    """Each primary's share of the scripts, and of the names."""
+    client = Client(sidecar.port)
+    owners = [rig.owner(name) for name in names()]
+    before = rig.scripts_run()
+    for name in names():
+        token = client.command("LOCK.ACQUIRE", name, 60_000)[0]
+        client.command("LOCK.RELEASE", name, token)
+        client.command("LIMIT.TAKE", name)
+    ran = {port: count - before[port] for port, count in rig.scripts_run().items()}
+    total = sum(ran.values())
+    shares = {port: owners.count(port) / COUNT for port in rig.servers}
+    worst = max(abs(ran[port] / total / share - 1) for port, share in shares.items())
+    table.add(
+        f"scripts of each of three primaries, {COUNT:,} locks and {COUNT:,} services; beside it the names in its slots",
+        " / ".join(f"{ran[port] / total:.1%}" for port in rig.servers),
+        " / ".join(f"{share:.1%}" for share in shares.values()),
+        f"{worst:.1%} apart",
+        f"≤ {SPREAD:.0%}",
+        worst <= SPREAD,
+    )
+
+
+def takes(sidecar: Sidecar, count: int) -> float:
+    """Takes of all services in turn, many at once. Returns how many a second."""
+    client = Client(sidecar.port)
+    flight = b"".join(encode("LIMIT.TAKE", name) for name in names()[:FLIGHT])
+    begin = time.monotonic()
+    for _ in range(count // FLIGHT):
+        client.socket.sendall(flight)
+        replies, awaited = Replies(), FLIGHT
+        while awaited > 0:
+            awaited -= len(replies.feed(client.socket.recv(1 << 18)))
+    return count / (time.monotonic() - begin)
+
+
+def moving(table: Table, seconds: int) -> None:
+    """p99 of the seconds in which slots move, and of the others."""
+    words = [BINARY, "bench", "mixed", "--topology", "cluster", "--faults", "reshard", "--rate", RATE]
+    words += ["--clients", 256, "--duration", f"{seconds}s", "--seed", SEED, "--json", "-"]
+    say("  slots move under load")
+    run = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=seconds + 300)
+    if run.returncode != 0:
+        sys.exit(f"benchmark: slots that move: {run.stderr[-1000:]}")
+    report = json.loads(run.stdout)
+    moved = {
+        second
+        for fault in report["faults"]
+        for second in range(int(fault["began_s"]), int(fault.get("ended_s", fault["began_s"])) + 1)
+    }
+    points = {point["second"]: point["p99_us"] / 1e3 for point in report["timeline"] if point.get("p99_us")}
+    # The first seconds have everything to connect and to load.
+    calm = [p99 for second, p99 in points.items() if second > 2 and not {second - 1, second, second + 1} & moved]
+    during = [p99 for second, p99 in points.items() if second in moved]
+    if not calm or not during:
+        sys.exit("benchmark: no slot moved")
+    ours, before = statistics.median(during), statistics.median(calm)
+    table.add(
+        f"p99 while slots move ({len(report['faults'])} times, worst {max(during):.1f} ms); beside it while none does",
+        f"{ours:.1f} ms",
+        f"{before:.1f} ms",
+        f"{ours / before:.1f} x",
+        f"≤ {TIMES} x, ≤ {MOST_MS} ms",
+        ours <= TIMES * before and ours <= MOST_MS,
+    )
