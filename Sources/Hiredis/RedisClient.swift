@@ -1,6 +1,6 @@
 package import Logging
 package import NIOCore
-package import NIOPosix
+internal import NIOPosix
 
 /// A Redis client for `async` code: many callers on the same connections, kept up until `close`.
 package actor RedisClient {

@@ -1,4 +1,4 @@
-package import Logging
+internal import Logging
 package import NIOCore
 
 /// Asks Sentinels which server is the primary, hears from them when it is another one, and moves its followers there, all at once.

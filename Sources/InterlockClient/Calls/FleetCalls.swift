@@ -1,4 +1,4 @@
-package import Hiredis
+internal import Hiredis
 
 /// A live sidecar of the fleet, as it publishes itself. Older ones publish less.
 public struct SidecarMember: Hashable, Sendable {

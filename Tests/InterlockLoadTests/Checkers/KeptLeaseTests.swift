@@ -60,5 +60,8 @@ struct KeptLeaseTests {
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
         history.operation(.release(lock: 1, lease: 1), client: 1, asked: 490, ended: 500, .refused(.lost))
         #expect(history.check().report.violations.map(\.promise) == [.keptLeases])
+        history.add(200, .faultBegan(fault: 3, .failover, sidecar: nil))
+        history.add(300, .faultEnded(fault: 3))
+        #expect(history.check().report.lostLeases.map(\.fault) == [3])
     }
 }

@@ -20,6 +20,8 @@ final class Faults {
     private var underWay: [Int: (place: Place?, heal: () -> Void)] = [:]
     /// Every fault with its times, for the story.
     private(set) var told: [ToldFault] = []
+    /// When a server of several may be away for a moment again.
+    private var nextAbsence: Int64 = 0
     /// By how much the starting fault moved the clock.
     private var ahead: Int64 = 0
     /// The furthest that Redis' clock has ever been ahead.
@@ -131,8 +133,12 @@ final class Faults {
         let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
         let redis = victim(of: kind, &random)
         let isSingle = state.profile.topology == .single
-        // Whoever is away for longer is replaced.
-        if !isSingle, kind == .redisRestart || kind == .redisPause { length = min(length, TopologyFaults.longestAbsence) }
+        if !isSingle, kind == .redisRestart || kind == .redisPause {
+            // Whoever is away for longer is replaced, and so is who has hardly been seen between two times.
+            guard state.timeline.now >= nextAbsence else { return nil }
+            length = min(length, TopologyFaults.longestAbsence)
+            nextAbsence = state.timeline.now + .milliseconds(length + TopologyFaults.presence)
+        }
         switch kind {
         case .kill:
             guard host.isUp, !host.isStopped else { return nil }

@@ -133,6 +133,16 @@ package struct KnownFinding: Sendable {
         ) { violation, story in
             violation.finding.contains("the shares of sidecars without Redis included")
                 && story.profile.fleetSize < story.profile.largestFleet && story.remembersShares(before: violation)
-        }
+        }, failover, failoverOfMany,
     ]
+
+    /// Leases that a failover took. Checkers count them: see `LostLease`.
+    static let failover = KnownFinding(
+        "failover", [], "a failover took a lease that no replica was waited for: docs/operate/redis.md"
+    ) { _, _ in false }
+    /// The same where some replicas were waited for, and not all.
+    static let failoverOfMany = KnownFinding(
+        "failover-of-many", [],
+        "a failover to a replica that was not waited for took a lease: locks.wait_replicas, docs/operate/redis.md"
+    ) { _, _ in false }
 }

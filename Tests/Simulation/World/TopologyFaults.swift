@@ -6,6 +6,8 @@ import SimulatedRedis
 final class TopologyFaults {
     /// A server may be away for so long, in ms, and is not replaced.
     static let longestAbsence: Int64 = 300
+    /// So long it is seen again before the next time, in ms.
+    static let presence: Int64 = 2000
     /// The longest that a failover takes until all is as before, in ms.
     static let failoverTime: Int64 = 12_000
 

@@ -262,6 +262,12 @@ package final class World {
             }
             known[cause.name, default: (violation, 0)].count += 1
         }
+        // What checkers excuse with a failover is no violation, and a known finding.
+        if let first = report.lostLeases.first {
+            let finding = "lock \(first.lock): failover #\(first.fault) took lease \(first.lease) from client \(first.client)"
+            let cause = profile.waitReplicas == 0 ? KnownFinding.failover : KnownFinding.failoverOfMany
+            known[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.leasesLost)
+        }
         return WorldResult(
             seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
             seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,

@@ -99,6 +99,8 @@ package struct CheckReport: Codable, Hashable, Sendable {
 
 /// A lease that a failover took from its holder.
 package struct LostLease: Codable, Hashable, Sendable {
+    /// When its holder was told.
+    package var at: Instant
     package var lock: Int
     package var lease: LeaseID
     package var client: Int
@@ -110,7 +112,7 @@ package struct LostLease: Codable, Hashable, Sendable {
     package var left: Double
 
     enum CodingKeys: String, CodingKey {
-        case lock, lease, client, fault
+        case at, lock, lease, client, fault
         case grantedAfter = "granted_after_ms"
         case left = "left_ms"
     }

@@ -16,10 +16,15 @@ struct KeptLeaseChecker: HistoryChecker {
     /// The most losses that are told; further ones are counted.
     private static let toldLosses = 100
 
-    private var leases: [LeaseID: RecordedLease] = [:]
+    private struct Held: Sendable {
+        var lease: RecordedLease
+        /// When its holder was told that it has it.
+        var since: Instant
+    }
+
+    private var leases: [LeaseID: Held] = [:]
     /// Leases that are being released, by the client.
-    private var releasing: [Int: RecordedLease] = [:]
-    private var granted: [LeaseID: Instant] = [:]
+    private var releasing: [Int: Held] = [:]
     /// Ended leases are dropped when there are this many.
     private var worthALook = 64
     private var failover: Failover?
@@ -32,16 +37,16 @@ struct KeptLeaseChecker: HistoryChecker {
             if case .release = call.operation, case .ended(let lease) = news { releasing[call.client] = leases[lease.id] }
             follow(news, at: step.at)
         case .ended(let call, let ending, let news):
-            let lost: RecordedLease?
+            let lost: Held?
             switch (call.operation, ending) {
             case (.renew(_, let id, _), .refused(.lost)): lost = leases[id]
             case (.release, .refused(.lost)): lost = releasing[call.client]
             default: lost = nil
             }
-            if let lost, lost.isBelieved(at: step.at) { judge(lost, at: step.at, faults: faults, into: &violations) }
+            if let lost, lost.lease.isBelieved(at: step.at) { judge(lost, at: step.at, faults: faults, into: &violations) }
             if case .release = call.operation { releasing[call.client] = nil }
             if let news { follow(news, at: step.at) }
-        case .linked(_, let lease, _, let change, _, _) where change != .began: forget(lease)
+        case .linked(_, let lease, _, let change, _, _) where change != .began: leases[lease] = nil
         case .faultBegan(let number, let kind, _) where kind.mayCause(.lostWrites):
             failover = Failover(number: number, began: step.at)
         default: return
@@ -51,28 +56,23 @@ struct KeptLeaseChecker: HistoryChecker {
     private mutating func follow(_ news: LeaseNews, at instant: Instant) {
         switch news {
         case .granted(let lease):
-            leases[lease.id] = lease
-            granted[lease.id] = instant
+            leases[lease.id] = Held(lease: lease, since: instant)
             dropEnded(at: instant)
-        case .changed(let lease, _): if leases[lease.id] != nil { leases[lease.id] = lease }
-        case .ended(let lease): forget(lease.id)
+        case .changed(let lease, _): leases[lease.id]?.lease = lease
+        case .ended(let lease): leases[lease.id] = nil
         }
-    }
-
-    private mutating func forget(_ lease: LeaseID) {
-        leases[lease] = nil
-        granted[lease] = nil
     }
 
     private mutating func dropEnded(at instant: Instant) {
         guard leases.count >= worthALook else { return }
-        for lease in leases.values where !lease.isBelieved(at: instant) { forget(lease.id) }
+        leases = leases.filter { $0.value.lease.isBelieved(at: instant) }
         worthALook = max(64, 2 * leases.count)
     }
 
     private mutating func judge(
-        _ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
+        _ held: Held, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
+        let lease = held.lease
         let left = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
         guard faults.touches(.lostExclusivity, since: lease.invoked) else {
             violations.append(
@@ -84,10 +84,10 @@ struct KeptLeaseChecker: HistoryChecker {
         }
         guard faults.touches(.lostWrites, since: lease.invoked), let failover else { return }
         losses += 1
-        guard told.count < Self.toldLosses, let answered = granted[lease.id] else { return }
+        guard told.count < Self.toldLosses else { return }
         told.append(
             LostLease(
-                lock: lease.lock, lease: lease.id, client: lease.client, fault: failover.number,
-                grantedAfter: Double(answered.nanoseconds - failover.began.nanoseconds) / 1e6, left: left))
+                at: instant, lock: lease.lock, lease: lease.id, client: lease.client, fault: failover.number,
+                grantedAfter: Double(held.since.nanoseconds - failover.began.nanoseconds) / 1e6, left: left))
     }
 }

@@ -162,7 +162,9 @@ struct Profile {
         switch random.unit() {
         case ..<0.25:
             topology = .sentinels(replicas: Int.random(in: 1...2, using: &random))
-            if waitReplicas > 0, topology == .sentinels(replicas: 2) { waitReplicas = Int.random(in: 1...2, using: &random) }
+            if topology == .sentinels(replicas: 2), waitReplicas > 0 || random.happens(0.4) {
+                waitReplicas = Int.random(in: 1...2, using: &random)
+            }
         case ..<0.5:
             // A failover needs the votes of two primaries that are left.
             topology = .cluster(primaries: 3)
