@@ -19,7 +19,20 @@ import platform
 import subprocess
 import sys
 
-from figures import abuse, accuracy, against, capacity, cluster, decisions, failover, growth, locks, outcomes, sidecar, trip
+from figures import (
+    abuse,
+    accuracy,
+    against,
+    capacity,
+    cluster,
+    decisions,
+    failover,
+    growth,
+    locks,
+    outcomes,
+    sidecar,
+    trip,
+)
 from figures.table import HEAD, Ledger, Table, markdown
 from peers import breaker_library, etcd, limits_library, proxy
 from rig import load

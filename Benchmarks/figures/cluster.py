@@ -1,4 +1,4 @@
-"""How work is spread over the primaries of a cluster, what more of them cost, and what callers feel while slots move."""
+"""How a cluster's primaries share the work, what more of them cost, and what callers feel while slots move."""
 
 import json
 import random
@@ -23,10 +23,10 @@ SPREAD, TIMES, MOST_MS = 0.2, 20, 50
 EXPLANATION = f"""\
 **Cluster**: {COUNT:,} locks and {COUNT:,} services with a limit each, whose names are drawn from a seed, on three
 primaries without replicas. The scripts that each primary runs are set beside the share of the names whose slots it
-serves; all keys of a service are in one slot, its subjects' too. Then {TAKES:,} takes of all services by one client, in
-flights of {FLIGHT:,}, on a cluster of one primary and of three: more primaries mean smaller batches, and on two cores all
-of them, the sidecar and the client share what there is. While slots move, `interlock bench` begins {RATE:,} operations a
-second; the latencies of the seconds in which slots moved are set beside those of the others."""
+serves; all keys of a service are in one slot, its subjects' too. Then {TAKES:,} takes of all services by one client,
+in flights of {FLIGHT:,}, on a cluster of one primary and of three: more primaries mean smaller batches, and on two
+cores all of them, the sidecar and the client share what there is. While slots move, `interlock bench` begins {RATE:,}
+operations a second; the latencies of the seconds in which slots moved are set beside those of the others."""
 
 
 def names() -> list[str]:
