@@ -18,8 +18,10 @@ package struct BenchRun: Sendable {
         package var topology: FleetTopology
         /// `locks.wait_replicas` of every sidecar.
         package var waitReplicas: Int
-        /// Whether whichever replica is promoted has every lock.
-        var keepsLocks: Bool { waitReplicas > 0 && waitReplicas == topology.replicas }
+        /// Whether whichever replica is promoted has every lock: not of one that has just moved with its slot.
+        var keepsLocks: Bool {
+            waitReplicas > 0 && waitReplicas == topology.replicas && faults.isDisjoint(with: [.reshard, .nodeJoin, .nodeLeave])
+        }
 
         package init(
             program: String, sidecars: Int, extraServices: Int = 0, faults: Set<FaultKind> = [],

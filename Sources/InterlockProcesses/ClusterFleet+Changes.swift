@@ -146,13 +146,13 @@ extension ClusterFleet {
     /// The primary that left joins again, and has its replicas and its slots back.
     package func joinAgain() async throws {
         guard let (server, slots, replicas) = left else { return }
-        left = nil
         // Under the name that it had nobody would hear of it for a minute.
         _ = try await server.ask(["FLUSHALL"])
         _ = try await server.ask(["CLUSTER", "RESET", "HARD"])
         let former = Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? "")
         let known = members[0]
         members.append(former)
+        left = nil
         try await meet(former, at: known)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: former) }
         for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }

@@ -118,6 +118,7 @@ package actor ClusterFleet {
     package func remove() async {
         for member in members { await member.server.remove() }
         await left?.server.remove()
+        for member in newest.map({ $0.replicas + [$0.primary] }) ?? [] { await member.server.remove() }
     }
 
     /// The end of what each has said.

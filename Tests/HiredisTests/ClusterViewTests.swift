@@ -97,6 +97,7 @@ struct ClusterViewTests {
             view.moved(Self.slot(7), to: Self.host("c"), now: Self.now),
         ]
         #expect(isNew == [true, false])
+        view.settle()
         #expect(view.primaries == [Self.host("a"), Self.host("b"), Self.host("c")])
         #expect(view.heard(told, now: Self.now).isEmpty)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
@@ -104,6 +105,29 @@ struct ClusterViewTests {
         let later = Self.now + ClusterView.correctionTime
         #expect(view.heard(told, now: later) == [Self.slot(7)])
         #expect(view.primaries == [Self.host("a"), Self.host("b")])
+    }
+
+    @Test("what a correction stood against is believed once that is over, also when it is said again")
+    func correctionEnds() {
+        var view = ClusterView()
+        let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
+        let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 1])
+        _ = view.heard(before, now: Self.now)
+        _ = view.moved(Self.slot(7), to: Self.host("c"), now: Self.now)
+        _ = view.heard(after, now: Self.now)
+        #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
+        _ = view.heard(after, now: Self.now + ClusterView.correctionTime)
+        #expect(view.owner(of: Self.slot(7)) == Self.host("b"))
+    }
+
+    @Test("whoever is given a slot that was nobody's has it, whatever its epoch")
+    func assignedAnew() {
+        var view = ClusterView()
+        _ = view.heard(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        _ = view.heard(Self.answer([(0, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        _ = view.heard(Self.answer([(0, "a"), (1, "a")], epochs: ["a": 1, "b": 9]), now: Self.now)
+        #expect(view.shares == [200])
+        #expect(view.epoch == 1)
     }
 
     @Test("in whichever order late and early news come, the newest are believed in the end", arguments: 0..<50 as Range<UInt64>)

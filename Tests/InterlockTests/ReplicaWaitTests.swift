@@ -1,8 +1,9 @@
 import Hiredis
-import Interlock
 import InterlockCore
 import InterlockProcesses
 import Testing
+
+@testable import Interlock
 
 @Suite("Leases that replicas must have before they are handed out", .timeLimit(.minutes(2)))
 struct ReplicaWaitTests {
@@ -104,6 +105,41 @@ struct ReplicaWaitTests {
             await server.resume()
             try await eventually("the replica has it too") {
                 try await sidecar.renewLock(name, token: lease.token, ttl: 600_000) ?? 0 > 60_000
+            }
+        }
+    }
+
+    @Test("what its holder has made shorter is not promised for longer again before replicas have it")
+    func shorterRenewalWithoutReplica() async throws {
+        try await Self.withReplica { fleet, _, server in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName("orders")
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
+            await server.pause()
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) ?? 0 <= 60_000)
+            #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 600_000) ?? 0 <= 60_000)
+            await server.resume()
+        }
+    }
+
+    @Test("what is sent once more for replicas is written in any case, and shortens nothing", arguments: [false, true])
+    func sentOnceMore(isGroup: Bool) async throws {
+        try await Fleet.run { fleet in
+            var request = try LockRequest("orders", ttl: 600_000)
+            request.mode = isGroup ? .shared : .exclusive
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(request))
+            let keys = LockKeys(scripts: LockScripts(LockSettings(), isOnCluster: false), space: KeySpace(), name: "orders")
+            func extensions() async throws -> Int {
+                let text = try await fleet.cli("INFO", "commandstats").text ?? ""
+                let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("cmdstat_pexpire:calls=") }
+                return line.flatMap { Int($0.drop { $0 != "=" }.dropFirst().prefix { $0 != "," }) } ?? 0
+            }
+            for ttl in [1000, 900_000] as [Int64] {
+                let before = try await extensions()
+                let script = RenewScript(keys: keys, token: lease.token, ttl: ttl, isGroup: isGroup, purpose: .replicate)
+                #expect(try await fleet.redis.run(script) == .holds)
+                #expect(try await extensions() > before)
+                #expect(try await fleet.cli("PTTL", Self.key).integer ?? 0 > max(ttl, 590_000) - 10_000)
             }
         }
     }

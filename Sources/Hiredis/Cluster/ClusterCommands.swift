@@ -42,6 +42,9 @@ struct ClusterSlots: RedisCommand {
                 answer.claims.append(ClusterAnswer.Claim(slots: first...last, primary: primary, id: id))
                 answer.names[primary] = name(parts[2])
             }
+            for part in parts.dropFirst(3) {
+                if let replica = address(part) { answer.names[replica] = name(part) }
+            }
             answer.replicas += parts.dropFirst(3).compactMap { address($0) }
             answer.mostReplicas = max(answer.mostReplicas, parts.count - 3)
         }

@@ -23,6 +23,8 @@ package final class ClusterDirectory {
     private var round: (at: NIODeadline, task: Scheduled<Void>)?
     private var nextRound = NIODeadline.uptimeNanoseconds(0)
     private var isInDoubt = false
+    /// Slots that servers have said to be elsewhere, and nobody has been told of yet.
+    private var moved: Set<HashSlot> = []
     private var troubledSince: NIODeadline?
     private var isStarted = false
     private var isClosed = false
@@ -73,7 +75,7 @@ package final class ClusterDirectory {
         followers.append(Follower(connection: follower))
     }
 
-    /// Something speaks for a change: all are asked, soon.
+    /// Something speaks for a change: some are asked, soon.
     func doubts() {
         isInDoubt = true
         let due = max(nextRound, environment.eventLoop.now)
@@ -84,8 +86,18 @@ package final class ClusterDirectory {
 
     /// A server has refused a command because `primary` serves its slot.
     func moved(_ slot: HashSlot, to primary: Address) {
-        if view.moved(slot, to: primary, now: environment.eventLoop.now) { changed(slots: [slot]) }
         doubts()
+        guard view.moved(slot, to: primary, now: environment.eventLoop.now) else { return }
+        moved.insert(slot)
+        guard moved.count == 1 else { return }
+        // Many commands are refused at once: they are told of together.
+        environment.eventLoop.assumeIsolated().execute { [weak self] in
+            guard let self, !isClosed else { return }
+            let slots = moved
+            moved = []
+            view.settle()
+            changed(slots: slots)
+        }
     }
 
     /// A follower's connection is up.

@@ -79,8 +79,13 @@ package final class ClusterPipeline: RedisSender {
         let until = environment.eventLoop.now + standardTimeout
         func settleWhenSent() {
             // What waits is given up by its own time.
-            guard postponed > 0, environment.eventLoop.now < until else {
-                return RedisPipeline.settle(Array(servers.values), then: done)
+            let isLate = environment.eventLoop.now >= until
+            guard postponed > 0, !isLate else {
+                let connections = servers.sorted { $0.key.description < $1.key.description }.map(\.value)
+                // What was under way may have been refused, and be sent again.
+                return RedisPipeline.settle(connections) { [self] in
+                    if postponed > 0, !isLate { settleWhenSent() } else { done() }
+                }
             }
             environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound) { settleWhenSent() }
         }
@@ -233,7 +238,8 @@ package final class ClusterPipeline: RedisSender {
         func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline) {
             send(server, isAsking, timeout) { [self] result in
                 guard let redirection = pipeline.redirection(in: result, by: server) else {
-                    pipeline.served(slot)
+                    // What one key alone is asked for at the new server says nothing of the others.
+                    if isAsking { pipeline.goOn(after: slot) } else { pipeline.served(slot) }
                     return pipeline.hand(result, by: server, to: completion)
                 }
                 pipeline.follow(redirection, self)
@@ -398,8 +404,13 @@ package final class ClusterPipeline: RedisSender {
     // MARK: Servers
 
     private func open(_ address: Address) -> RedisPipeline {
-        if let known = servers[address] { return known }
-        let server = RedisPipeline(configuration: configuration.server(at: address, of: directory.view), environment: environment)
+        let configuration = configuration.server(at: address, of: directory.view)
+        if let known = servers[address] {
+            // One that was met before it was known what it is called.
+            guard !known.isUp, known.serverName != configuration.serverName else { return known }
+            retire(known)
+        }
+        let server = RedisPipeline(configuration: configuration, environment: environment)
         servers[address] = server
         server.onUp = { [weak self] server in
             guard let self else { return }

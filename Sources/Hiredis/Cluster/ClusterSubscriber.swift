@@ -112,6 +112,14 @@ extension ClusterSubscriber: ClusterFollower {
     package func mapChanged() {
         guard isStarted, !isClosed else { return }
         let primaries = directory.view.primaries
+        // One that was met before it was known what it is called is dialled anew.
+        for address in primaries {
+            guard let known = servers[address], !known.isUp,
+                known.serverName != configuration.server(at: address, of: directory.view).serverName
+            else { continue }
+            servers[address] = nil
+            _ = known.close()
+        }
         for address in primaries where servers[address] == nil {
             let subscriber = open(address)
             servers[address] = subscriber

@@ -98,14 +98,18 @@ package struct ClusterView: Sendable {
     /// A server has said which primaries serve what. O(slots).
     /// - Returns: the slots that have another primary now, or one where they had none.
     mutating func heard(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
-        if !corrections.isEmpty { corrections = corrections.filter { $0.value > now } }
+        if corrections.contains(where: { $0.value <= now }) {
+            corrections = corrections.filter { $0.value > now }
+            // What they stood against is believed now.
+            last = nil
+        }
         guard answer != last || !corrections.isEmpty else { return [] }
         last = answer
         let before = self
         isKnown = true
         replicas = Self.inOrder(answer.replicas)
         mostReplicas = answer.mostReplicas
-        names = answer.names
+        names.merge(answer.names) { $1 }
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0
@@ -116,11 +120,15 @@ package struct ClusterView: Sendable {
                 owners[number] = place
                 epochs[number] = epoch
             }
-            self.epoch = max(self.epoch, epoch)
         }
         // A slot that nobody claims is nobody's, if whoever says so is not behind.
         let newest = answer.epochs.values.max() ?? 0
-        for number in 0..<HashSlot.count where !claimed[number] && newest >= epoch { owners[number] = Self.nobody }
+        for number in 0..<HashSlot.count where !claimed[number] && newest >= epoch {
+            owners[number] = Self.nobody
+            // Whoever gets it may have any epoch.
+            epochs[number] = 0
+        }
+        epoch = epochs.max() ?? 0
         settle()
         return changes(since: before)
     }
@@ -131,14 +139,13 @@ package struct ClusterView: Sendable {
         return corrections[slot] == nil
     }
 
-    /// A server has refused a command because `primary` serves its slot.
+    /// A server has refused a command because `primary` serves its slot. Who serves nothing any more stays until `settle`.
     /// - Returns: whether that is new.
     package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
         guard owner(of: slot) != primary, let place = place(adding: primary) else { return false }
         owners[slot.number] = place
         corrections[slot] = now + Self.correctionTime
         last = nil
-        settle()
         return true
     }
 
@@ -156,8 +163,8 @@ package struct ClusterView: Sendable {
         return UInt16(primaries.count - 1)
     }
 
-    /// Leaves those out that serve nothing any more, and puts the others in order.
-    private mutating func settle() {
+    /// Leaves those out that serve nothing any more, and puts the others in order. O(slots).
+    mutating func settle() {
         let shares = shares
         let kept = Self.inOrder(primaries.indices.filter { shares[$0] > 0 }.map { primaries[$0] })
         guard kept != primaries else { return }

@@ -11,6 +11,8 @@ package import NIOCore
 package final class RedisPipeline: RedisSender {
     /// Where the server is, as the configuration has it.
     package let address: RedisConfiguration.Address
+    /// What its certificate is checked against; `nil`: its address.
+    let serverName: String?
     private let link: RedisLink
 
     /// Called when a connection is up and logged in: the first, and each one after a loss.
@@ -51,6 +53,7 @@ package final class RedisPipeline: RedisSender {
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil
     ) {
         address = configuration.address
+        serverName = configuration.serverName
         eventLoop = environment.eventLoop
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onRefusal = { [weak self] error in

@@ -1,4 +1,3 @@
-internal import DequeModule
 package import NIOCore
 
 /// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
@@ -7,18 +6,36 @@ package import NIOCore
 package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
+    /// What its certificate is checked against; `nil`: its address.
+    let serverName: String?
     private var channels: [String]
     /// Of a server of a cluster: channels that belong to its slots.
     private var shardChannels: [String] = []
     private let checkInterval: TimeAmount
-    /// What was asked for and is not confirmed yet, in its order; of each, how many confirmations are to come.
-    private var requests: Deque<(what: Request, left: Int)> = []
+    /// What was asked for and is not confirmed yet, in its order.
+    private var requests: [Request] = []
     /// The server answered the subscription with an error; it is asked again with the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
 
-    private enum Request: Equatable {
-        case channels, invalidations, shardChannel, leave
+    private struct Request {
+        enum Kind {
+            case channels, leave, invalidations, shardChannel, leaveShard
+
+            /// What the server confirms it with.
+            var confirmation: String {
+                switch self {
+                case .channels, .invalidations: "subscribe"
+                case .leave: "unsubscribe"
+                case .shardChannel: "ssubscribe"
+                case .leaveShard: "sunsubscribe"
+                }
+            }
+        }
+
+        var kind: Kind
+        /// Those whose confirmation is to come.
+        var channels: [String]
     }
 
     /// The channel on which the server tells which keys that another connection tracks were changed.
@@ -61,6 +78,7 @@ package final class RedisSubscriber: RedisListener {
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         address = configuration.address
+        serverName = configuration.serverName
         self.channels = channels
         self.hearsInvalidations = hearsInvalidations
         self.checkInterval = TimeAmount(checkInterval)
@@ -99,7 +117,7 @@ package final class RedisSubscriber: RedisListener {
         guard shardChannels.contains(channel) != isHeard else { return }
         if isHeard { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
         guard let handler = link.handler else { return }
-        request(isHeard ? .shardChannel : .leave, [isHeard ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel], by: handler)
+        request(isHeard ? .shardChannel : .leaveShard, [isHeard ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel], by: handler)
     }
 
     /// Begins to connect and keeps the subscriptions up until `close`.
@@ -116,6 +134,7 @@ package final class RedisSubscriber: RedisListener {
 
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
+        requests = []
         // A server that does not say has no tracking to offer.
         if hearsInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
@@ -123,7 +142,6 @@ package final class RedisSubscriber: RedisListener {
     }
 
     private func requestSubscriptions(by handler: RedisChannelHandler) {
-        requests = []
         isRefused = false
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
         if hearsInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
@@ -131,28 +149,41 @@ package final class RedisSubscriber: RedisListener {
         for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
     }
 
-    private func request(_ what: Request, _ words: [String], by handler: RedisChannelHandler) {
-        requests.append((what, words.count - 1))
+    private func request(_ kind: Request.Kind, _ words: [String], by handler: RedisChannelHandler) {
+        requests.append(Request(kind: kind, channels: Array(words.dropFirst())))
         handler.sendWithoutReply(words)
     }
 
-    /// The oldest request is confirmed, in part or wholly.
-    private func confirm() {
-        guard let (what, left) = requests.popFirst() else { return }
-        if left > 1 { return requests.prepend((what, left - 1)) }
-        if what == .channels { onSubscribed?() }
+    /// A request is confirmed, for one of its channels.
+    /// - Returns: whether anybody asked for it.
+    @discardableResult
+    private func confirm(_ confirmation: String, of channel: String) -> Bool {
+        let place = requests.firstIndex { $0.kind.confirmation == confirmation && $0.channels.contains(channel) }
+        guard let place else { return false }
+        requests[place].channels.removeAll { $0 == channel }
+        guard requests[place].channels.isEmpty else { return true }
+        if requests.remove(at: place).kind == .channels { onSubscribed?() }
+        return true
     }
 
-    /// What was asked for first is answered first.
+    /// What was asked for first is answered first; and only what is of a slot is sent elsewhere.
     private func refuse(_ error: RedisError) {
-        switch requests.popFirst()?.what {
+        guard case .server(let condition) = error.code else { return }
+        let place = requests.firstIndex { request in
+            switch request.kind {
+            case .shardChannel, .leaveShard: true
+            case .channels, .leave, .invalidations: !condition.isRedirection
+            }
+        }
+        guard let place else { return }
+        switch requests.remove(at: place).kind {
         case .channels:
             isRefused = true
             onDown?(error, address)
         // The slot is another server's by now, or there are none: the channel is told everywhere too.
         case .shardChannel:
-            if case .server(let condition) = error.code, !condition.isRedirection { onNoShards?() }
-        case .invalidations, .leave, nil: break
+            if condition == .noPermission || error.message.contains("unknown command") { onNoShards?() }
+        case .invalidations, .leave, .leaveShard: break
         }
     }
 
@@ -177,14 +208,13 @@ package final class RedisSubscriber: RedisListener {
             guard let channel = parts[1].text, case .bulk(let payload) = parts[2] else { return }
             onMessage?(channel, payload)
         case "subscribe" where parts[1].text == Self.invalidations:
-            confirm()
+            confirm(kind, of: Self.invalidations)
             if let clientID { onHearingInvalidations?(clientID, address) }
         case "subscribe", "ssubscribe", "unsubscribe":
-            confirm()
+            if let channel = parts[1].text { confirm(kind, of: channel) }
         case "sunsubscribe":
-            // Asked for, or by the server itself, whose slot has gone.
-            if requests.first?.what == .leave { confirm() }
-            if let channel = parts[1].text { shardChannels.removeAll { $0 == channel } }
+            // By the server itself if nobody has asked: the slot has gone.
+            if let channel = parts[1].text, !confirm(kind, of: channel) { shardChannels.removeAll { $0 == channel } }
         default:
             break
         }

@@ -191,6 +191,12 @@ final class LeaseKeeper {
         plan(entry, now: now)
     }
 
+    /// Its holder made it shorter.
+    func shortened(_ name: String, token: String, to deadline: Instant) {
+        guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
+        moved(name, token: token, to: deadline)
+    }
+
     /// Its owner asked for it again: what it was promised before stands.
     func grantedAgain(_ name: String, token: String, until deadline: Instant) {
         guard let entry = entry(name, token), entry.lease.deadline < deadline else { return }
@@ -322,8 +328,9 @@ final class LeaseKeeper {
         entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
-            keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, isBySidecar: true)
-        // What is watched is extended where it is watched: the server need not tell of that change.
+            keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, purpose: .watch)
+        // What is watched is extended where it is watched: the server need not tell of that change, unless it is written once more for
+        // replicas.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
@@ -406,12 +413,23 @@ final class LeaseKeeper {
                 entry.isBeingAsked = false
                 let now = runtime.time.now()
                 // What is left of a lease that nobody extended is what was taken off for drift.
-                if case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) {
-                    entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+                guard case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
+                    return entry.lease.step(now: now) == .over ? end(entry, .expired) : plan(entry, now: now)
                 }
-                guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
-                plan(entry, now: now)
+                found(entry, lasting: ttl, sentAt: sentAt)
             }
+        }
+    }
+
+    /// It lasts longer than was known here: that is relied on if replicas have it.
+    private func found(_ entry: Entry, lasting ttl: Int64, sentAt: Instant) {
+        let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
+        replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl)) { [self] replicated in
+            guard stands(entry) else { return }
+            let now = runtime.time.now()
+            if case .enough = replicated { entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now) }
+            guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
+            plan(entry, now: now)
         }
     }
 

@@ -4,20 +4,21 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here.
 struct LeaseTable {
-    /// Name and token, hashed: two that collide would share an entry, and a label at most would be wrong.
+    /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
         var hash: Int
 
         init(name: String, token: String) {
             var hasher = Hasher()
-            hasher.combine(name)
-            hasher.combine(token)
+            hasher.combine(ExactText(name))
+            hasher.combine(ExactText(token))
             hash = hasher.finalize()
         }
     }
 
     private struct Entry {
         var deadline: Instant
+        var fence: Int64
         /// Only of owners who chose their token: others' tokens begin with it.
         var label: String?
     }
@@ -32,10 +33,11 @@ struct LeaseTable {
         for _ in 0..<2 { dropLapsed(now: now) }
         let key = Key(name: lease.name, token: lease.token)
         if let known = entries[key] {
-            // An owner who asks again need not say its label again, and keeps what it was promised.
-            entries[key] = Entry(deadline: max(known.deadline, lease.deadline), label: label ?? known.label)
+            // An owner who asks again need not say its label again, and keeps what it was promised, unless that was another lease.
+            let deadline = known.fence == lease.fence ? max(known.deadline, lease.deadline) : lease.deadline
+            entries[key] = Entry(deadline: deadline, fence: lease.fence, label: label ?? known.label)
         } else if entries.count < Self.capacity, order.count < 2 * Self.capacity {
-            entries[key] = Entry(deadline: lease.deadline, label: label)
+            entries[key] = Entry(deadline: lease.deadline, fence: lease.fence, label: label)
             order.append(key)
         }
     }
@@ -46,6 +48,12 @@ struct LeaseTable {
 
     mutating func ended(_ name: String, token: String) {
         entries[Key(name: name, token: token)] = nil
+    }
+
+    /// Its holder asks for a shorter lease.
+    mutating func shortened(_ name: String, token: String, to deadline: Instant) {
+        let key = Key(name: name, token: token)
+        if let known = entries[key], known.deadline > deadline { entries[key]?.deadline = deadline }
     }
 
     /// Until when its holder was told that it may rely on it; `nil`: not known here.

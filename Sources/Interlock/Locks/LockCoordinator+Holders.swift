@@ -15,6 +15,10 @@ extension LockCoordinator {
             return
         }
         let sentAt = runtime.time.now()
+        // Whatever comes of it: nothing beyond a shorter lease is promised any more that only replicas could keep.
+        if settings.waitReplicas > 0 {
+            leases.shortened(name.text, token: token, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+        }
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
         runtime.pipeline.run(script) { [self] result in
             guard case .success(.perhapsInGroup) = result else {
@@ -61,10 +65,12 @@ extension LockCoordinator {
             completion(.lost)
         case .tooFew(let error):
             // What was promised before is at replicas, and stands.
-            guard let promised = leases.deadline(of: name, token: token).map({ min($0, deadline) }), promised > now else {
+            guard let promised = leases.deadline(of: name, token: token), promised > now else {
                 completion(.failed(error))
                 return
             }
+            // Its holder has made it shorter.
+            if promised <= deadline { keeper.shortened(name, token: token, to: promised) }
             completion(.renewed(validMilliseconds: (promised.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }

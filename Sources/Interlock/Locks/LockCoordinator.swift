@@ -174,6 +174,8 @@ final class LockCoordinator {
     /// is under way there holds up no extension, but only what is promised of it.
     func replicate(_ script: RenewScript, then done: @escaping (Replicated) -> Void) {
         guard settings.waitReplicas > 0 else { return done(.enough) }
+        var script = script
+        script.purpose = .replicate
         pipeline.run(script) { [self] result in
             switch result {
             case .success(.holds):

@@ -195,8 +195,16 @@ struct RenewScript: ScriptCommand {
     var token: String
     var ttl: Int64
     var isGroup = false
-    /// The sidecar extends it, and not its holder.
-    var isBySidecar = false
+    var purpose = Purpose.asked
+
+    enum Purpose: String {
+        /// Its holder asks for it.
+        case asked
+        /// The sidecar extends it for its holder.
+        case watch
+        /// It was done, and replicas are to have it.
+        case replicate
+    }
 
     var script: RedisScript { isGroup ? keys.scripts.shareRenew : keys.scripts.renew }
     var keyCount: Int { isGroup ? keys.five : 1 }
@@ -209,7 +217,7 @@ struct RenewScript: ScriptCommand {
         }
         encoder.append(token)
         encoder.append(ttl)
-        if isBySidecar { encoder.append("watch") }
+        if purpose != .asked { encoder.append(purpose.rawValue) }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> TokenStanding {

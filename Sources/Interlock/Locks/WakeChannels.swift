@@ -33,6 +33,7 @@ final class WakeChannels {
     /// Nobody waits for it any more.
     func waitIsOver(for name: String) {
         guard let listener, heard.contains(name) else { return }
+        kept.removeAll { $0 == name }
         kept.append(name)
         guard kept.count > Self.mostKept else { return }
         let oldest = kept.removeFirst()

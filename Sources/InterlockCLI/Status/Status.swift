@@ -200,8 +200,8 @@ struct SidecarReading: Answer {
         }
         if let wanted = redis.waitReplicas, wanted > 0, let replicas = redis.replicas, wanted < replicas {
             warnings.append(
-                "locks wait for \(wanted) of \(replicas) replicas: a failover to another one loses what it has not received; set "
-                    + "locks.wait_replicas to \(replicas) to keep every lock")
+                "locks wait for \(wanted) of \(replicas) replicas: a failover to another one loses what it has not received; "
+                    + "locks.wait_replicas \(replicas) keeps every lock, while no primary has fewer")
         }
         if let cluster = redis.cluster, !cluster.primaries.isEmpty, cluster.slotsCovered < Cluster.slots {
             warnings.append(

@@ -9,8 +9,11 @@ package struct Cut: Sendable {
     package var clients: Set<Int>?
     /// When all faults end, in ms; `nil`: after enough operations.
     package var milliseconds: Int64?
+    /// Redis is one server, as in every world before there were several.
+    package var isOneServer: Bool
 
-    package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil) {
+    package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil, isOneServer: Bool = false) {
+        self.isOneServer = isOneServer
         self.faults = faults
         self.clients = clients
         self.milliseconds = milliseconds
@@ -27,8 +30,10 @@ package struct Shrinking: Sendable {
     /// The shortest story so far.
     package private(set) var result: WorldResult
 
-    /// - Parameter result: of an ordinary run with this many operations and with findings.
-    package init?(_ result: WorldResult, operations: Int, target: String? = nil) {
+    /// - Parameters:
+    ///   - result: of a run with this many operations and with findings.
+    ///   - isOneServer: as in the run's `Cut`.
+    package init?(_ result: WorldResult, operations: Int, target: String? = nil, isOneServer: Bool = false) {
         seed = result.seed
         self.operations = operations
         self.result = result
@@ -36,7 +41,7 @@ package struct Shrinking: Sendable {
             return nil
         }
         self.target = target
-        cut = Cut(faults: Set(result.faults.map(\.number)), clients: Set(result.clients))
+        cut = Cut(faults: Set(result.faults.map(\.number)), clients: Set(result.clients), isOneServer: isOneServer)
         if let finding = finding(in: result) { cut.milliseconds = Self.milliseconds(finding) }
     }
 

@@ -67,7 +67,7 @@ package final class World {
         random = SeededRandom(seed: seed)
         // Streams of neighbouring seeds begin alike.
         for _ in 0..<8 { _ = random.next() }
-        let profile = Profile(random: &random)
+        let profile = Profile(random: &random, isOneServer: cut.isOneServer)
         let drift = Self.drift(profile, &random)
         // A world of one server draws nothing for this.
         let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()

@@ -110,7 +110,7 @@ struct Profile {
     /// How many servers Redis is, where it is neither a quorum nor shared by two fleets.
     var topology = WorldTopology.single
 
-    init(random: inout SeededRandom) {
+    init(random: inout SeededRandom, isOneServer: Bool = false) {
         sidecars = Int.random(in: 1...5, using: &random)
         let isQuorum = random.happens(0.3)
         quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
@@ -152,6 +152,7 @@ struct Profile {
         hasEavesdropper = random.happens(0.1)
         services = Self.services(patience: habits.patience, random: &random)
         // A stream of its own: a world of one server draws nothing more.
+        guard !isOneServer else { return }
         var own = random
         drawTopology(SeededRandom(seed: ~own.next()))
     }
@@ -286,11 +287,14 @@ extension Profile {
         return HistoryRules(
             services: otherFleet > 0 ? rules + rules : rules, sidecars: sidecars, patience: WorldState.patience,
             recovery: WorldState.recovery, handOver: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
-            clockDrift: Double(drift) * 2 / 1e9, keepsLocks: waitReplicas > 0 && waitReplicas >= replicas)
+            clockDrift: Double(drift) * 2 / 1e9, keepsLocks: waitReplicas > 0 && waitReplicas >= replicas && !movesSlots)
     }
 }
 
 extension Profile: CustomStringConvertible {
+    /// A lock that has just moved with its slot may not be at the new server's replicas.
+    private var movesSlots: Bool { faultWeights.contains { $0.kind.target == .slots && $0.weight > 0 } }
+
     /// How many replicas a primary has.
     private var replicas: Int {
         switch topology {

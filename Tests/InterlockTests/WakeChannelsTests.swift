@@ -1,0 +1,55 @@
+import Hiredis
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import Interlock
+
+@Suite("Where a sidecar hears of its turns on a cluster")
+struct WakeChannelsTests {
+    private final class Listener: RedisListener {
+        var heard: Set<String> = []
+        var onMessage: ((String, [UInt8]) -> Void)?
+        var onInvalidated: (([String]?) -> Void)?
+        var onSubscribed: (() -> Void)?
+        var onHearingInvalidations: ((Int64, RedisConfiguration.Address) -> Void)?
+        var onDown: ((RedisError, RedisConfiguration.Address) -> Void)?
+
+        func start() {}
+        func close() -> EventLoopFuture<Void> { MultiThreadedEventLoopGroup.singleton.next().makeSucceededVoidFuture() }
+        func hear(shardChannel channel: String, _ isHeard: Bool) {
+            if isHeard { heard.insert(channel) } else { heard.remove(channel) }
+        }
+    }
+
+    @Test("a lock that is waited for again and again keeps its channel, and takes no other's place")
+    func kept() {
+        let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
+        let listener = Listener()
+        channels.listener = listener
+        channels.waits(for: "quiet")
+        channels.waitIsOver(for: "quiet")
+        for _ in 0..<1000 { channels.waitIsOver(for: "quiet") }
+        for _ in 0..<1000 {
+            channels.waits(for: "busy")
+            channels.waitIsOver(for: "busy")
+        }
+        #expect(listener.heard == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
+    }
+
+    @Test("those that nobody has waited for longest are given up, and none that is waited for")
+    func bounded() {
+        let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
+        let listener = Listener()
+        channels.listener = listener
+        channels.waits(for: "waited-for")
+        for number in 0..<1000 {
+            channels.waits(for: "lock-\(number)")
+            channels.waitIsOver(for: "lock-\(number)")
+        }
+        #expect(listener.heard.count == 257)
+        #expect(listener.heard.contains("interlock:wake:0123456789ab:{waited-for}"))
+        #expect(listener.heard.contains("interlock:wake:0123456789ab:{lock-999}"))
+        #expect(!listener.heard.contains("interlock:wake:0123456789ab:{lock-0}"))
+    }
+}
