@@ -141,7 +141,7 @@ struct ClusterTests {
     @Test("a slot that does not arrive in time is unavailable, and the reason is said in our words")
     func slotStays() async throws {
         try await ClusterFleet.withFleet { fleet in
-            try await Self.withCoordinators(fleet, timeout: .milliseconds(300)) { coordinators in
+            try await Self.withCoordinators(fleet, timeout: .seconds(1)) { coordinators in
                 let (source, target) = (await fleet.members[0], await fleet.members[1])
                 let name = try await Self.name(on: source, of: fleet)
                 try await fleet.beginMove(of: HashSlot(ofKey: name.text), to: target)

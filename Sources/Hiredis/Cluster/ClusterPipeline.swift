@@ -42,8 +42,9 @@ package final class ClusterPipeline: RedisSender {
     private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
     /// So many times a command follows an answer at once.
     private static let promptRedirections = 3
-    /// With less time left than this a command is not sent again.
-    private static let shortestAttempt = TimeAmount.milliseconds(1)
+    /// With less time left than this share of it a command is not sent again: it might have no answer, and that it was not run would
+    /// not be known any more.
+    private static let shortestShare: Int64 = 10
     /// A server that serves nothing is kept for so long after it was last sent to.
     private static let guestTime = TimeAmount.seconds(10)
 
@@ -194,6 +195,7 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
+    private var shortestAttempt: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.shortestShare) }
 
     /// `nil`: nobody serves the slot, or nobody is known.
     private func server(for slot: HashSlot?) -> RedisPipeline? {
@@ -313,7 +315,7 @@ package final class ClusterPipeline: RedisSender {
     /// The first of a line asks for its slot; whoever has no time left is told.
     private func attemptFirst(of slot: HashSlot?) {
         guard var line = stalled[slot] else { return }
-        let end = environment.eventLoop.now + Self.shortestAttempt
+        let end = environment.eventLoop.now + shortestAttempt
         let late = line.calls.filter { $0.until <= end }
         line.calls.removeAll { $0.until <= end }
         line.pause = min(Self.pauses.upperBound, line.pause * 2)
@@ -383,7 +385,7 @@ package final class ClusterPipeline: RedisSender {
 
     private func attempt(_ call: any ClusterCall, at server: RedisPipeline, isAsking: Bool) {
         let left = call.until - environment.eventLoop.now
-        guard left >= Self.shortestAttempt else { return call.fail(givenUp(call)) }
+        guard left >= shortestAttempt else { return call.fail(givenUp(call)) }
         call.attempt(at: server, isAsking: isAsking, timeout: left, by: self)
     }
 
