@@ -19,11 +19,18 @@ extension ClusterFleet {
     /// Takes a primary away from the cluster.
     /// - Parameter place: among those that serve slots.
     package func losePrimary(_ loss: PrimaryLoss, place: Int) async throws {
-        let lines = try await nodes()
-        let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
-        let primary = primaries[place % primaries.count]
-        guard let replica = members.first(where: { member in lines.contains { $0.id == member.id && $0.primary == primary.id } })
-        else { throw RedisServerError(reason: "a primary of the cluster has no replica", log: await logs) }
+        var found: (primary: Member, replica: Member)?
+        // What was promoted or made a replica just now is not known to all at once.
+        try await eventually(within: Self.patience, "the primary has a replica, by the word of the others") {
+            let lines = try await nodes()
+            let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
+            guard !primaries.isEmpty else { return false }
+            let primary = primaries[place % primaries.count]
+            let replica = members.first { member in lines.contains { $0.id == member.id && $0.primary == primary.id } }
+            found = replica.map { (primary, $0) }
+            return found != nil
+        }
+        guard let (primary, replica) = found else { return }
         lost = (primary, loss)
         switch loss {
         case .killed: await primary.server.kill()
