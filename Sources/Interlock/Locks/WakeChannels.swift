@@ -15,8 +15,8 @@ final class WakeChannels {
     private var kept: Deque<String> = []
     private static let mostKept = 256
 
-    /// `nil`: there are none.
-    var listener: (any RedisListener)?
+    /// `nil`: there are none. Weak: it tells the locks of changes, which own this.
+    weak var listener: (any RedisListener)?
 
     init(keys: KeySpace, id: String) {
         self.keys = keys
