@@ -1,7 +1,7 @@
 """A Redis Cluster of primaries without replicas."""
 
 import subprocess
-from typing import Any, Self
+from typing import Any
 
 from rig.client import Client, scripts_run
 from rig.servers import Rig, free_port, processor_seconds, wait_until
@@ -17,16 +17,10 @@ class ClusterRig(Rig):
         self.primaries = primaries
         self.servers: dict[int, subprocess.Popen[Any]] = {}
 
-    def __enter__(self) -> Self:
-        try:
-            (self.folder / "services.yaml").write_text(self.configuration)
-            for _ in range(self.primaries):
-                self.start_server(free_port())
-            self.join()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def start_redis(self) -> None:
+        for _ in range(self.primaries):
+            self.start_server(free_port())
+        self.join()
 
     @property
     def redis_url(self) -> str:

@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from typing import Any, Self
+from typing import Any
 
 from rig.client import Client
 from rig.servers import Rig, free_port, wait_until
@@ -21,22 +21,16 @@ USER, PASSWORD = "sentinel", "watches"
 class SentinelRig(Rig):
     """Real servers on TCP loopback. All of them stop when the context ends."""
 
-    def __enter__(self) -> Self:
+    def start_redis(self) -> None:
         self.servers: dict[int, subprocess.Popen[Any]] = {}
         self.sentinels: list[int] = []
         self.lost: tuple[int, str] | None = None
-        try:
-            (self.folder / "services.yaml").write_text(self.configuration)
-            self.start_server(self.redis_port)
-            for _ in range(REPLICAS):
-                self.start_server(free_port(), "--replicaof", "127.0.0.1", str(self.redis_port))
-            for number in range(SENTINELS):
-                self.start_sentinel(number)
-            wait_until(self.is_whole, "the agreement of the Sentinels", 60)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        self.start_server(self.redis_port)
+        for _ in range(REPLICAS):
+            self.start_server(free_port(), "--replicaof", "127.0.0.1", str(self.redis_port))
+        for number in range(SENTINELS):
+            self.start_sentinel(number)
+        wait_until(self.is_whole, "the agreement of the Sentinels", 60)
 
     @property
     def redis_url(self) -> str:

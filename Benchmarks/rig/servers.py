@@ -105,26 +105,17 @@ class Rig:
 
     def __enter__(self) -> Self:
         try:
-            self.redis = self.start(
-                "redis",
-                "redis-server",
-                "--port",
-                self.redis_port,
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-                self.folder,
-            )
-            wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
+            (self.folder / "services.yaml").write_text(self.configuration)
+            self.start_redis()
         except BaseException:
             self.__exit__()
             raise
-        (self.folder / "services.yaml").write_text(self.configuration)
         return self
+
+    def start_redis(self) -> None:
+        words = ["--port", self.redis_port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self.redis = self.start("redis", "redis-server", *words, "--dir", self.folder)
+        wait_until(lambda: Client(self.redis_port).command("PING"), "the start of redis-server")
 
     def start(self, name: str, *command: object, **options: Any) -> subprocess.Popen[Any]:
         """Starts a process. Its output goes to a log, unless `options` for Popen say otherwise."""
