@@ -303,7 +303,7 @@ BUGS = [
         "        if directory != nil {\n",
         "        if directory != nil, configuration.database < 0 {\n",
         (*TWO_HOLDERS, "free-locks", "answers", "recovery"),
-        story="SimulationTests.SentinelStoryTests/laggingReplica\\(",
+        story="SimulationTests.SentinelStoryTests/writableReplica\\(",
     ),
     Bug(
         "sentinel-follows-older-epoch",

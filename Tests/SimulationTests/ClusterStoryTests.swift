@@ -72,18 +72,25 @@ struct ClusterStoryTests {
 
     @Test("a waiter whose sidecar listens at another server is not taken for gone, wherever the lock is")
     func listeningElsewhere() throws {
-        let (stage, cluster) = try Self.stage()
+        let (stage, cluster) = try Self.stage(sidecars: 3)
+        // Who came first is told last, and asks last: only its place in the queue keeps its turn.
+        for host in cluster.hosts { stage.path(of: 0, to: host).delay = 30_000_000...30_000_000 }
         var servers: Set<Int> = []
         for number in 0..<12 {
             let name = "orders-\(number)"
             servers.insert(try Self.place(of: "interlock:lock:{\(name)}", on: cluster).source)
             let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request(name), through: 1))?.lease)
-            let waiter = stage.acquire(try LockFaultTests.request(name, wait: 20_000))
-            stage.run(milliseconds: 100)
+            let first = stage.acquire(try LockFaultTests.request(name, wait: 20_000))
+            stage.run(milliseconds: 200)
+            let second = stage.acquire(try LockFaultTests.request(name, wait: 20_000), through: 2)
+            stage.run(milliseconds: 200)
             let released = stage.milliseconds
             _ = stage.release(holder, through: 1)
-            #expect(stage.result(of: waiter)?.lease != nil)
-            #expect((waiter.at ?? 60_000) - released < 200, "\(name)")
+            let lease = try #require(stage.result(of: first)?.lease, "\(name)")
+            #expect((first.at ?? 60_000) - released < 200, "\(name)")
+            #expect(second.at == nil, "\(name): who came second was served first")
+            _ = stage.release(lease)
+            #expect(stage.result(of: second)?.lease != nil)
         }
         #expect(servers.count == 3)
     }

@@ -96,21 +96,37 @@ struct SentinelStoryTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[0]) == ":0")
     }
 
-    @Test("a replica that lags tells no holder that its lease is lost, though a Sentinel still names it as the primary")
-    func laggingReplica() throws {
-        let (stage, group) = try Self.stage()
+    /// The first sidecar hears of the primary from the third Sentinel alone, which still names the former one: that is a replica now,
+    /// and gets nothing more of the new one.
+    private static func keepNamingTheFormerPrimary(_ stage: Stage, _ group: SentinelGroup) {
         let sentinels = (0..<3).map { group.machine($0) }
-        let lease = try #require(stage.result(of: stage.acquire(try Self.request(20_000)))?.lease)
-        // The first sidecar reaches only the third Sentinel, which hears of nothing any more.
         for sentinel in sentinels.prefix(2) { stage.path(of: 0, to: group.hosts[sentinel]).isBlackHole = true }
         group.backbone.isolate(sentinels[2])
         group.backbone.isolate(0)
         #expect(stage.run(upTo: 5000) { (0..<2).allSatisfy { group.named(by: $0) === group.hosts[1] } })
-        // The former primary becomes a replica of the new one, and then hears no more of it.
         for machine in [1] + sentinels.prefix(2) { group.backbone.set(0, machine, isCut: false) }
         #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 1) == [0] })
         group.backbone.set(0, 1, isCut: true)
         stage.run(milliseconds: 1000)
+        #expect(stage.cli("ROLE", on: group.hosts[0]).contains("slave"))
+        #expect(group.named(by: 2) === group.hosts[0])
+    }
+
+    @Test("a replica that clients may write to grants nothing, though a Sentinel still names it as the primary")
+    func writableReplica() throws {
+        let (stage, group) = try Self.stage()
+        for host in group.hosts { host.server.isReplicaReadOnly = false }
+        Self.keepNamingTheFormerPrimary(stage, group)
+        _ = try #require(stage.result(of: stage.acquire(try Self.request(), through: 1))?.lease)
+        let answer = stage.result(of: stage.acquire(try Self.request()))
+        guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
+    }
+
+    @Test("a replica that lags tells no holder that its lease is lost, though a Sentinel still names it as the primary")
+    func laggingReplica() throws {
+        let (stage, group) = try Self.stage()
+        let lease = try #require(stage.result(of: stage.acquire(try Self.request(20_000)))?.lease)
+        Self.keepNamingTheFormerPrimary(stage, group)
         // The holder extends its lease through the second sidecar.
         guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000, through: 1)) else {
             return #expect(Bool(false), "not renewed")
@@ -121,7 +137,7 @@ struct SentinelStoryTests {
         let answer = stage.result(of: stage.renew(lease, ttl: 60_000))
         guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
         // As soon as it hears of the new primary it serves again.
-        for sentinel in sentinels.prefix(2) { stage.path(of: 0, to: group.hosts[sentinel]).isBlackHole = false }
+        for sentinel in 0..<2 { stage.path(of: 0, to: group.hosts[group.machine(sentinel)]).isBlackHole = false }
         stage.run(milliseconds: 6000)
         guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000)) else {
             return #expect(Bool(false), "not renewed after all")

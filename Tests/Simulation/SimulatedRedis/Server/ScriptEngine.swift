@@ -141,7 +141,7 @@ extension SimulatedServer {
         if flags.contains(.noScript) { throw CommandError("ERR This Redis command is not allowed from script") }
         // A script that has written may finish.
         guard !hasWritten else { return command }
-        if isReplica, flags.contains(.write) { throw .readOnly }
+        if isReadOnly, flags.contains(.write) { throw .readOnly }
         switch condition {
         case .misconfigured where flags.contains(.write): throw .misconfigured
         case .outOfMemory where flags.contains(.needsMemory): throw .outOfMemory

@@ -1,7 +1,10 @@
 /// Replication, without the network: the host carries updates and acknowledgements.
 extension SimulatedServer {
-    /// Whether writes are refused, and expired keys are hidden rather than deleted.
+    /// Whether expired keys are hidden rather than deleted.
     var isReplica: Bool { condition == .readOnly || replication?.isReplica ?? false }
+
+    /// Whether clients' writes are refused.
+    var isReadOnly: Bool { isReplica && isReplicaReadOnly }
 
     // MARK: Primary
 

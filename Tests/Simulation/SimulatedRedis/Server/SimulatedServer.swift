@@ -24,6 +24,8 @@ package final class SimulatedServer {
     package internal(set) var keyspace = Keyspace()
     /// `nil`: the server is alone.
     package var replication: Replication?
+    /// `replica-read-only`. What clients write to a replica without it is lost at its next synchronization.
+    package var isReplicaReadOnly = true
     /// Receives what each command has changed, of a server with replication.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
     /// Runs something after this many microseconds; `nil`: the server has no timers, and `WAIT` never ends by itself.
@@ -167,7 +169,7 @@ package final class SimulatedServer {
         case .misconfigured where flags.contains(.write) || command.name == "ping": return .misconfigured
         default: break
         }
-        if isReplica, flags.contains(.write) { return .readOnly }
+        if isReadOnly, flags.contains(.write) { return .readOnly }
         if connection.isSubscribed, !flags.contains(.whileSubscribed) {
             return CommandError(
                 "ERR Can't execute '\(command.name)': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
