@@ -12,6 +12,9 @@ REPLICAS = 2
 SENTINELS = 3
 #: Milliseconds without an answer after which a Sentinel believes that a server is down.
 DOWN_AFTER = 600
+#: How often Sentinels ask servers who they are, and tell each other, in milliseconds: by default, and while nobody is
+#: timed.
+USUAL, OFTEN = (10_000, 2_000), (1_000, 500)
 #: How Sentinels lose the primary: SIGKILL, SIGSTOP, or they alone get no answer.
 LOSSES = ("killed", "stopped", "cut off")
 #: The user that the Sentinels are at the servers, and its password.
@@ -86,8 +89,11 @@ class SentinelRig(Rig):
             Client(port).command("ACL", "SETUSER", USER, "nocommands")
         return port
 
-    def mend(self) -> None:
-        """Gives it back, as it is, and waits until Sentinels have made it a replica."""
+    def mend(self, quickly: bool = False) -> None:
+        """Gives it back, as it is, and waits until Sentinels have made it a replica.
+
+        `quickly`: nobody is timed meanwhile.
+        """
         assert self.lost is not None
         port, loss = self.lost
         self.lost = None
@@ -97,7 +103,16 @@ class SentinelRig(Rig):
             self.servers[port].send_signal(signal.SIGCONT)
         else:
             Client(port).command("ACL", "SETUSER", USER, "allcommands")
+        if quickly:
+            self.look(OFTEN)
         wait_until(self.is_whole, "the return of the former primary as a replica", 60)
+        if quickly:
+            self.look(USUAL)
+
+    def look(self, periods: tuple[int, int]) -> None:
+        """Sets how often the Sentinels look."""
+        for port in self.sentinels:
+            Client(port).command("SENTINEL", "DEBUG", "INFO-PERIOD", periods[0], "PUBLISH-PERIOD", periods[1])
 
     def is_whole(self) -> bool:
         primary = self.primary()
