@@ -81,6 +81,8 @@ class Client:
 
     def reply(self) -> Any:
         line = self.reader.readline()
+        if not line:
+            raise ConnectionResetError("the server has closed the connection")
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
             raise RuntimeError(rest.decode())

@@ -105,7 +105,7 @@ class SentinelRig(Rig):
             Client(port).command("ACL", "SETUSER", USER, "allcommands")
         if quickly:
             self.look(OFTEN)
-        wait_until(self.is_whole, "the return of the former primary as a replica", 60)
+        wait_until(self.is_whole_again, "the return of the former primary as a replica", 60)
         if quickly:
             self.look(USUAL)
 
@@ -113,6 +113,13 @@ class SentinelRig(Rig):
         """Sets how often the Sentinels look."""
         for port in self.sentinels:
             Client(port).command("SENTINEL", "DEBUG", "INFO-PERIOD", periods[0], "PUBLISH-PERIOD", periods[1])
+
+    def is_whole_again(self) -> bool:
+        try:
+            return self.is_whole()
+        except ConnectionError:
+            # Sentinels end the connections of a server that they make a replica.
+            return False
 
     def is_whole(self) -> bool:
         primary = self.primary()
