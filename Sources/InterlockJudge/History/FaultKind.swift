@@ -121,6 +121,8 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     /// Two clients may both believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
     /// stops the stale writer.
     case lostExclusivity
+    /// Any lease may end early, and not only what was written last.
+    case lostLeases
     /// Redis may lose its counts or count by another time. A limit may then be granted once more.
     case lostCounts
     /// Redis may have lost any of its data.
@@ -175,17 +177,20 @@ extension FaultKind {
         case .redisRestart: Self.withoutRedis.union([.cutOff, .lostNews])
         case .redisPause: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
         case .redisWipe:
-            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .emptyRedis])
+            Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostLeases, .lostCounts, .lostData, .emptyRedis])
         case .failover:
             Self.withoutRedis.union([.cutOff, .lostNews, .lostExclusivity, .lostCounts, .lostData, .lostWrites])
         case .partition, .latency: Self.withoutRedis.union([.cutOff, .heldBack, .lateNews])
         case .reset: Self.withoutRedis.union([.cutOff, .lateNews, .brokenConnections])
         case .clock:
-            [.clockJump, .lostExclusivity, .lostCounts, .disturbedLocks, .disturbedServices, .otherThanSilence, .any]
+            [
+                .clockJump, .lostExclusivity, .lostLeases, .lostCounts, .disturbedLocks, .disturbedServices, .otherThanSilence,
+                .any,
+            ]
         case .full: Self.withoutRedis
         case .refusing: Self.withoutRedis.union([.cutOff])
         case .scripts, .foreignFleet, .reload: Self.beyondSilence.union([.disturbedServices])
-        case .foreignLock: Self.beyondSilence.union([.lostExclusivity, .disturbedLocks])
+        case .foreignLock: Self.beyondSilence.union([.lostExclusivity, .lostLeases, .disturbedLocks])
         case .foreignCounter: Self.beyondSilence.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .otherThanClock, .any]
         case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])

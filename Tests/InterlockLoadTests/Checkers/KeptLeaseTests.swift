@@ -39,6 +39,20 @@ struct KeptLeaseTests {
         #expect(kept.leasesLost == 0)
     }
 
+    @Test("no failover is said to have taken what something else may have taken", arguments: [FaultKind.redisWipe, .clock])
+    func otherFaults(kind: FaultKind) {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
+        history.add(200, .faultBegan(fault: 3, .failover, sidecar: nil))
+        history.add(300, .faultEnded(fault: 3))
+        history.add(310, .faultBegan(fault: 4, kind, sidecar: nil))
+        history.add(320, .faultEnded(fault: 4))
+        history.renew(1, of: 1, asked: 490, answered: 500, ending: .refused(.lost))
+        let report = history.check().report
+        #expect(report.violations.isEmpty)
+        #expect(report.leasesLost == 0)
+    }
+
     @Test("a lease that is over, or was given up, is not lost")
     func ended() {
         var history = MadeHistory()

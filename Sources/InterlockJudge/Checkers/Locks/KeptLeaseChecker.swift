@@ -3,7 +3,7 @@ internal import InterlockCore
 /// Nobody is told that a lease is lost in which he may still believe.
 ///
 /// Judged are answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity excuses the loss if it
-/// lasted at any time since the lease was asked for; what a failover took is counted, and told with the failover. Leases that were
+/// lasted at any time since the lease was asked for; what a failover alone may have taken is counted, and told with it. Leases that were
 /// linked are not judged once the link has ended, for then the sidecar gives them back. Bounded by believed leases.
 struct KeptLeaseChecker: HistoryChecker {
     static let promise = Promise.keptLeases
@@ -82,7 +82,8 @@ struct KeptLeaseChecker: HistoryChecker {
                 ))
             return
         }
-        guard faults.touches(.lostWrites, since: lease.invoked), let failover else { return }
+        guard faults.touches(.lostWrites, since: lease.invoked), !faults.touches(.lostLeases, since: lease.invoked), let failover
+        else { return }
         losses += 1
         guard told.count < Self.toldLosses else { return }
         told.append(
