@@ -91,28 +91,27 @@ extension ClusterGroup {
         return slots.filter { hot.contains($0) }
     }
 
-    /// The spare server joins, and gets its share of every primary's slots; `nil`: it is in the cluster, or not there.
+    /// The spare server joins, and gets its share of every primary's slots, the first ones; `nil`: it is in the cluster, or not there.
     func joinSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let former = primaries
         guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
         join(spare)
         var hot: [Int] = []
         for primary in former {
-            let slots = members[primary].slots(of: primary).enumerated()
-                .filter { $0.offset % (former.count + 1) == 0 }.map(\.element)
-            hot += moveEmpty(slots, from: primary, to: spare)
+            let slots = members[primary].slots(of: primary)
+            hot += moveEmpty(Array(slots.prefix(slots.count / (former.count + 1))), from: primary, to: spare)
         }
         return SlotMove(hot.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
     }
 
-    /// The server that joined gives all its slots to the others by turns, and leaves; `nil`: it is no primary of the cluster.
+    /// The server that joined gives each of the others a part of its slots, and leaves; `nil`: it is no primary of the cluster.
     func leaveSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let others = primaries.filter { $0 != spare }
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
         var hot: [(slot: Int, shard: Int)] = []
         let slots = members[spare].slots(of: spare)
         for (place, target) in others.enumerated() {
-            let part = slots.enumerated().filter { $0.offset % others.count == place }.map(\.element)
+            let part = Array(slots[slots.count * place / others.count..<slots.count * (place + 1) / others.count])
             // The last slot goes by itself: with it the server becomes a replica.
             let kept = place == others.count - 1 ? Array(part.suffix(1)) : []
             let moved = moveEmpty(part.filter { !kept.contains($0) }, from: spare, to: target) + kept
