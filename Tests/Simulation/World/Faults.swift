@@ -17,7 +17,7 @@ final class Faults {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
-    private var underWay: [Int: (place: Place?, heal: () -> Void)] = [:]
+    private var underWay: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
     /// Every fault with its times, for the story.
     private(set) var told: [ToldFault] = []
     /// When a server of several may be away for a moment again.
@@ -31,6 +31,7 @@ final class Faults {
     /// Only faults with these numbers happen; `nil`: all. Shrinking uses this.
     private let kept: Set<Int>?
     private let topologyFaults: TopologyFaults
+    private var isSingle: Bool { state.profile.topology == .single }
 
     init(world: World, state: WorldState, random: SeededRandom, kept: Set<Int>?) {
         self.world = world
@@ -49,9 +50,10 @@ final class Faults {
         }
     }
 
-    /// Ends every fault.
+    /// Ends every fault but those that end by themselves: a primary that came back in the middle of a failover would be replaced once
+    /// the fault was over.
     func endAll() {
-        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) { end(number, fault.heal) }
+        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) where !fault.endsItself { end(number, fault.heal) }
     }
 
     private func draw() {
@@ -94,7 +96,7 @@ final class Faults {
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, heal) }
-        underWay[number] = (place, heal)
+        underWay[number] = (place, endsItself: !isSingle && [.failover, .reshard, .nodeJoin, .nodeLeave].contains(kind), heal)
         state.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = underWay[number] else { return }
             end(number, fault.heal)
@@ -132,7 +134,6 @@ final class Faults {
         let host = state.sidecars[sidecar]
         let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
         let redis = victim(of: kind, &random)
-        let isSingle = state.profile.topology == .single
         if !isSingle, kind == .redisRestart || kind == .redisPause {
             // Whoever is away for longer is replaced, and so is who has hardly been seen between two times.
             guard state.timeline.now >= nextAbsence else { return nil }
@@ -233,7 +234,7 @@ final class Faults {
             // A cluster's server, or a primary, that came back empty would be one without its replicas' data: nobody does that.
             if !isSingle { length = 0 }
             guard length > 0 else {
-                redis.wipe()
+                for primary in state.machines.primaries { primary.wipe() }
                 return ({}, "is flushed")
             }
             redis.crash()
