@@ -34,7 +34,7 @@ final class TopologyFaults {
             let others = group.servers.filter { $0 != former }
             guard group.isSettled, others.contains(where: { group.hosts[$0].isRunning }) else { return nil }
             return lose(
-                former, of: group.hosts, group.backbone, &random,
+                former, of: group.hosts, group.backbone, &random, replicas: others.filter { group.hosts[$0].isRunning },
                 isReplaced: { group.primaryNumber != former && group.hosts[group.primaryNumber].isRunning && group.isSettled },
                 isWhole: { group.isSettled && group.replication.primary(of: former) != nil },
                 ending: ending)
@@ -53,21 +53,35 @@ final class TopologyFaults {
     }
 
     private func lose(
-        _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom,
+        _ former: Int, of hosts: [RedisHost], _ backbone: Backbone, _ random: inout SeededRandom, replicas: [Int] = [],
         isReplaced: @escaping () -> Bool, isWhole: @escaping () -> Bool, ending: @escaping () -> Void
     ) -> StartedFault {
         let host = hosts[former]
-        let words: String
+        var words: String
+        let loss: () -> Void
         switch Int.random(in: 0..<3, using: &random) {
         case 0:
-            host.crash()
+            loss = { [host] in if host.isUp { host.crash() } }
             words = "\(host.name) is killed"
         case 1:
-            host.stop()
+            loss = { [host] in if host.isUp { host.stop() } }
             words = "\(host.name) is stopped"
         default:
-            backbone.isolate(former)
+            loss = { [backbone] in backbone.isolate(former) }
             words = "\(host.name) is cut off from all but clients"
+        }
+        if replicas.count > 1, random.happens(0.4) {
+            // One replica hears no more of the primary for a while, and is the only one that Sentinels can promote then.
+            let late = replicas[Int.random(in: replicas.indices, using: &random)]
+            let lag = Int64.random(in: 100...1000, using: &random)
+            backbone.set(former, late, isCut: true)
+            timeline.plan(in: .milliseconds(lag)) { [backbone] in
+                for replica in replicas where replica != late { backbone.isolate(replica) }
+                loss()
+            }
+            words += ", \(lag) ms after \(hosts[late].name) has heard of it last; the others are cut off too"
+        } else {
+            loss()
         }
         let heal = { [weak host, weak backbone] in
             backbone?.mendAll()
