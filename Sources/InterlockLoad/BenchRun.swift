@@ -20,7 +20,7 @@ package struct BenchRun: Sendable {
         package var waitReplicas: Int
         /// Whether whichever replica is promoted has every lock: not of one that has just moved with its slot.
         var keepsLocks: Bool {
-            waitReplicas > 0 && waitReplicas == topology.replicas && faults.isDisjoint(with: [.reshard, .nodeJoin, .nodeLeave])
+            waitReplicas > 0 && waitReplicas == topology.replicas && faults.allSatisfy { $0.target != .slots }
         }
 
         package init(

@@ -22,11 +22,17 @@ struct WakeChannelsTests {
         }
     }
 
-    @Test("a lock that is waited for again and again keeps its channel, and takes no other's place")
-    func kept() {
+    /// The channels of a sidecar on a cluster, and who is told of them. The listener is not kept alive by them.
+    private static func channels() -> (WakeChannels, Listener) {
         let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
         let listener = Listener()
         channels.listener = listener
+        return (channels, listener)
+    }
+
+    @Test("a lock that is waited for again and again keeps its channel, and takes no other's place")
+    func kept() {
+        let (channels, listener) = Self.channels()
         channels.waits(for: "quiet")
         channels.waitIsOver(for: "quiet")
         for _ in 0..<1000 { channels.waitIsOver(for: "quiet") }
@@ -39,9 +45,7 @@ struct WakeChannelsTests {
 
     @Test("those that nobody has waited for longest are given up, and none that is waited for")
     func bounded() {
-        let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
-        let listener = Listener()
-        channels.listener = listener
+        let (channels, listener) = Self.channels()
         channels.waits(for: "waited-for")
         for number in 0..<1000 {
             channels.waits(for: "lock-\(number)")

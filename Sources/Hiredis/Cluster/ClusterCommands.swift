@@ -43,9 +43,10 @@ struct ClusterSlots: RedisCommand {
                 answer.names[primary] = name(parts[2])
             }
             for part in parts.dropFirst(3) {
-                if let replica = address(part) { answer.names[replica] = name(part) }
+                guard let replica = address(part) else { continue }
+                answer.names[replica] = name(part)
+                answer.replicas.append(replica)
             }
-            answer.replicas += parts.dropFirst(3).compactMap { address($0) }
             answer.mostReplicas = max(answer.mostReplicas, parts.count - 3)
         }
         return answer

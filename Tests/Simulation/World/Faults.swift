@@ -96,7 +96,7 @@ final class Faults {
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, heal) }
-        underWay[number] = (place, endsItself: !isSingle && [.failover, .reshard, .nodeJoin, .nodeLeave].contains(kind), heal)
+        underWay[number] = (place, endsItself: !isSingle && kind == .failover || kind.target == .slots, heal)
         state.timeline.plan(in: .milliseconds(length)) { [weak self] in
             guard let self, let fault = underWay[number] else { return }
             end(number, fault.heal)

@@ -151,8 +151,8 @@ struct Profile {
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
         services = Self.services(patience: habits.patience, random: &random)
-        // A stream of its own: a world of one server draws nothing more.
         guard !isOneServer else { return }
+        // A stream of its own: a world of one server draws nothing more.
         var own = random
         drawTopology(SeededRandom(seed: ~own.next()))
     }
