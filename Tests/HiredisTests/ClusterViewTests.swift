@@ -130,6 +130,18 @@ struct ClusterViewTests {
         #expect(view.epoch == 1)
     }
 
+    @Test("names of servers that are gone are forgotten in the end, and those of the others are not")
+    func namesAreBounded() {
+        var view = ClusterView()
+        for number in 0..<1200 {
+            var answer = Self.answer([(0, "a")], epochs: ["a": Int64(number)])
+            answer.names = [Self.host("a"): "a.example", Self.host("gone-\(number)"): "gone.example"]
+            _ = view.heard(answer, now: Self.now)
+        }
+        #expect(view.names.count <= 1001)
+        #expect(view.names[Self.host("a")] == "a.example")
+    }
+
     @Test("in whichever order late and early news come, the newest are believed in the end", arguments: 0..<50 as Range<UInt64>)
     func converges(seed: UInt64) {
         var random = SeededRandom(seed: seed)

@@ -50,6 +50,8 @@ package struct ClusterView: Sendable {
     package private(set) var mostReplicas = 0
     /// What they are called, if they are reached by number and say so: certificates are of names.
     package private(set) var names: [Address: String] = [:]
+    /// When there are more, those are forgotten that the last answer does not have.
+    private static let mostNames = 1000
     /// Of the newest claim that is known.
     package private(set) var epoch: Int64 = 0
     /// Whether any server has been heard.
@@ -110,6 +112,7 @@ package struct ClusterView: Sendable {
         replicas = Self.inOrder(answer.replicas)
         mostReplicas = answer.mostReplicas
         names.merge(answer.names) { $1 }
+        if names.count > Self.mostNames { names = answer.names }
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0
