@@ -73,8 +73,8 @@ BUGS = [
     Bug(
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
-        "            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)\n",
-        "            waiter.mayHold, queue.decisions.isAttempting(waiter.id)\n",
+        "queue.isAnythingUnderWay(for: [waiter] + queue.copies(of: waiter))",
+        "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
         ("free-locks",),
     ),
     # Nobody gets a free lock that several clients ask for at once.

@@ -260,6 +260,29 @@ struct LockFaultTests {
     }
 
     @Test(
+        "a repeated call whose wait ends while its other copy is granted the lock is not refused",
+        arguments: [LockMode.exclusive, .shared], [0, 3])
+    func twinInTime(mode: LockMode, quorum servers: Int) throws {
+        guard servers == 0 || mode == .exclusive else { return }
+        for (wait, releaser) in (500...560).flatMap({ wait in [0, 1, nil].map { (Int64(wait), $0) } }) {
+            let stage = Stage(sidecars: 2, quorum: servers, redisMilliseconds: 10)
+            let through = releaser ?? 0
+            let held = try Self.request("orders", ttl: releaser == nil ? 530 : 30_000)
+            let holder = try #require(stage.result(of: stage.acquire(held, through: through))?.lease)
+            let first = stage.acquire(try Self.request("orders", wait: 20_000, owner: "me", mode: mode))
+            let second = stage.acquire(try Self.request("orders", wait: wait, owner: "me", mode: mode))
+            stage.run(milliseconds: 520)
+            if releaser != nil { _ = stage.release(holder, through: through) }
+            let lease = try #require(stage.result(of: first)?.lease)
+            _ = try #require(stage.result(of: second))
+            // What was asked for after the refusal is answered a round trip later.
+            let isTooEarly = try #require(first.at) < #require(second.at) + 20
+            #expect(second.value?.lease?.token == lease.token || !isTooEarly, "\(wait), \(releaser ?? -1)")
+            #expect(first.count == 1 && second.count == 1)
+        }
+    }
+
+    @Test(
         "L9: a lease is extended at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
     func full(mode: LockMode) throws {
         let stage = Stage()

@@ -253,18 +253,20 @@ final class LockCoordinator {
         wakeChannels.waitIsOver(for: queue.name)
     }
 
-    /// Its wait is over. What is under way for it may still grant it the lock, and is answered within `redis.timeout`: until
-    /// then nobody can say that it has not got it.
+    /// Its wait is over. What is under way for it, or for another copy of its call, may still grant it the lock, and is answered within
+    /// `redis.timeout`: until then nobody can say that it has not got it.
     private func timeOut(_ waiter: LockWaiter) {
-        guard let queue = queue(waiter.request.name.text),
-            queue.decisions.isAttempting(waiter.id) || queue.decisions.isSuccessor(waiter.id)
+        guard let queue = queue(waiter.request.name.text), queue.isAnythingUnderWay(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
         waiter.isOverdue = true
     }
 
-    /// Something that could have granted it the lock did not: the last such thing ends a wait that is overdue.
+    /// Something that could have granted it the lock did not: the last such thing ends waits that are overdue, its own and those of
+    /// other copies of its call.
     func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingUnderWay: Bool) {
-        if waiter.isOverdue, !isAnythingUnderWay { giveUp(waiter) }
+        let copies = queue.copies(of: waiter)
+        guard !isAnythingUnderWay, !queue.isAnythingUnderWay(for: copies) else { return }
+        for overdue in copies + [waiter] where overdue.isOverdue { giveUp(overdue) }
     }
 
     private func giveUp(_ waiter: LockWaiter) {
@@ -382,6 +384,7 @@ final class LockCoordinator {
             perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
         case .success(.heldOtherwise(let mode)):
             if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.isPostponement || error.code == .answerLost:
             queue.failure = error
@@ -393,16 +396,17 @@ final class LockCoordinator {
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
             if error.mayHaveGranted || waiter.mayHold { giveBack(waiter) }
+            queue.failure = error
+            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         }
     }
 
     /// What one copy of a call has got is the other copies' too, which were sent again: they do not wait behind others for it.
     func askForMates(of waiter: LockWaiter, in queue: LocalQueue) {
-        guard waiter.request.owner != nil else { return }
-        for mate in queue.waiters(ofOwner: waiter.token) where mate.request.mode == waiter.request.mode {
+        for mate in queue.copies(of: waiter) {
             // What is under way for it finds that out by itself.
-            guard !queue.decisions.isAttempting(mate.id), !queue.decisions.isSuccessor(mate.id) else { continue }
+            guard !queue.isAnythingUnderWay(for: [mate]) else { continue }
             waiters[mate.id] = nil
             mate.timeout?.cancel()
             queue.left(mate)

@@ -75,8 +75,16 @@ final class LocalQueue {
         if !others.isEmpty { byOwner[ExactText(waiter.token)] = others }
     }
 
-    /// Those who wait here for the same owner, in the order in which they came.
-    func waiters(ofOwner token: String) -> [LockWaiter] { byOwner[ExactText(token)] ?? [] }
+    /// The other copies of its owner's call that wait here, in the order in which they came.
+    func copies(of waiter: LockWaiter) -> [LockWaiter] {
+        guard waiter.request.owner != nil else { return [] }
+        return (byOwner[ExactText(waiter.token)] ?? []).filter { $0 !== waiter && $0.request.mode == waiter.request.mode }
+    }
+
+    /// An attempt or a release under way may grant one of them the lock.
+    func isAnythingUnderWay(for waiters: [LockWaiter]) -> Bool {
+        waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
+    }
 
     /// The ticket as scripts take it: it outlives the waits, so that a sidecar that is busy for a moment keeps its place.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {

@@ -235,15 +235,22 @@ final class QuorumLocks: LockProvider {
         perform(lines[ExactText(name), default: Line()].decisions.enqueue(id), on: name)
     }
 
-    /// Its wait is over. An attempt under way may still grant it the lock, and comes to its end in bounded time: until then nobody
-    /// can say that it has not got it.
+    /// Its wait is over. An attempt under way, for it or for another copy of its call, may still grant it the lock, and comes to its end
+    /// in bounded time: until then nobody can say that it has not got it.
     private func timeOut(_ id: WaiterID) {
         guard let waiter = waiters[id] else { return }
-        guard lines[ExactText(waiter.request.name.text)]?.decisions.isAttempting(id) != true else {
-            waiters[id]?.isOverdue = true
-            return
+        let line = lines[ExactText(waiter.request.name.text)]
+        guard ([id] + mates(of: waiter, id)).contains(where: { line?.decisions.isAttempting($0) == true }) else {
+            return giveUp(id, because: nil)
         }
-        giveUp(id, because: nil)
+        waiters[id]?.isOverdue = true
+    }
+
+    /// An attempt for `waiter` did not grant it the lock: waits that are overdue end, its own and those of other copies of its call.
+    private func stayed(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
+        for overdue in mates(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
+            giveUp(overdue, because: error)
+        }
     }
 
     /// - Parameter error: why nobody can say whether the lock is held; `nil`: it is.
@@ -314,10 +321,11 @@ final class QuorumLocks: LockProvider {
                 granted(fence, valid: valid, id, waiter, by: attempt)
             case .held, .contended:
                 lines[ExactText(name)]?.unavailableSince = nil
-                if waiters[id]?.isOverdue == true { giveUp(id, because: nil) }
+                stayed(waiter, id, because: nil)
                 guard let next = lines[ExactText(name)]?.decisions.refused(id) else { return }
                 perform(next, on: name)
             case .unavailable(let error):
+                stayed(waiter, id, because: error)
                 unavailable(error, id, on: name)
             }
         }
@@ -329,7 +337,7 @@ final class QuorumLocks: LockProvider {
         // What one copy of a call has got is the other copies' too, which were sent again. They leave while the attempt still counts as
         // under way: so nobody else begins one.
         var copies: [Waiter] = []
-        for mate in waiters[id] == nil ? [] : mates(of: waiter, id) {
+        for mate in lines[ExactText(name)]?.decisions.isAttempting(id) == true ? mates(of: waiter, id) : [] {
             guard let copy = waiters.removeValue(forKey: mate) else { continue }
             copy.timeout?.cancel()
             _ = lines[ExactText(name)]?.decisions.remove(mate)
@@ -343,6 +351,7 @@ final class QuorumLocks: LockProvider {
         guard !isDelivered else { return }
         // It left meanwhile. Freed first, so that the next one here finds it free.
         attempt.abandon()
+        stayed(waiter, id, because: nil)
         wake(name)
     }
 
@@ -363,7 +372,6 @@ final class QuorumLocks: LockProvider {
         let now = runtime.time.now()
         let since = line.unavailableSince ?? now
         lines[ExactText(name)]?.unavailableSince = since
-        if waiters[id]?.isOverdue == true { giveUp(id, because: error) }
         let next: QuorumLine.Action?
         if now < since.advanced(byMilliseconds: runtime.timeoutMilliseconds) {
             next = lines[ExactText(name)]?.decisions.refused(id)
