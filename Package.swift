@@ -13,6 +13,7 @@ let houseRules: [SwiftSetting] = [
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -33,16 +34,13 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
-        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
-        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
@@ -89,18 +87,20 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
+            name: "InterlockHTTP",
+            dependencies: [
+                nioCore, nioPosix, nioSSL, nioHTTP1, deque, .product(name: "NIOTLS", package: "swift-nio"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
             name: "InterlockSidecar",
             dependencies: [
                 "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
                 unixSignals, subprocess, "Yams",
                 crypto,
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOTLS", package: "swift-nio"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
+                "InterlockHTTP", nioHTTP1,
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
             swiftSettings: houseRules
@@ -123,9 +123,8 @@ let package = Package(
                 logging,
                 subprocess,
                 .product(name: "HeapModule", package: "swift-collections"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
+                "InterlockHTTP", nioHTTP1,
             ],
             swiftSettings: houseRules
         ),
@@ -150,8 +149,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
-                .product(name: "HTTPTypes", package: "swift-http-types"),
+                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioHTTP1,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
             swiftSettings: houseRules
@@ -220,8 +218,7 @@ let package = Package(
                 "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore,
                 nioLocks, nioPosix, nioSSL,
                 logging, coreMetrics, lifecycle,
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
+                nioHTTP1,
             ],
             swiftSettings: houseRules
         ),

@@ -107,14 +107,12 @@ package struct Sidecar: Sendable {
                 notifier?.redisIsConnected()
                 onReady(addresses)
             })
-        // Proxied calls are work for more than one core; more than a few would only take memory.
-        let httpGroup = MultiThreadedEventLoopGroup(numberOfThreads: min(4, max(1, System.coreCount)))
         var services: [any Service] = []
         if let privateRedis { services.append(privateRedis) }
         services.append(coordinator)
         let monitor = OutageMonitor(
             services: configuration.services, coordinator: coordinator, locks: configuration.locks,
-            eventLoopGroup: httpGroup, reports: OutageReports(to: coordinator), logger: logger)
+            eventLoopGroup: coordinator.eventLoop, reports: OutageReports(to: coordinator), logger: logger)
         services.append(monitor)
         services.append(
             RESPDoor(
@@ -123,8 +121,7 @@ package struct Sidecar: Sendable {
         services.append(
             HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics,
-                eventLoopGroup: httpGroup, logger: logger
+                metrics: metrics, logger: logger
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
         if let reload {

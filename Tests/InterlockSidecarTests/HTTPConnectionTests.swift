@@ -74,6 +74,22 @@ struct HTTPConnectionTests {
         }
     }
 
+    @Test(
+        "a request that asks for another protocol is answered in this one, and the connection ends behind it",
+        arguments: [
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x",
+            "connection: UPGRADE\r\nupgrade: websocket",
+        ])
+    func upgrade(fields: String) async throws {
+        try await HTTPTestDoor.with { door in
+            let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+            let answer = try await RawConnection.exchange(
+                port: door.client.port, "\(request)\(fields)\r\n\r\n\(request)\r\n\(String(repeating: "x", count: 100_000))")
+            #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 1, "\(answer)")
+            #expect(answer.lowercased().contains("connection: close"))
+        }
+    }
+
     @Test("D7: so is one that begins a TLS handshake and does not end it")
     func halfHandshake() async throws {
         let folder = try TemporaryFolder()

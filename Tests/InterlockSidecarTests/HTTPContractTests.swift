@@ -1,6 +1,7 @@
-import HTTPTypes
 import Interlock
 import Logging
+import NIOCore
+import NIOHTTP1
 import Testing
 
 @testable import InterlockSidecar
@@ -26,11 +27,15 @@ struct HTTPContractTests {
     @Test("every route is in the contract, and every operation of the contract is a route")
     func complete() async throws {
         try await HTTPTestDoor.with { door in
+            let eventLoop = door.coordinator.eventLoop
+            let httpDoor = HTTPDoor(
+                coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
+                metrics: PrometheusRegistry(), logger: .init(label: "test"))
+            let all = try await eventLoop.submit {
+                httpDoor.routes(NIOLoopBound(Upstreams(eventLoop: eventLoop), eventLoop: eventLoop))
+            }.get()
             let routes = Set(
-                HTTPDoor(
-                    coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
-                    metrics: PrometheusRegistry(), eventLoopGroup: door.coordinator.eventLoop, logger: .init(label: "test")
-                ).routes.flatMap { route in
+                all.flatMap { route in
                     (route.method.map { [$0.rawValue] } ?? Self.methods.map { $0.uppercased() }).map { "\($0) \(route.path)" }
                 })
             #expect(Self.documented(HealthRoutes.contract) == routes)

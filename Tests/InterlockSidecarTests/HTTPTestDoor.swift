@@ -62,13 +62,16 @@ struct HTTPTestDoor {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = HTTPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
-                metrics: PrometheusRegistry(),
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, logger: logger, onBound: { bound.yield($0) })
+                metrics: PrometheusRegistry(), logger: logger, onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
             door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
-                tasks.addTask { try await group.run() }
+                tasks.addTask {
+                    // A door that cannot open is waited for by nobody.
+                    defer { bound.finish() }
+                    try await group.run()
+                }
                 var port: Int?
                 for await number in ports {
                     port = number

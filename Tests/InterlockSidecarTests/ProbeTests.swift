@@ -15,14 +15,12 @@ struct ProbeTests {
         expectation: ProbeExpectation = ProbeExpectation(), url: String? = nil, certificateAuthority: String? = nil,
         eventLoopGroup: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
     ) async throws -> ProbeFinding {
-        let clients = ProbeClients(eventLoopGroup: eventLoopGroup)
         let settings = ProbeSettings(target: target, interval: timeout * 2, timeout: timeout, expectation: expectation)
         let probe = try Probe(
-            settings, url: url ?? "http://127.0.0.1:\(port)", certificateAuthority: certificateAuthority, clients: clients)
+            settings, url: url ?? "http://127.0.0.1:\(port)", certificateAuthority: certificateAuthority,
+            eventLoopGroup: eventLoopGroup)
         for _ in 1..<times { _ = await probe.ask() }
-        let finding = await probe.ask()
-        await clients.shutDown()
-        return finding
+        return await probe.ask()
     }
 
     @Test("a path is asked below the service's URL, on a connection of its own, by a GET that says who asks")

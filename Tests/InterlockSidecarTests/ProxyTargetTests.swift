@@ -57,16 +57,29 @@ struct ProxyTargetTests {
     @Test(
         "a call goes to the base URL and what follows",
         arguments: [
-            ("http://h", "", "http://h"), ("http://h", "/", "http://h/"), ("http://h/", "", "http://h/"),
-            ("http://h", "?q", "http://h?q"),
-            ("https://h:8443/v1", "/a?b=c", "https://h:8443/v1/a?b=c"), ("https://h/v1/", "/a//b/", "https://h/v1/a//b/"),
-            ("https://h/v1/", "", "https://h/v1/"), ("http://[::1]:80/x", "/%2Fy", "http://[::1]:80/x/%2Fy"),
-            ("http://h/v1", "/", "http://h/v1/"),
-            ("http://h/v1", "/@evil.example:80/x", "http://h/v1/@evil.example:80/x"),
+            ("http://h", "", "/"), ("http://h", "/", "/"), ("http://h/", "", "/"), ("http://h", "?q", "/?q"),
+            ("https://h:8443/v1", "/a?b=c", "/v1/a?b=c"), ("https://h/v1/", "/a//b/", "/v1/a//b/"),
+            ("https://h/v1/", "", "/v1/"), ("http://[::1]:80/x", "/%2Fy", "/x/%2Fy"), ("http://h/v1", "/", "/v1/"),
+            ("http://h/v1", "/@evil.example:80/x", "/v1/@evil.example:80/x"), ("http://h/a{b}", "/c", "/a%7Bb%7D/c"),
         ])
-    func joined(base: String, rest: String, url: String) throws {
+    func joined(base: String, rest: String, target: String) throws {
         let base = try #require(UpstreamBase(base))
-        #expect(base.url(for: try ProxyTarget("/proxy/shop" + rest))?.absoluteString == url)
+        #expect(base.target(try ProxyTarget("/proxy/shop" + rest)) == target)
+    }
+
+    @Test(
+        "a base URL says where to connect, and what Host says",
+        arguments: [
+            ("http://h", "h", 80, false, "h"), ("https://h/v1", "h", 443, true, "h"), ("http://h:80", "h", 80, false, "h"),
+            ("HTTPS://H:8443/x", "H", 8443, true, "H:8443"), ("http://[::1]:81/", "::1", 81, false, "[::1]:81"),
+            ("https://192.0.2.1:80", "192.0.2.1", 80, true, "192.0.2.1:80"),
+        ])
+    func origin(base: String, host: String, port: Int, isTLS: Bool, authority: String) throws {
+        let base = try #require(UpstreamBase(base))
+        #expect(base.host == host)
+        #expect(base.port == port)
+        #expect(base.isTLS == isTLS)
+        #expect(base.authority == authority)
     }
 
     @Test(

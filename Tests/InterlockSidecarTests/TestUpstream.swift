@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import NIOConcurrencyHelpers
@@ -36,6 +37,12 @@ final class TestUpstream: Sendable {
 
         /// Returns when the system has taken the bytes.
         func send(_ bytes: ByteBuffer) async throws { try await channel.writeAndFlush(bytes).get() }
+
+        /// Ends the connection as a process that is killed does, with bytes of the other side unread.
+        func reset() async throws {
+            try await (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+            try await channel.close().get()
+        }
 
         /// A whole answer.
         func answer(_ status: String, _ fields: [String] = [], _ body: String = "") async throws {

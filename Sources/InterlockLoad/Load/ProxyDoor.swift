@@ -1,7 +1,7 @@
-internal import AsyncHTTPClient
 internal import FoundationEssentials
 internal import Glibc
 internal import InterlockClient
+internal import InterlockHTTP
 internal import InterlockJudge
 internal import Logging
 internal import NIOCore
@@ -23,76 +23,78 @@ final class ProxyDoor {
 
     private static let problemType = "application/problem+json"
 
-    private let eventLoop: any EventLoop
-    private let client: HTTPClient
-    private var requests: [Route: HTTPClient.Request] = [:]
+    /// A refusal's body is small; what is larger is the upstream's, and not looked at.
+    private static let mostBytes = 1024 * 1024
 
-    /// - Throws: `LoadError` when a sidecar's address makes no URL.
+    private let eventLoop: any EventLoop
+    /// By the sidecar's number.
+    private let pools: [Int: HTTPConnectionPool]
+    private let requests: [Route: HTTPRequestHead]
+
+    /// - Throws: `LoadError` when TLS cannot be spoken.
     init(plan: LoadPlan, eventLoop: any EventLoop) throws(LoadError) {
         self.eventLoop = eventLoop
-        var configuration = HTTPClient.Configuration(
-            redirectConfiguration: .disallow, timeout: .init(connect: .seconds(2)))
         // As many as there are clients may be under way at one time, and no more.
-        configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = plan.clients
-        configuration.httpVersion = .http1Only
-        var requests: [Route: HTTPClient.Request] = [:]
+        let settings = HTTPConnectionPool.Settings(
+            connectTimeout: .seconds(2), idleTimeout: .seconds(60), mostConnections: plan.clients)
+        var pools: [Int: HTTPConnectionPool] = [:]
+        var requests: [Route: HTTPRequestHead] = [:]
         for sidecar in plan.sidecars {
             guard let http = sidecar.http else { continue }
-            let host = http.host.contains(":") ? "[\(http.host)]" : http.host
-            let scheme = if case .tls = sidecar.door.address { "https" } else { "http" }
+            let origin = try Self.origin(http, of: sidecar)
+            pools[sidecar.number] = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
+            var headers: HTTPHeaders = ["Host": origin.authority]
+            if let key = sidecar.door.apiKey { headers.add(name: "X-Api-Key", value: key) }
             for service in plan.services.proxied {
-                let url = "\(scheme)://\(host):\(http.port)/proxy/\(plan.services.rules[service].name)/"
-                guard var request = try? HTTPClient.Request(url: url) else {
-                    throw LoadError("\(url) is no URL that a request can be sent to")
-                }
-                if let key = sidecar.door.apiKey { request.headers.add(name: "X-Api-Key", value: key) }
-                requests[Route(sidecar: sidecar.number, service: service)] = request
+                requests[Route(sidecar: sidecar.number, service: service)] = HTTPRequestHead(
+                    version: .http1_1, method: .GET, uri: "/proxy/\(plan.services.rules[service].name)/", headers: headers)
             }
         }
+        self.pools = pools
         self.requests = requests
-        client = HTTPClient(eventLoopGroup: eventLoop, configuration: configuration)
+    }
+
+    private static func origin(_ http: SidecarEndpoint.HTTPAddress, of sidecar: SidecarEndpoint) throws(LoadError) -> HTTPOrigin {
+        guard case .tls = sidecar.door.address else { return HTTPOrigin(host: http.host, port: http.port, tls: nil) }
+        do {
+            return HTTPOrigin(
+                host: http.host, port: http.port, tls: try HTTPOrigin.clientTLS(certificateAuthority: nil))
+        } catch {
+            throw LoadError("TLS cannot be spoken with \(http.host): \(error)")
+        }
     }
 
     /// `completion` is called once, on the event loop.
     func get(_ service: Int, sidecar: Int, timeout: TimeAmount, completion: @escaping (OperationEnding) -> Void) {
-        guard let request = requests[Route(sidecar: sidecar, service: service)] else {
+        guard let pool = pools[sidecar], let request = requests[Route(sidecar: sidecar, service: service)] else {
             return completion(.failed(code: OperationEnding.notConnected))
         }
-        client.execute(request: request, eventLoop: .delegateAndChannel(on: eventLoop), deadline: .now() + timeout)
-            .hop(to: eventLoop).assumeIsolated().whenComplete { result in
-                switch result {
-                case .success(let response): completion(Self.ending(response))
-                case .failure(let error): completion(Self.ending(error))
-                }
+        HTTPFetch(request, from: pool, mostBytes: Self.mostBytes) { result in
+            switch result {
+            case .success(let answer): completion(Self.ending(answer))
+            case .failure(.notConnected): completion(.failed(code: OperationEnding.notConnected))
+            case .failure(.timedOut): completion(.unknown(reason: OperationEnding.timedOut))
+            case .failure: completion(.unknown(reason: OperationEnding.answerLost))
             }
+        }.begin(deadline: .now() + timeout)
     }
 
     func close() -> EventLoopFuture<Void> {
-        client.shutdown().hop(to: eventLoop)
+        for pool in pools.values { pool.close() }
+        return eventLoop.makeSucceededVoidFuture()
     }
 
     /// What the sidecar says itself is a problem with one of its codes; all else is the upstream's.
-    private static func ending(_ response: HTTPClient.Response) -> OperationEnding {
-        let status = Int(response.status.code)
-        guard response.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false, let body = response.body,
-            let problem = try? JSONDecoder().decode(Problem.self, from: Data(body.readableBytesView))
+    private static func ending(_ answer: HTTPFetch.Answer) -> OperationEnding {
+        let status = Int(answer.head.status.code)
+        guard answer.head.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false,
+            let problem = try? JSONDecoder().decode(Problem.self, from: Data(answer.body.readableBytesView))
         else { return .done(.passed(status: status)) }
         switch problem.code {
         case "limited", "open", "busy":
             return .refused(Refusal(reason: problem.code, retryAfter: problem.retry_after_ms ?? -1))
         default:
             return .failed(code: problem.code.uppercased())
-        }
-    }
-
-    private static func ending(_ error: any Error) -> OperationEnding {
-        if error is NIOConnectionError || (error as? IOError)?.errnoCode == ECONNREFUSED {
-            return .failed(code: OperationEnding.notConnected)
-        }
-        switch error as? HTTPClientError {
-        case .deadlineExceeded, .readTimeout: return .unknown(reason: OperationEnding.timedOut)
-        case .connectTimeout, .getConnectionFromPoolTimeout: return .failed(code: OperationEnding.notConnected)
-        default: return .unknown(reason: OperationEnding.answerLost)
         }
     }
 }

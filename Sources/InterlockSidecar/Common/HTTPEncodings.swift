@@ -8,6 +8,8 @@ package final class HTTPDate: Sendable {
         var text = ""
     }
 
+    static let shared = HTTPDate()
+
     private let state = NIOLockedValueBox(State())
 
     func now() -> String {

@@ -66,6 +66,23 @@ final class AcceptPause: ChannelInboundHandler {
     }
 }
 
+extension EventLoop {
+    /// Waits until a door's connections have closed, which they do by themselves once they are answered. What has not after 5 seconds is
+    /// left to the process' end.
+    func untilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
+        let done = makePromise(of: Void.self)
+        // Polling, for 5 seconds at most: it is only done on the way out.
+        scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
+            guard isEmpty() else { return }
+            task.cancel()
+            done.succeed()
+        }
+        let timeout = scheduleTask(in: .seconds(5)) { done.succeed() }
+        try await done.futureResult.get()
+        timeout.cancel()
+    }
+}
+
 /// Bounds on what a request may ask for, at every door.
 package enum DoorBounds {
     /// The longest time, in milliseconds: more than 30 years, and far from where sums of times overflow.

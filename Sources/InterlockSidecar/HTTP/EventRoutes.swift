@@ -1,29 +1,26 @@
 internal import FoundationEssentials
-internal import HTTPTypes
-internal import HummingbirdCore
 internal import Interlock
 internal import NIOCore
-internal import ServiceLifecycle
+internal import NIOHTTP1
 
 /// The fleet's events as they happen.
 struct EventRoutes {
     let coordinator: Coordinator
 
     var routes: [HTTPRoute] {
-        [HTTPRoute(.get, "/v1/events", answersHead: false, answer: follow)]
+        [HTTPRoute(.GET, "/v1/events", answersHead: false, answer: follow)]
     }
 
     private func follow(_ call: HTTPCall) async throws -> HTTPAnswer {
-        let stream = ServerSentEvents(call: call, peer: try await call.peer())
+        let stream = ServerSentEvents(call: call)
         // Followed before the answer begins: whoever has seen its head misses nothing.
         let signals = ServerSentEvents.signals(for: EventMessage.self)
         let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }
         var answer = ServerSentEvents.answer(.ok)
-        answer.body = ResponseBody { writer in
+        answer.body = .stream { writer in
             defer { registration.end() }
-            try await writer.write(ByteBuffer(string: ": the events of this fleet, from now on\n\n"))
-            try await stream.forward(signals, to: &writer) { ServerSentEvents.event($0.type, json: $0.json) }
-            try await writer.finish(nil)
+            try await writer.write(": the events of this fleet, from now on\n\n")
+            try await stream.forward(signals, to: writer) { ServerSentEvents.event($0.type, json: $0.json) }
         }
         return answer
     }
@@ -43,12 +40,9 @@ struct ServerSentEvents: Sendable {
     }
 
     let call: HTTPCall
-    let peer: PeerPresence
 
     /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
     private static let heartbeat: Duration = .seconds(15)
-    /// How long a client that does not read may hold up the shutdown.
-    private static let patienceAtShutdown: TimeAmount = .seconds(1)
     /// A client that is slower than the news loses the oldest: so many are kept for it.
     private static let capacity = 256
 
@@ -58,9 +52,9 @@ struct ServerSentEvents: Sendable {
     }
 
     /// The head of such an answer.
-    static func answer(_ status: HTTPResponse.Status) -> HTTPAnswer {
+    static func answer(_ status: HTTPResponseStatus) -> HTTPAnswer {
         var answer = HTTPAnswer(status)
-        answer.headers[.contentType] = "text/event-stream"
+        answer.headers.add(name: "Content-Type", value: "text/event-stream")
         return answer
     }
 
@@ -70,6 +64,13 @@ struct ServerSentEvents: Sendable {
         "event: \(type)\ndata: \(json)\n\n"
     }
 
+    /// - Parameter members: in the order of their names.
+    static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
+        var json = ByteBuffer()
+        JSONValue.write(members, into: &json)
+        return event(type, json: String(buffer: json))
+    }
+
     static func event(_ type: String, _ value: some Encodable) throws -> String {
         event(type, json: String(decoding: try value.json(), as: UTF8.self))
     }
@@ -77,23 +78,14 @@ struct ServerSentEvents: Sendable {
     /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
     @concurrent
     func forward<News: Sendable>(
-        _ signals: NewestBuffer<Signal<News>>, to writer: inout any ResponseBodyWriter, as event: (News) throws -> String?
+        _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
     ) async throws {
-        let channel = call.channel
-        let sources = Task {
-            await withDiscardingTaskGroup { group in
-                group.addTask {
-                    // Whoever has something to read needs no heartbeat.
-                    while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
-                }
-                group.addTask {
-                    guard (try? await gracefulShutdown()) != nil else { return }
-                    signals.finish()
-                    channel.eventLoop.scheduleTask(in: Self.patienceAtShutdown) { channel.close(promise: nil) }
-                }
-            }
+        let heartbeats = Task {
+            // Whoever has something to read needs no heartbeat.
+            while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
         }
-        let observer = peer.observe { signals.finish() }
+        let departure = call.peer.departure.observe { signals.finish() }
+        let shutdown = call.shutdown.observe { signals.finish() }
         // Whoever came in with a key that is there no more hears no more.
         let endIfRevoked: @Sendable () -> Void = { [call] in
             if call.access.current(call.caller) == nil { signals.finish() }
@@ -102,8 +94,9 @@ struct ServerSentEvents: Sendable {
         endIfRevoked()
         defer {
             revocation.end()
-            peer.forget(observer)
-            sources.cancel()
+            call.peer.departure.forget(departure)
+            call.shutdown.forget(shutdown)
+            heartbeats.cancel()
             signals.cancel()
         }
         var told: Int64 = 0
@@ -111,13 +104,13 @@ struct ServerSentEvents: Sendable {
             let dropped = signals.dropped
             if dropped > told {
                 told = dropped
-                try await writer.write(ByteBuffer(string: try Self.event("dropped", Loss(dropped: dropped))))
+                try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
             }
             switch signal {
             case .news(let piece):
-                if let text = try event(piece) { try await writer.write(ByteBuffer(string: text)) }
+                if let text = try event(piece) { try await writer.write(text) }
             case .heartbeat:
-                try await writer.write(ByteBuffer(string: ":\n\n"))
+                try await writer.write(":\n\n")
             }
         }
     }

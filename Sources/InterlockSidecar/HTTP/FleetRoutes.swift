@@ -1,12 +1,12 @@
-internal import HTTPTypes
 internal import Interlock
+internal import NIOHTTP1
 
 /// The fleet: who is there, and the Redis that it shares.
 struct FleetRoutes {
     let coordinator: Coordinator
 
     var routes: [HTTPRoute] {
-        [HTTPRoute(.get, "/v1/fleet", answer: list), HTTPRoute(.get, "/v1/redis", answer: redis)]
+        [HTTPRoute(.GET, "/v1/fleet", answer: list), HTTPRoute(.GET, "/v1/redis", answer: redis)]
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {

@@ -1,20 +1,14 @@
-internal import HTTPTypes
-internal import HummingbirdCore
 package import Interlock
 package import Logging
-internal import NIOConcurrencyHelpers
-package import NIOCore
+internal import NIOCore
+internal import NIOPosix
 internal import ServiceLifecycle
 
 /// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
 ///
-/// Its channels live on the event loop group it is given; each call hops to the coordinator's loop once. On graceful
-/// shutdown it stops accepting, ends the event streams, has the coordinator answer whoever waits, and finishes what is
-/// under way.
+/// Its channels live on the coordinator's event loop. On graceful shutdown it stops accepting, ends the event streams, has the
+/// coordinator answer whoever waits, and finishes what is under way.
 package struct HTTPDoor: Service {
-    /// The same as `firstRequestTimeout`, of one of the few connections that are served when all places are taken.
-    private static let shortTimeout = Duration.seconds(1)
-
     /// Until then a client must have agreed on TLS and sent the head of its first request.
     package var firstRequestTimeout = Duration.seconds(10)
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
@@ -25,10 +19,8 @@ package struct HTTPDoor: Service {
     private let certificate: DoorCertificate?
     private let listen: ListenSettings
     private let metrics: PrometheusRegistry
-    private let eventLoopGroup: any EventLoopGroup
     private let logger: Logger
     private let onBound: @Sendable (Int) -> Void
-    private let upstreams: Upstreams
 
     /// A door that is closed until `run`.
     /// - Parameters:
@@ -44,7 +36,6 @@ package struct HTTPDoor: Service {
         certificate: DoorCertificate?,
         listen: ListenSettings,
         metrics: PrometheusRegistry,
-        eventLoopGroup: any EventLoopGroup,
         logger: Logger,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
@@ -53,90 +44,71 @@ package struct HTTPDoor: Service {
         self.certificate = certificate
         self.listen = listen
         self.metrics = metrics
-        self.eventLoopGroup = eventLoopGroup
         self.logger = logger
         self.onBound = onBound
-        upstreams = Upstreams(eventLoopGroup: eventLoopGroup)
     }
 
-    /// Serves until graceful shutdown.
-    /// - Throws: what binding throws.
+    /// Serves until graceful shutdown; then waits are answered, and connections close when all is written.
+    /// - Throws: when it cannot listen.
     package func run() async throws {
-        // The library's diary is not the sidecar's.
-        let quiet = logger.atLeast(.warning)
-        let places = HTTPPlaces(count: listen.maximumConnections)
-        let router = HTTPRouter(routes: routes, metrics: metrics)
-        let refusals = HTTPRefusalCounters(in: metrics)
-        let refusedLogins = RefusedLogins(door: "http", logger: logger)
-        func connections(isFull: Bool) -> HTTP1Channel {
-            let responder = HTTPDoorResponder(
-                router: router, gate: HTTPGate(access: access, hosts: listen.hosts), isFull: isFull, logger: logger,
-                refusals: refusals, refusedLogins: refusedLogins)
-            return HTTP1Channel(
-                responder: { try await responder.respond(to: $0, writer: $1, channel: $2) },
-                configuration: connectionConfiguration(
-                    firstRequestTimeout: isFull ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout))
-        }
-        let hasOpened = NIOLockedValueBox(false)
-        let server = Server(
-            childChannelSetup: HTTPDoorChannel(
-                places: places, certificate: certificate, ordinary: connections(isFull: false), kept: connections(isFull: true)),
-            configuration: ServerConfiguration(
-                address: .hostname(listen.http.host, port: listen.http.port),
-                availableConnectionsDelegate: .maximum(places.capacity, logger: quiet)),
-            onServerRunning: { [onBound, logger, endpoint = listen.http] listener in
-                try? await listener.eventLoop.submit {
-                    try listener.pipeline.syncOperations.addHandler(AcceptPause(), position: .first)
-                }.get()
-                hasOpened.withLockedValue { $0 = true }
-                logger.log(.doorOpened, ["door": "http", "address": "\(endpoint.bound(to: listener.localAddress))"])
-                onBound(listener.localAddress?.port ?? 0)
-            },
-            eventLoopGroup: eventLoopGroup,
-            logger: quiet)
-        let result: Result<Void, any Error>
+        let eventLoop = coordinator.eventLoop
+        let shared = try await eventLoop.submit { NIOLoopBound(self.shared(), eventLoop: eventLoop) }.get()
+        let listener: any Channel
         do {
-            result = .success(try await run(server))
-        } catch is CancellationError {
-            result = .failure(CancellationError())
-        } catch  where hasOpened.withLockedValue({ $0 }) {
-            result = .failure(error)
+            listener = try await bootstrap(shared).bind(host: listen.http.host, port: listen.http.port).get()
         } catch {
-            result = .failure(SidecarError(cannotListen: "listen.http", at: listen.http, error))
+            throw SidecarError(cannotListen: "listen.http", at: listen.http, error)
         }
-        await upstreams.shutDown()
-        try result.get()
+        logger.log(.doorOpened, ["door": "http", "address": "\(listen.http.bound(to: listener.localAddress))"])
+        onBound(listener.localAddress?.port ?? 0)
+        try? await gracefulShutdown()
+        try? await listener.close()
+        try await eventLoop.submit { shared.value.door.goDown() }.get()
+        await coordinator.drain()
+        try await eventLoop.untilEmpty { shared.value.door.connectionCount == 0 }
+        try await eventLoop.submit { shared.value.upstreams.close() }.get()
     }
 
-    private func run(_ server: some Service) async throws {
-        try await withGracefulShutdownHandler {
-            try await server.run()
-        } onGracefulShutdown: { [coordinator] in
-            // The server waits for its requests, and some of those wait for a lock or a turn.
-            Task { await coordinator.drain() }
-        }
+    private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
+        let upstreams = Upstreams(eventLoop: coordinator.eventLoop)
+        let door = HTTPDoorContext(
+            router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
+            gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,
+            maximumConnections: listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
+            idleTimeout: TimeAmount(idleTimeout), metrics: metrics, logger: logger)
+        return (door, upstreams)
+    }
+
+    private func bootstrap(_ shared: NIOLoopBound<(door: HTTPDoorContext, upstreams: Upstreams)>) -> ServerBootstrap {
+        ServerBootstrap(group: coordinator.eventLoop)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { listener in
+                listener.eventLoop.makeCompletedFuture {
+                    try listener.pipeline.syncOperations.addHandlers(AcceptWhenFree(shared.value.door), AcceptPause())
+                }
+            }
+            // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { [certificate] channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try certificate?.secure(channel)
+                    try shared.value.door.serve(channel)
+                }
+            }
     }
 
     /// Every route there is, in the order of the design's table.
-    var routes: [HTTPRoute] {
-        LockRoutes(coordinator: coordinator).routes
-            + LimitRoutes(coordinator: coordinator).routes
-            + PermitRoutes(coordinator: coordinator).routes
-            + ServiceRoutes(coordinator: coordinator).routes
-            + FleetRoutes(coordinator: coordinator).routes
-            + EventRoutes(coordinator: coordinator).routes
-            + ProxyRoutes(coordinator: coordinator, upstreams: upstreams, isTLS: certificate != nil, logger: logger).routes
-            + SmallestLockRoutes(coordinator: coordinator).routes
-            + HealthRoutes(coordinator: coordinator, metrics: metrics).routes
-    }
-
-    private func connectionConfiguration(firstRequestTimeout: Duration) -> HTTP1Channel.Configuration {
-        HTTP1Channel.Configuration(
-            additionalChannelHandlers: [
-                FirstRequestDeadline(timeout: TimeAmount(firstRequestTimeout)), PeerPresenceHandler(),
-            ],
-            idleTimeout: TimeAmount(idleTimeout),
-            httpDecoderConfiguration: .init(
-                maxHeaderFieldSize: 8 * 1024, maxHeaderListSize: 32 * 1024, maxHeaderFieldCount: 100))
+    func routes(_ upstreams: NIOLoopBound<Upstreams>) -> [HTTPRoute] {
+        [
+            LockRoutes(coordinator: coordinator).routes, LimitRoutes(coordinator: coordinator).routes,
+            PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator).routes,
+            FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
+            ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,
+            SmallestLockRoutes(coordinator: coordinator).routes,
+            HealthRoutes(coordinator: coordinator, metrics: metrics).routes,
+        ].flatMap(\.self)
     }
 }

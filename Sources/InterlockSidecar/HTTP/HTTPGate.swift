@@ -1,6 +1,6 @@
-internal import HTTPTypes
 internal import Interlock
 internal import NIOCore
+internal import NIOHTTP1
 
 /// Decides who is let in: by the names the host is called by, by where a browser comes from, and by API key.
 ///
@@ -21,39 +21,53 @@ struct HTTPGate: Sendable {
         self.hosts = names
     }
 
-    /// Refuses what a web page elsewhere could have sent.
-    /// - Throws: `HTTPProblem`.
-    func refuseForeign(_ request: HTTPRequest) throws {
-        guard let authority = request.authority, let host = Self.host(of: authority), isServed(host) else {
-            throw HTTPProblem(
-                .misdirected,
-                "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
+    /// Whom a request asks.
+    /// - Throws: when it does not say so, or says it more than once.
+    static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
+        var found: String?
+        for (name, value) in head.headers where name.utf8.count == 4 && name.lowercased() == "host" {
+            guard found == nil else { throw HTTPProblem(.invalid, "the request has more than one Host; send one") }
+            found = value
         }
-        if let origin = request.headerFields[.origin], !Self.isSame(origin: origin, authority: authority) {
+        guard let authority = target.authority.map({ String($0) }) ?? found else { throw notServed }
+        return authority
+    }
+
+    private static let notServed = HTTPProblem(
+        .misdirected, "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
+
+    /// Refuses what a web page elsewhere could have sent.
+    func refuseForeign(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+        guard let host = Self.host(of: authority), isServed(host) else { throw Self.notServed }
+        try Self.refuseForeignPages(fields, authority: authority)
+    }
+
+    /// The same of an authority that is known to be served.
+    static func refuseForeignPages(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+        if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
         }
-        if let site = request.headerFields[.secFetchSite]?.lowercased(), site != "same-origin", site != "none" {
+        if let site = fields.first(name: "Sec-Fetch-Site")?.lowercased(), site != "same-origin", site != "none" {
             throw HTTPProblem(.foreignOrigin, "Sec-Fetch-Site says the request comes from a web page elsewhere")
         }
     }
 
     /// - Returns: who calls.
-    /// - Throws: `HTTPProblem`.
-    func admit(_ request: HTTPRequest, to admission: HTTPRoute.Admission) throws -> AccessControl.Caller {
+    func admit(_ fields: HTTPHeaders, to admission: HTTPRoute.Admission) throws(HTTPProblem) -> AccessControl.Caller {
         switch admission {
         case .anyone:
             return .anonymous(.use)
         case .keyHolder where !access.requiresKey:
             throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
         case .upstreamCaller:
-            let key = request.headerFields[.xAPIKey]
+            let key = fields.first(name: "X-Api-Key")
             guard let caller = access.anonymous ?? key.flatMap({ access.caller(key: $0) }) else {
                 throw HTTPProblem.notAuthenticated(
                     "show an API key as X-Api-Key: KEY; Authorization is passed on to the service and not looked at")
             }
             return caller
         case .role, .keyHolder:
-            guard let caller = access.anonymous ?? Self.key(of: request).flatMap({ access.caller(key: $0) }) else {
+            guard let caller = access.anonymous ?? Self.key(of: fields).flatMap({ access.caller(key: $0) }) else {
                 throw HTTPProblem.notAuthenticated
             }
             if admission == .role(.admin), caller.role != .admin {
@@ -68,11 +82,11 @@ struct HTTPGate: Sendable {
     }
 
     /// Whether a request shows a key, be it good or not.
-    static func showsKey(_ request: HTTPRequest) -> Bool { key(of: request) != nil }
+    static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 
-    private static func key(of request: HTTPRequest) -> String? {
-        if let key = request.headerFields[.xAPIKey] { return key }
-        guard let authorization = request.headerFields[.authorization] else { return nil }
+    private static func key(of fields: HTTPHeaders) -> String? {
+        if let key = fields.first(name: "X-Api-Key") { return key }
+        guard let authorization = fields.first(name: "Authorization") else { return nil }
         let words = authorization.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
         guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
         return String(words[1].drop { $0 == " " })

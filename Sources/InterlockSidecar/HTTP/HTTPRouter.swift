@@ -1,12 +1,11 @@
-internal import CoreMetrics
-internal import HTTPTypes
+internal import NIOHTTP1
 
 /// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
 /// inside a name, and both doors mean the same lock by it.
 struct HTTPRouter: Sendable {
     struct Match: Sendable {
         let route: HTTPRoute
-        let parameters: [String: String]
+        let parameters: [(name: String, value: String)]
         let counters: HTTPRouteCounters
     }
 
@@ -27,7 +26,7 @@ struct HTTPRouter: Sendable {
         var paths: [Path] = []
         for route in routes {
             let entry = (route, HTTPRouteCounters(route, in: metrics))
-            let segments = Self.split(route.path).map(Self.segment)
+            let segments = Self.split(route.path[...]).map(Self.segment)
             if let known = paths.firstIndex(where: { $0.segments == segments }) {
                 paths[known].routes.append(entry)
             } else {
@@ -39,14 +38,14 @@ struct HTTPRouter: Sendable {
     }
 
     /// O(n) in paths.
-    /// - Throws: `HTTPProblem`: no such path, no such method on it, or a segment that is not percent-encoded UTF-8.
-    func match(method: HTTPRequest.Method, path: String) throws -> Match {
+    /// - Throws: no such path, no such method on it, or a segment that is not percent-encoded UTF-8.
+    func match(method: HTTPMethod, path: Substring) throws(HTTPProblem) -> Match {
         let parts = Self.split(path)
         for candidate in paths {
             guard let parameters = try Self.parameters(of: candidate, in: parts) else { continue }
             let entry =
                 candidate.routes.first { $0.route.method == method || $0.route.method == nil }
-                ?? candidate.routes.first { method == .head && $0.route.answersHead }
+                ?? candidate.routes.first { method == .HEAD && $0.route.answersHead }
             guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
             return Match(route: entry.route, parameters: parameters, counters: entry.counters)
         }
@@ -59,59 +58,25 @@ struct HTTPRouter: Sendable {
         }
     }
 
-    private static func parameters(of path: Path, in parts: [Substring]) throws -> [String: String]? {
+    private static func parameters(of path: Path, in parts: [Substring]) throws(HTTPProblem) -> [(name: String, value: String)]? {
         let segments = path.hasTail ? path.segments.dropLast() : path.segments[...]
         guard path.hasTail ? parts.count >= segments.count : parts.count == segments.count else { return nil }
         for case (.literal(let text), let part) in zip(segments, parts) where text != part { return nil }
-        var parameters: [String: String] = [:]
+        var parameters: [(name: String, value: String)] = []
         for case (.variable(let name), let part) in zip(segments, parts) {
             guard let decoded = PercentEncoding.decode(part) else {
                 throw HTTPProblem(.invalid, "the path segment {\(name)} is not percent-encoded UTF-8")
             }
-            parameters[name] = decoded
+            parameters.append((name, decoded))
         }
         return parameters
     }
 
-    private static func split(_ path: String) -> [Substring] {
+    private static func split(_ path: Substring) -> [Substring] {
         path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
     }
 
     private static func segment(_ text: Substring) -> Segment {
         text.hasPrefix("{") ? .variable(String(text.dropFirst().dropLast())) : .literal(String(text))
     }
-}
-
-/// How often a route was answered, by class of status. Made once for each route, so that counting looks nothing up.
-struct HTTPRouteCounters: Sendable {
-    private let classes: [Counter]
-
-    init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
-        classes = (2...5).map { digit in
-            Counter(
-                label: "interlock_http_requests_total",
-                dimensions: [("method", route.method?.rawValue ?? "any"), ("route", route.path), ("status", "\(digit)xx")],
-                factory: metrics)
-        }
-    }
-
-    func count(_ status: HTTPResponse.Status) {
-        let index = status.code / 100 - 2
-        guard classes.indices.contains(index) else { return }
-        classes[index].increment()
-    }
-}
-
-/// How often a request was refused before it came to a route, by the problem's code.
-struct HTTPRefusalCounters: Sendable {
-    private let counters: [HTTPProblem.Code: Counter]
-
-    init(in metrics: PrometheusRegistry) {
-        counters = Dictionary(
-            uniqueKeysWithValues: HTTPProblem.Code.allCases.map { code in
-                (code, Counter(label: "interlock_http_refusals_total", dimensions: [("code", code.rawValue)], factory: metrics))
-            })
-    }
-
-    func count(_ code: HTTPProblem.Code) { counters[code]?.increment() }
 }

@@ -1,5 +1,5 @@
-internal import HTTPTypes
 internal import Interlock
+internal import NIOHTTP1
 
 /// Alive, ready, measured, and described.
 struct HealthRoutes {
@@ -12,10 +12,12 @@ struct HealthRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.get, "/healthz", for: .anyone, isServedWhenFull: true) { _ in try .json(StatusReply(status: "alive")) },
-            HTTPRoute(.get, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
-            HTTPRoute(.get, "/metrics", isServedWhenFull: true, answer: exposition),
-            HTTPRoute(.get, "/openapi.yaml") { _ in .text(Self.contract, mediaType: "application/yaml") },
+            HTTPRoute(
+                .GET, "/healthz", for: .anyone, isServedWhenFull: true,
+                reply: { _, reply in reply(.object(["status": .text("alive")])) }),
+            HTTPRoute(.GET, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
+            HTTPRoute(.GET, "/metrics", isServedWhenFull: true, answer: exposition),
+            HTTPRoute(.GET, "/openapi.yaml") { _ in .text(Self.contract, mediaType: "application/yaml") },
         ]
     }
 

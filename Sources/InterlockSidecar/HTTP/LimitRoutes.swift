@@ -1,6 +1,6 @@
-internal import HTTPTypes
 internal import Interlock
 internal import InterlockCore
+internal import NIOHTTP1
 
 /// Rate limits: take, and look.
 struct LimitRoutes {
@@ -8,57 +8,79 @@ struct LimitRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.post, "/v1/limits/{service}/take", answer: take),
-            HTTPRoute(.get, "/v1/limits/{service}", answer: peek),
+            HTTPRoute(.POST, "/v1/limits/{service}/take", reply: take),
+            HTTPRoute(.GET, "/v1/limits/{service}", answer: peek),
         ]
     }
 
-    private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let service = try call.name("service").text
-        let body = try CallBody(try await call.fields(CallBody.fields))
-        let decision = try await decide(call, wait: body.wait) { [coordinator] in
-            try await coordinator.take(
-                service: service, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait)
-        }
-        return try await answer(decision, service: service, subject: body.subject, refusalIsProblem: true)
+        let body = try CallBody(try call.fields(CallBody.fields))
+        let calls = coordinator.callsOnEventLoop()
+        let pending = calls.take(
+            try calls.service(service).get(), cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
+            now: calls.now(),
+            completion: Completion { _, answer in
+                switch answer {
+                case .decided(let decision), .decidedAlike(let decision, _, _):
+                    let limits = calls.definition(ofService: service)?.limits ?? []
+                    return reply.answer {
+                        try Self.answer(decision, limits, service: service, subject: body.subject, refusalIsProblem: true)
+                    }
+                case .failed(let error): return reply.fail(error)
+                }
+            })
+        reply.cancelsWhenLeft(pending, calls)
     }
 
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
         let standings = try await coordinator.listLimits(service: service, subject: subject)
+        let limits = await coordinator.definition(ofService: service)?.limits ?? []
         // Says why there is none.
         guard let binding = LimitStanding.binding(of: standings) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
-            return try await answer(decision, service: service, subject: subject, refusalIsProblem: false)
+            return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
         }
-        return try await answer(
-            binding.answer, standings: standings, service: service, subject: subject, refusalIsProblem: false)
+        return try Self.answer(
+            binding.answer, limits, standings: standings, service: service, subject: subject, refusalIsProblem: false)
     }
 
-    /// A call that waits is given up when its client leaves.
-    private func decide(
-        _ call: HTTPCall, wait: Int64, _ operation: @escaping @Sendable () async throws -> LimitAnswer
-    ) async throws -> LimitAnswer {
-        guard wait > 0 else { return try await operation() }
-        return try await call.peer().whilePresent(operation)
-    }
-
-    private func answer(
-        _ decision: LimitAnswer, standings: [LimitStanding]? = nil, service: String, subject: String?, refusalIsProblem: Bool
-    ) async throws -> HTTPAnswer {
-        let limits = await coordinator.definition(ofService: service)?.limits ?? []
+    /// - Throws: `HTTPProblem` where a refusal is one.
+    private static func answer(
+        _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitStanding]? = nil, service: String,
+        subject: String?,
+        refusalIsProblem: Bool
+    ) throws -> HTTPAnswer {
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
-        let reply = LimitReply(decision, standings: standings)
         guard !decision.isTaken, refusalIsProblem else {
-            var answer = try HTTPAnswer.json(reply)
+            var answer =
+                if let standings {
+                    try HTTPAnswer.json(
+                        decision.object.merging(["limits": .list(standings.map { .object($0.members) })]) { own, _ in own })
+                } else {
+                    HTTPAnswer.object(decision.members)
+                }
             fields.add(to: &answer.headers)
             return answer
         }
         var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? 0)
-        problem.members.merge(reply.members) { known, _ in known }
+        problem.members.merge(decision.object) { known, _ in known }
         fields.add(to: &problem.headers)
         throw problem
+    }
+}
+
+extension HTTPReply {
+    /// A call that waits is given up when its client leaves.
+    func cancelsWhenLeft(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
+        guard let pending, isAwaited else { return }
+        whenLeft { [self] in
+            calls.cancel(pending)
+            ended()
+            fail(HTTPProblem.clientHasLeft)
+        }
     }
 }
 
@@ -92,45 +114,36 @@ extension HTTPProblem {
     mutating func retry(after milliseconds: Int64) {
         members["retry_after_ms"] = .integer(milliseconds)
         guard milliseconds >= 0 else { return }
-        headers[.retryAfter] = "\(max(1, RateLimitFields.seconds(milliseconds)))"
+        headers.replaceOrAdd(name: "Retry-After", value: "\(max(1, RateLimitFields.seconds(milliseconds)))")
     }
 }
 
-/// A limit's decision as JSON: of the window that binds.
-struct LimitReply: Encodable {
-    /// The same as members of a problem.
-    let members: [String: JSONValue]
-
-    init(_ decision: LimitAnswer, standings: [LimitStanding]? = nil) {
-        var members = Self.members(decision)
-        members["limits"] = standings.map { .list($0.map(Self.member)) }
-        self.members = members
+extension LimitAnswer {
+    /// As JSON: the window that binds.
+    var members: KeyValuePairs<String, JSONValue> {
+        [
+            "limit": .integer(limit),
+            "limited": .flag(!isTaken),
+            "name": limitName.map(JSONValue.text) ?? .null,
+            "remaining": .integer(remaining),
+            "reset_after_ms": .integer(resetAfter),
+            "retry_after_ms": .integer(retryAfter ?? -1),
+        ]
     }
 
-    /// Where one limit stands.
-    private static func member(_ standing: LimitStanding) -> JSONValue {
-        let definition = standing.definition
+    /// The same among other members.
+    var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
+}
+
+extension LimitStanding {
+    /// As JSON.
+    var members: [String: JSONValue] {
         let own: [String: JSONValue] = [
             "algorithm": .text(definition.algorithm.name.rawValue),
             "window_ms": .integer(definition.windowMilliseconds),
             "per_subject": .flag(definition.isPerSubject),
             "shadow": .flag(definition.isShadow),
         ]
-        return .object(own.merging(members(standing.answer)) { own, _ in own })
-    }
-
-    private static func members(_ decision: LimitAnswer) -> [String: JSONValue] {
-        [
-            "limited": .flag(!decision.isTaken),
-            "limit": .integer(decision.limit),
-            "remaining": .integer(decision.remaining),
-            "retry_after_ms": .integer(decision.retryAfter ?? -1),
-            "reset_after_ms": .integer(decision.resetAfter),
-            "name": decision.limitName.map(JSONValue.text) ?? .null,
-        ]
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        try members.encode(to: encoder)
+        return own.merging(answer.object) { own, _ in own }
     }
 }

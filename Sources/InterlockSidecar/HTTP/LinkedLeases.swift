@@ -1,9 +1,6 @@
-internal import HTTPTypes
-internal import HummingbirdCore
 internal import Interlock
 internal import InterlockCore
-internal import NIOCore
-internal import ServiceLifecycle
+internal import NIOHTTP1
 
 /// Leases that live as long as a stream of events: extended while it is open, released when the client closes it, and let
 /// lapse when the sidecar goes down, or nothing is heard of the client any more.
@@ -40,33 +37,31 @@ struct LinkedLeases: Sendable {
     /// - Parameter first: the event that hands the leases out.
     func answer(beginningWith first: String, through stream: ServerSentEvents) -> HTTPAnswer {
         var answer = ServerSentEvents.answer(.created)
-        answer.body = ResponseBody { writer in
-            try await writer.write(ByteBuffer(string: first))
-            try await tellLosses(through: stream, to: &writer)
-            try await writer.finish(nil)
+        answer.body = .stream { writer in
+            try await writer.write(first)
+            try await tellLosses(through: stream, to: writer)
         }
         // Also what could not be written to the end.
-        answer.ifUndelivered = { await letGo() }
+        answer.ifUndelivered = { Task { await letGo(stream) } }
         return answer
     }
 
     /// Tells of each loss, until all leases are lost or released, the client leaves or the sidecar goes down.
     @concurrent
-    private func tellLosses(through stream: ServerSentEvents, to writer: inout any ResponseBodyWriter) async throws {
+    private func tellLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
         var remaining = Set(leases.indices)
         let ends = ServerSentEvents.signals(for: End.self)
         let watch = watch(into: ends)
         defer { watch.cancel() }
-        try await stream.forward(ends, to: &writer) { end in
+        try await stream.forward(ends, to: writer) { end in
             remaining.remove(end.index)
             return try end.loss.map { try event(of: leases[end.index].lease, $0) }
         }
-        let isGoingDown = Task.isShuttingDownGracefully
-        await letGo()
-        guard isGoingDown else { return }
+        await letGo(stream)
+        guard stream.call.shutdown.hasHappened else { return }
         // The coordinator's own word for it may still be on its way.
         for index in remaining.sorted() {
-            try await writer.write(ByteBuffer(string: try event(of: leases[index].lease, .shutdown)))
+            try await writer.write(try event(of: leases[index].lease, .shutdown))
         }
     }
 
@@ -91,8 +86,8 @@ struct LinkedLeases: Sendable {
     }
 
     /// Ends what the stream kept: those that have ended already are left alone.
-    private func letGo() async {
-        let mayBeAtWork = Task.isShuttingDownGracefully || peer.isSilent
+    private func letGo(_ stream: ServerSentEvents) async {
+        let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent
         for (_, one) in leases {
             if mayBeAtWork {
                 await coordinator.unfollowLease(one.follower)
@@ -109,40 +104,58 @@ struct LinkedLeases: Sendable {
 struct LeaseDelivery: Sendable {
     let coordinator: Coordinator
 
-    /// - Returns: the leases, in the order in which they were asked for; `nil`: another holds one of the locks.
-    /// - Throws: `InterlockError`; `HTTPProblem` when the client has left.
-    func acquire(_ body: LockBody, for peer: PeerPresence) async throws -> [Lease]? {
-        guard let others = body.others else { return try await acquire(body.request, for: peer).map { [$0] } }
+    /// On the event loop.
+    /// - Parameter granted: answers with the leases, in the order in which they were asked for. `false`: the client has left, and
+    ///   the coordinator gives them back.
+    func acquire(_ body: LockBody, _ reply: HTTPReply, granted: @escaping ([Lease]) -> Bool) {
+        guard let others = body.others else { return acquire(body.request, reply) { granted([$0]) } }
+        let calls = coordinator.callsOnEventLoop()
         let request = JointLockRequest(names: [body.request.name] + others, template: body.request)
-        return try await take(of: body.request.owner, for: peer) { [coordinator] in
-            try await coordinator.acquireLocks(request)
-        }
+        let pending = calls.acquireLocks(
+            request,
+            completion: Completion { _, answer in
+                switch answer {
+                case .granted(let leases): reply.isAwaited && granted(leases)
+                case .held: reply.fail(HTTPProblem.held(oneOf: others.count + 1))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+        reply.cancelsWhenLeft(pending, calls)
     }
 
-    /// - Returns: the lease; `nil`: held by another.
-    /// - Throws: `InterlockError`; `HTTPProblem` when the client has left.
-    func acquire(_ request: LockRequest, for peer: PeerPresence) async throws -> Lease? {
-        let leases = try await take(of: request.owner, for: peer) { [coordinator] in
-            try await coordinator.acquireLock(request).map { [$0] }
-        }
-        return leases?.first
+    /// - Parameter ended: called once, whatever comes of it.
+    func acquire(
+        _ request: LockRequest, _ reply: HTTPReply, ended: @escaping () -> Void = {}, granted: @escaping (Lease) -> Bool
+    ) {
+        let calls = coordinator.callsOnEventLoop()
+        let pending = calls.acquireLock(
+            request,
+            completion: Completion { _, answer in
+                defer { ended() }
+                return switch answer {
+                case .granted(let lease): reply.isAwaited && granted(lease)
+                case .held: reply.fail(HTTPProblem.held(request.name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+        reply.cancelsWhenLeft(pending, calls, then: ended)
     }
 
-    private func take(
-        of owner: String?, for peer: PeerPresence, _ acquisition: @escaping @Sendable () async throws -> [Lease]?
-    ) async throws -> [Lease]? {
-        let leases = try await peer.whilePresent(acquisition)
-        guard let leases, peer.hasLeft, owner == nil else { return leases }
-        await giveBack(leases, of: owner)
-        throw HTTPProblem.clientHasLeft
+    /// The answer that hands leases out.
+    func answer(_ members: KeyValuePairs<String, JSONValue>, with leases: [Lease], of owner: String?) -> HTTPAnswer {
+        var answer = HTTPAnswer.object(members, .created)
+        answer.ifUndelivered = { giveBack(leases, of: owner) }
+        return answer
     }
 
-    /// Ends leases that their client was not told of.
-    func giveBack(_ leases: [Lease], of owner: String?) async {
+    /// Ends leases that their client was not told of. On the event loop.
+    func giveBack(_ leases: [Lease], of owner: String?) {
         guard owner == nil else { return }
+        let calls = coordinator.callsOnEventLoop()
         for lease in leases {
+            guard let name = try? ResourceName(lease.name) else { continue }
             // What cannot be given back now lapses by itself.
-            _ = try? await coordinator.releaseLock(ResourceName(lease.name), token: lease.token)
+            calls.releaseLock(name, token: lease.token, completion: Completion { _, _ in true })
         }
     }
 }

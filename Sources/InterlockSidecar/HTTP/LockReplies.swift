@@ -1,41 +1,20 @@
 internal import Interlock
 
-/// A lease as JSON.
-struct LeaseReply: Encodable {
-    var name: String
-    var token: String
-    var fence: Int64
-    var validMilliseconds: Int64
-
-    init(_ lease: Lease) {
-        name = lease.name
-        token = lease.token
-        fence = lease.fence
-        validMilliseconds = lease.validMilliseconds
+extension Lease {
+    /// As JSON.
+    var members: KeyValuePairs<String, JSONValue> {
+        [
+            "fence": .integer(fence), "name": .text(name), "token": .text(token), "valid_ms": .integer(validMilliseconds),
+        ]
     }
 
-    private enum CodingKeys: String, CodingKey {
-        case name, token, fence
-        case validMilliseconds = "valid_ms"
-    }
-}
-
-/// What was granted: the lease, or the leases that were taken together.
-struct GrantReply: Encodable {
-    private let leases: [LeaseReply]
-    private let areTogether: Bool
-
-    init(_ leases: [Lease], areTogether: Bool) {
-        self.leases = leases.map(LeaseReply.init)
-        self.areTogether = areTogether
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        if let lease = leases.first, !areTogether {
-            try lease.encode(to: encoder)
-        } else {
-            try ["leases": leases].encode(to: encoder)
+    /// What was granted: the lease, or the leases that were taken together.
+    static func members(_ leases: [Lease], areTogether: Bool) -> KeyValuePairs<String, JSONValue> {
+        guard let lease = leases.first, !areTogether else {
+            let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.members.map { ($0.key, $0.value) })) }
+            return ["leases": .list(each)]
         }
+        return lease.members
     }
 }
 
@@ -49,15 +28,6 @@ struct LossReply: Encodable {
         name = lease.name
         token = lease.token
         reason = loss.rawValue
-    }
-}
-
-/// What a renewal answers.
-struct RenewalReply: Encodable {
-    var validMilliseconds: Int64
-
-    private enum CodingKeys: String, CodingKey {
-        case validMilliseconds = "valid_ms"
     }
 }
 

@@ -1,6 +1,7 @@
-internal import HTTPTypes
 package import Interlock
 package import InterlockCore
+internal import NIOCore
+internal import NIOHTTP1
 
 /// Leased locks: take, renew, release, look, break.
 struct LockRoutes {
@@ -8,54 +9,71 @@ struct LockRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.get, "/v1/locks", answer: list),
-            HTTPRoute(.post, "/v1/locks/{name}", answer: acquire),
-            HTTPRoute(.get, "/v1/locks/{name}", answer: inspect),
-            HTTPRoute(.delete, "/v1/locks/{name}", answer: release),
-            HTTPRoute(.post, "/v1/locks/{name}/renew", answer: renew),
-            HTTPRoute(.post, "/v1/locks/{name}/break", for: .role(.admin), answer: breakLock),
+            HTTPRoute(.GET, "/v1/locks", answer: list),
+            HTTPRoute(.POST, "/v1/locks/{name}", reply: acquire),
+            HTTPRoute(.GET, "/v1/locks/{name}", answer: inspect),
+            HTTPRoute(.DELETE, "/v1/locks/{name}", reply: release),
+            HTTPRoute(.POST, "/v1/locks/{name}/renew", reply: renew),
+            HTTPRoute(.POST, "/v1/locks/{name}/break", for: .role(.admin), answer: breakLock),
         ]
     }
 
-    private func acquire(_ call: HTTPCall) async throws -> HTTPAnswer {
-        let name = try call.name("name")
-        let body = try LockBody(name, try await call.fields(LockBody.fields))
-        let peer = try await call.peer()
+    private func acquire(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let body = try LockBody(try call.name("name"), try call.fields(LockBody.fields))
         let delivery = LeaseDelivery(coordinator: coordinator)
-        guard let leases = try await delivery.acquire(body, for: peer) else { throw body.refusal }
-        let granted = GrantReply(leases, areTogether: body.others != nil)
         let owner = body.request.owner
-        guard body.isLinked else {
-            var answer = try HTTPAnswer.json(granted, .created)
-            answer.ifUndelivered = { await delivery.giveBack(leases, of: owner) }
-            return answer
-        }
-        do {
-            let first = try ServerSentEvents.event("lease", granted)
-            let linked = try await LinkedLeases(following: leases, of: peer, with: coordinator)
-            return linked.answer(beginningWith: first, through: ServerSentEvents(call: call, peer: peer))
-        } catch {
-            await delivery.giveBack(leases, of: owner)
-            throw error
+        delivery.acquire(body, reply) { leases in
+            let granted = Lease.members(leases, areTogether: body.others != nil)
+            guard body.isLinked else { return reply(delivery.answer(granted, with: leases, of: owner)) }
+            let eventLoop = coordinator.eventLoop
+            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            Task { [coordinator] in
+                do {
+                    let first = ServerSentEvents.event("lease", granted)
+                    let linked = try await LinkedLeases(following: leases, of: call.peer, with: coordinator)
+                    let answer = linked.answer(beginningWith: first, through: ServerSentEvents(call: call))
+                    eventLoop.execute { reply.value(answer) }
+                } catch {
+                    eventLoop.execute {
+                        delivery.giveBack(leases, of: owner)
+                        reply.value.fail(error)
+                    }
+                }
+            }
+            return true
         }
     }
 
-    private func renew(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func renew(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let name = try call.name("name")
-        let fields = try await call.fields("token", "ttl_ms")
+        let fields = try call.fields("token", "ttl_ms")
         let token = try fields.requiredText("token")
         let ttl = try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl)
-        guard let valid = try await coordinator.renewLock(name, token: token, ttl: ttl) else { throw HTTPProblem.lost(name) }
-        return try .json(RenewalReply(validMilliseconds: valid))
+        coordinator.callsOnEventLoop().renewLock(
+            name, token: token, ttl: ttl,
+            completion: Completion { _, answer in
+                switch answer {
+                case .renewed(let valid): reply(.object(["valid_ms": .integer(valid)]))
+                case .lost: reply.fail(HTTPProblem.lost(name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
     }
 
-    private func release(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func release(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let name = try call.name("name")
-        guard let token = call.header(.leaseToken), !token.isEmpty else {
+        guard let token = call.header("Lease-Token"), !token.isEmpty else {
             throw HTTPProblem(.invalid, "the lease's token is missing; send it as Lease-Token: TOKEN")
         }
-        guard try await coordinator.releaseLock(name, token: token) else { throw HTTPProblem.lost(name) }
-        return .noContent
+        coordinator.callsOnEventLoop().releaseLock(
+            name, token: token,
+            completion: Completion { _, answer in
+                switch answer {
+                case .released: reply(.noContent)
+                case .lost: reply.fail(HTTPProblem.lost(name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
     }
 
     private func inspect(_ call: HTTPCall) async throws -> HTTPAnswer {
@@ -78,7 +96,7 @@ struct LockRoutes {
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
-        _ = try await call.fields()
+        _ = try call.fields()
         guard try await coordinator.breakLock(name, by: call.caller.name) else { throw Self.unknown(name) }
         return .noContent
     }

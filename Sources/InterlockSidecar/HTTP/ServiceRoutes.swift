@@ -1,6 +1,6 @@
-internal import HTTPTypes
 internal import Interlock
 internal import InterlockCore
+internal import NIOHTTP1
 
 /// Services and their breakers: look, and override.
 struct ServiceRoutes {
@@ -13,9 +13,9 @@ struct ServiceRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.get, "/v1/services", answer: list),
-            HTTPRoute(.get, "/v1/services/{service}", answer: show),
-            HTTPRoute(.put, "/v1/services/{service}/override", for: .role(.admin), answer: override),
+            HTTPRoute(.GET, "/v1/services", answer: list),
+            HTTPRoute(.GET, "/v1/services/{service}", answer: show),
+            HTTPRoute(.PUT, "/v1/services/{service}/override", for: .role(.admin), answer: override),
         ]
     }
 
@@ -30,7 +30,7 @@ struct ServiceRoutes {
 
     private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        let fields = try await call.fields("state", "for_ms", "reason")
+        let fields = try call.fields("state", "for_ms", "reason")
         let body: Override = try fields.requiredWord("state")
         let status = try await coordinator.forceBreaker(
             service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),

@@ -1,7 +1,7 @@
-internal import HTTPTypes
 internal import Interlock
 internal import InterlockCore
 internal import NIOConcurrencyHelpers
+internal import NIOHTTP1
 
 /// The smallest lock service: `GET` takes, `DELETE` frees what the same API key took. No body, no token to keep.
 struct SmallestLockRoutes {
@@ -17,31 +17,32 @@ struct SmallestLockRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.get, "/lock", for: .keyHolder, answersHead: false, answer: take),
-            HTTPRoute(.delete, "/lock", for: .keyHolder, answer: free),
+            HTTPRoute(.GET, "/lock", for: .keyHolder, answersHead: false, reply: take),
+            HTTPRoute(.DELETE, "/lock", for: .keyHolder, answer: free),
         ]
     }
 
     /// The token is the coordinator's own, never the caller's: so the same key asking again finds the lock held.
-    private func take(_ call: HTTPCall) async throws -> HTTPAnswer {
+    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
         let seconds = try query.integer("ttl", in: 1...(DoorBounds.longestMilliseconds / 1000)) ?? Self.defaultSeconds
         let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
         let delivery = LeaseDelivery(coordinator: coordinator)
-        guard leases.reserve(for: call.caller.name) else {
+        let caller = call.caller.name
+        guard leases.reserve(for: caller) else {
             throw HTTPProblem(
                 .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
         }
-        defer { leases.cancel(for: call.caller.name) }
-        guard let lease = try await delivery.acquire(request, for: try await call.peer()) else { throw HTTPProblem.held(name) }
-        leases.remember(lease.name, token: lease.token, takenBy: call.caller.name, milliseconds: request.ttl)
-        var answer = try HTTPAnswer.json(LeaseReply(lease))
-        answer.ifUndelivered = { [leases] in
-            leases.forget(lease.name, takenBy: call.caller.name, token: lease.token)
-            await delivery.giveBack([lease], of: nil)
+        delivery.acquire(request, reply, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
+            leases.remember(lease.name, token: lease.token, takenBy: caller, milliseconds: request.ttl)
+            var answer = HTTPAnswer.object(lease.members)
+            answer.ifUndelivered = {
+                leases.forget(lease.name, takenBy: caller, token: lease.token)
+                delivery.giveBack([lease], of: nil)
+            }
+            return reply(answer)
         }
-        return answer
     }
 
     private func free(_ call: HTTPCall) async throws -> HTTPAnswer {

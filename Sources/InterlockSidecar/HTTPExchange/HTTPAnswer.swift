@@ -1,54 +1,74 @@
 internal import FoundationEssentials
-internal import HTTPTypes
-internal import HummingbirdCore
 internal import InterlockCore
 internal import NIOCore
+internal import NIOHTTP1
 
 /// What a route answers.
 struct HTTPAnswer: Sendable {
-    var status: HTTPResponse.Status
-    var headers = HTTPFields()
-    var body = ResponseBody()
+    enum Body: Sendable {
+        case none
+        case whole(ByteBuffer)
+        /// Written as it comes about, until the function returns; what it throws ends the connection.
+        case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
+    }
+
+    var status: HTTPResponseStatus
+    var headers = HTTPHeaders()
+    var body = Body.none
     /// The connection ends with it: there is more of the request that nobody will read.
     var endsConnection = false
     /// It is another server's, who says of it what there is to say.
     var isRelayed = false
-    /// Gives back what was granted, when the answer could not be written.
-    var ifUndelivered: (@Sendable () async -> Void)?
-    /// Waited for before the next request of the connection, written or not.
-    var afterwards: (@Sendable () async -> Void)?
+    /// Gives back what was granted, when the answer could not be written. Called on the event loop.
+    var ifUndelivered: (@Sendable () -> Void)?
 
-    init(_ status: HTTPResponse.Status) {
+    init(_ status: HTTPResponseStatus) {
         self.status = status
     }
 
     static let noContent = HTTPAnswer(.noContent)
 
-    static func json(_ value: some Encodable, _ status: HTTPResponse.Status = .ok) throws -> HTTPAnswer {
+    static func json(_ value: some Encodable, _ status: HTTPResponseStatus = .ok) throws -> HTTPAnswer {
         try HTTPAnswer(status, encoding: value, mediaType: "application/json")
+    }
+
+    /// As `json`, without an encoder: for what is answered often.
+    /// - Parameter members: in the order of their names, in which all answers have them.
+    static func object(_ members: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPAnswer {
+        assert(zip(members, members.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
+        var answer = HTTPAnswer(status)
+        answer.set(members, mediaType: "application/json")
+        return answer
     }
 
     static func text(_ text: String, mediaType: String) -> HTTPAnswer {
         var answer = HTTPAnswer(.ok)
-        answer.headers[.contentType] = mediaType
-        answer.body = ResponseBody(byteBuffer: ByteBuffer(string: text))
+        answer.headers.add(name: "Content-Type", value: mediaType)
+        answer.body = .whole(ByteBuffer(string: text))
         return answer
     }
 
     init(_ problem: HTTPProblem) {
-        do {
-            try self.init(problem.status, encoding: problem, mediaType: HTTPProblem.mediaType)
-        } catch {
-            // Numbers that JSON has no place for are all that can fail, and a problem has none.
-            self.init(.internalServerError)
-        }
-        headers.append(contentsOf: problem.headers)
+        self.init(problem.status)
+        set(problem.object.sorted { $0.key < $1.key }, mediaType: HTTPProblem.mediaType)
+        headers.add(contentsOf: problem.headers)
+        // What was not read to its end, or never ended.
+        endsConnection = problem.code == .tooLarge || problem.code == .cancelled
     }
 
-    private init(_ status: HTTPResponse.Status, encoding value: some Encodable, mediaType: String) throws {
+    private mutating func set(_ members: some Sequence<(key: String, value: JSONValue)>, mediaType: String) {
+        headers.reserveCapacity(8)
+        headers.add(name: "Content-Type", value: mediaType)
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(256)
+        JSONValue.write(members, into: &bytes)
+        body = .whole(bytes)
+    }
+
+    private init(_ status: HTTPResponseStatus, encoding value: some Encodable, mediaType: String) throws {
         self.init(status)
-        headers[.contentType] = mediaType
-        body = ResponseBody(byteBuffer: ByteBuffer(bytes: try value.json()))
+        headers.add(name: "Content-Type", value: mediaType)
+        body = .whole(ByteBuffer(bytes: try value.json()))
     }
 }
 
@@ -64,14 +84,17 @@ struct RateLimitFields {
         current = decision.limitName.map {
             "\(Self.quoted($0));r=\(max(0, decision.remaining));t=\(Self.seconds(time))"
         }
-        policy = limits.filter { hasSubject || !$0.isPerSubject }
-            .map { "\(Self.quoted($0.name));q=\($0.limit);w=\(max(1, Self.seconds($0.windowMilliseconds)))" }
-            .joined(separator: ", ")
+        var policy = ""
+        for limit in limits where hasSubject || !limit.isPerSubject {
+            if !policy.isEmpty { policy += ", " }
+            policy += "\(Self.quoted(limit.name));q=\(limit.limit);w=\(max(1, Self.seconds(limit.windowMilliseconds)))"
+        }
+        self.policy = policy
     }
 
-    func add(to headers: inout HTTPFields) {
-        if let current { headers[.rateLimit] = current }
-        if !policy.isEmpty { headers[.rateLimitPolicy] = policy }
+    func add(to headers: inout HTTPHeaders) {
+        if let current { headers.add(name: "RateLimit", value: current) }
+        if !policy.isEmpty { headers.add(name: "RateLimit-Policy", value: policy) }
     }
 
     static func seconds(_ milliseconds: Int64) -> Int64 {
@@ -80,6 +103,8 @@ struct RateLimitFields {
 
     /// A string of a structured field (RFC 9651) is ASCII; other bytes are percent-encoded.
     private static func quoted(_ name: String) -> String {
+        let isPlain = name.utf8.allSatisfy { (0x20..<0x7F).contains($0) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
+        if isPlain { return "\"\(name)\"" }
         var text = "\""
         for byte in name.utf8 {
             switch byte {

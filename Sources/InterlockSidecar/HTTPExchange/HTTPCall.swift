@@ -1,50 +1,120 @@
-internal import HTTPTypes
-internal import HummingbirdCore
 internal import InterlockCore
 internal import NIOCore
+internal import NIOHTTP1
 
 /// One admitted request on its way to its route.
 struct HTTPCall: Sendable {
-    let request: Request
-    /// The variable segments of the path, decoded.
-    let parameters: [String: String]
-    let caller: AccessControl.Caller
-    let access: AccessControl
-    let channel: any Channel
+    /// What is known from its head; one for all copies of the call.
+    final class Request: Sendable {
+        let head: HTTPRequestHead
+        let target: HTTPTarget
+        /// The variable segments of the path, decoded, in the path's order.
+        let parameters: [(name: String, value: String)]
+        let caller: AccessControl.Caller
+        let access: AccessControl
+        /// Whether the client is there to be answered.
+        let peer: PeerPresence
+        /// Whether the sidecar goes down.
+        let shutdown: Occurrence
+        /// Who asks, as an element of `Forwarded` (RFC 7239).
+        let forwarded: String
+
+        init(
+            head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
+            access: AccessControl, peer: PeerPresence, shutdown: Occurrence, forwarded: String
+        ) {
+            self.head = head
+            self.target = target
+            self.parameters = parameters
+            self.caller = caller
+            self.access = access
+            self.peer = peer
+            self.shutdown = shutdown
+            self.forwarded = forwarded
+        }
+    }
+
+    private let request: Request
+    /// Whole; of what is relayed, empty.
+    var body = ByteBuffer()
+
+    init(_ request: Request) {
+        self.request = request
+    }
+
+    var head: HTTPRequestHead { request.head }
+    var target: HTTPTarget { request.target }
+    var caller: AccessControl.Caller { request.caller }
+    var access: AccessControl { request.access }
+    var peer: PeerPresence { request.peer }
+    var shutdown: Occurrence { request.shutdown }
+    var forwarded: String { request.forwarded }
+
+    /// The variable segment `what` of the path.
+    func parameter(_ what: String) -> String {
+        request.parameters.first { $0.name == what }?.value ?? ""
+    }
 
     /// The variable segment `what` of the path as a name.
     func name(_ what: String) throws -> ResourceName {
-        try ResourceName(parameters[what] ?? "", what: what)
+        try ResourceName(parameter(what), what: what)
     }
 
     func query(_ known: String...) throws -> HTTPQuery {
-        try HTTPQuery(request.uri.query, known: known)
+        try HTTPQuery(target.query, known: known)
     }
 
-    func header(_ name: HTTPField.Name) -> String? { request.headers[name] }
+    func header(_ name: String) -> String? { head.headers.first(name: name) }
+
+    /// Whether the client sends the body only when it is told to.
+    var awaitsContinue: Bool { header("Expect")?.lowercased() == "100-continue" }
 
     /// The body's fields.
-    /// - Throws: `HTTPProblem`; what reading from the connection throws.
-    func fields(_ known: String...) async throws -> JSONFields {
-        try await fields(known)
+    /// - Throws: `HTTPProblem`.
+    func fields(_ known: String...) throws -> JSONFields {
+        try fields(known)
     }
 
-    func fields(_ known: [String]) async throws -> JSONFields {
-        let body: ByteBuffer
-        do {
-            body = try await request.body.collect(upTo: HTTPBounds.body)
-        } catch is NIOTooManyBytesError {
-            throw Self.tooLarge
-        }
-        return try JSONFields(reading: body, known: known)
-    }
-
-    /// Whether the client is there to be answered.
-    func peer() async throws -> PeerPresence {
-        try await PeerPresenceHandler.presence(on: channel)
+    func fields(_ known: [String]) throws -> JSONFields {
+        try JSONFields(reading: body, known: known)
     }
 
     static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
+}
+
+/// What a request asks for: its path, and where it was said, whom it asks.
+struct HTTPTarget: Sendable {
+    /// Begins with a slash, unless it is none that leads anywhere.
+    let path: Substring
+    /// Without its question mark; `nil`: there is none.
+    let query: Substring?
+    /// Path and query.
+    let whole: Substring
+    /// Of a target in absolute form, in whose place the `Host` field is not looked at (RFC 9112, section 3.2.2).
+    let authority: Substring?
+
+    init(_ text: String) {
+        var whole = text[...]
+        authority = Self.takeAuthority(of: &whole)
+        self.whole = whole
+        if let mark = whole.utf8.firstIndex(of: UInt8(ascii: "?")) {
+            path = whole[..<mark]
+            query = whole[whole.utf8.index(after: mark)...]
+        } else {
+            path = whole
+            query = nil
+        }
+    }
+
+    private static func takeAuthority(of text: inout Substring) -> Substring? {
+        guard text.utf8.first != UInt8(ascii: "/") else { return nil }
+        let lowered = text.prefix(8).lowercased()
+        guard let scheme = ["http://", "https://"].first(where: { lowered.hasPrefix($0) }) else { return nil }
+        let rest = text.dropFirst(scheme.count)
+        let end = rest.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
+        text = end < rest.endIndex ? rest[end...] : "/"
+        return rest[..<end]
+    }
 }
 
 /// What a request may ask for, at most.
@@ -59,25 +129,4 @@ enum HTTPBounds {
     static let permits: ClosedRange<Int64> = Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound)
     /// HTTP statuses that an outcome may report.
     static let statuses: ClosedRange<Int64> = 100...599
-}
-
-/// Header fields that swift-http-types does not name.
-extension HTTPField.Name {
-    static let xAPIKey = known("X-Api-Key")
-    static let secFetchSite = known("Sec-Fetch-Site")
-    static let leaseToken = known("Lease-Token")
-    static let rateLimit = known("RateLimit")
-    static let rateLimitPolicy = known("RateLimit-Policy")
-
-    static let forwarded = known("Forwarded")
-    static let interlockSubject = known("Interlock-Subject")
-    static let interlockService = known("Interlock-Service")
-    static let interlockState = known("Interlock-State")
-    static let interlockWaited = known("Interlock-Waited")
-    static let interlockFallback = known("Interlock-Fallback")
-
-    private static func known(_ name: String) -> HTTPField.Name {
-        guard let known = HTTPField.Name(name) else { preconditionFailure("\(name) is not a token") }
-        return known
-    }
 }

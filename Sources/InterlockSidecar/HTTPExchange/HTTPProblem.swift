@@ -1,6 +1,6 @@
-package import HTTPTypes
 internal import Interlock
 internal import InterlockCore
+package import NIOHTTP1
 
 /// An error as its receiver sees it: `application/problem+json` (RFC 9457).
 package struct HTTPProblem: Error, Sendable {
@@ -34,7 +34,7 @@ package struct HTTPProblem: Error, Sendable {
     package var code: Code
     /// What was asked, what was wrong, what to do.
     package var detail: String
-    var headers = HTTPFields()
+    var headers = HTTPHeaders()
     /// Further members of the JSON object.
     var members: [String: JSONValue] = [:]
 
@@ -43,31 +43,26 @@ package struct HTTPProblem: Error, Sendable {
         self.detail = detail
     }
 
-    package var status: HTTPResponse.Status { code.status }
+    package var status: HTTPResponseStatus { code.status }
 }
 
 extension HTTPProblem: Encodable {
-    private struct Key: CodingKey {
-        let stringValue: String
-        var intValue: Int? { nil }
-
-        init(stringValue: String) { self.stringValue = stringValue }
-        init?(intValue: Int) { nil }
+    /// As it is written.
+    package var object: [String: JSONValue] {
+        var object = members
+        object["type"] = .text("urn:interlock:error:\(code.rawValue)")
+        object["title"] = .text(code.title)
+        object["status"] = .integer(Int64(status.code))
+        object["detail"] = .text(detail)
+        object["code"] = .text(code.rawValue)
+        return object
     }
 
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: Key.self)
-        for (name, value) in members { try container.encode(value, forKey: Key(stringValue: name)) }
-        try container.encode("urn:interlock:error:\(code.rawValue)", forKey: Key(stringValue: "type"))
-        try container.encode(code.title, forKey: Key(stringValue: "title"))
-        try container.encode(status.code, forKey: Key(stringValue: "status"))
-        try container.encode(detail, forKey: Key(stringValue: "detail"))
-        try container.encode(code.rawValue, forKey: Key(stringValue: "code"))
-    }
+    package func encode(to encoder: any Encoder) throws { try object.encode(to: encoder) }
 }
 
 extension HTTPProblem.Code {
-    var status: HTTPResponse.Status {
+    var status: HTTPResponseStatus {
         switch self {
         case .invalid: .badRequest
         case .unauthenticated: .unauthorized
@@ -77,7 +72,7 @@ extension HTTPProblem.Code {
         case .methodNotAllowed: .methodNotAllowed
         case .held: .conflict
         case .lost: .gone
-        case .tooLarge: .contentTooLarge
+        case .tooLarge: .payloadTooLarge
         case .limited: .tooManyRequests
         case .open, .busy, .unavailable, .unreplicated, .cancelled: .serviceUnavailable
         case .upstreamFailed: .badGateway
@@ -123,14 +118,14 @@ extension HTTPProblem {
 
     static func notAuthenticated(_ detail: String) -> HTTPProblem {
         var problem = HTTPProblem(.unauthenticated, detail)
-        problem.headers[.wwwAuthenticate] = "Bearer realm=\"interlock\""
+        problem.headers.add(name: "WWW-Authenticate", value: "Bearer realm=\"interlock\"")
         return problem
     }
 
-    static func methodNotAllowed(_ method: HTTPRequest.Method, allowed: [String]) -> HTTPProblem {
+    static func methodNotAllowed(_ method: HTTPMethod, allowed: [String]) -> HTTPProblem {
         let list = allowed.joined(separator: ", ")
         var problem = HTTPProblem(.methodNotAllowed, "this path takes \(list), not \(method.rawValue)")
-        problem.headers[.allow] = list
+        problem.headers.add(name: "Allow", value: list)
         return problem
     }
 
@@ -167,6 +162,6 @@ extension HTTPProblem {
             case .other: .internal
             }
         self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
-        if code == .unavailable || code == .unreplicated { headers[.retryAfter] = "1" }
+        if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }
     }
 }

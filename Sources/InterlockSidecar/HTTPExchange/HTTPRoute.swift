@@ -1,5 +1,4 @@
-internal import HTTPTypes
-internal import HummingbirdCore
+internal import NIOHTTP1
 
 /// One method on one path, who may use it, and what answers.
 struct HTTPRoute: Sendable {
@@ -15,15 +14,21 @@ struct HTTPRoute: Sendable {
         case upstreamCaller
     }
 
+    /// Makes what answers one request; `hasBody`: something follows its head.
+    typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
+
     /// What makes the answer.
     enum Handler: Sendable {
+        /// On the event loop, at once or later.
+        case reply(@Sendable (HTTPCall, HTTPReply) throws -> Void)
+        /// In a task of its own: for what is asked for rarely.
         case answer(@Sendable (HTTPCall) async throws -> HTTPAnswer)
-        /// Of another server. The body is read as it comes, however large it is; the writer is for what precedes the answer.
-        case relay(@concurrent @Sendable (HTTPCall, borrowing ResponseWriter) async throws -> HTTPAnswer)
+        /// Another server. The body is read as it comes, however large it is.
+        case relay(Relay)
     }
 
     /// `nil`: every method.
-    let method: HTTPRequest.Method?
+    let method: HTTPMethod?
     /// The path, with the names of its variable segments in braces, as the contract has it.
     let path: String
     let admission: Admission
@@ -35,31 +40,41 @@ struct HTTPRoute: Sendable {
     let isServedWhenFull: Bool
     let handler: Handler
 
-    init(
-        _ method: HTTPRequest.Method, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
-        isServedWhenFull: Bool = false, answer: @escaping @Sendable (HTTPCall) async throws -> HTTPAnswer
+    private init(
+        _ method: HTTPMethod?, _ path: String, _ admission: Admission, answersHead: Bool, hasTail: Bool = false,
+        isServedWhenFull: Bool = false, _ handler: Handler
     ) {
         self.method = method
         self.path = path
         self.admission = admission
-        self.answersHead = answersHead ?? (method == .get)
-        hasTail = false
+        self.answersHead = answersHead
+        self.hasTail = hasTail
         self.isServedWhenFull = isServedWhenFull
-        handler = .answer(answer)
+        self.handler = handler
+    }
+
+    init(
+        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
+        isServedWhenFull: Bool = false, answer: @escaping @Sendable (HTTPCall) async throws -> HTTPAnswer
+    ) {
+        self.init(
+            method, path, admission, answersHead: answersHead ?? (method == .GET), isServedWhenFull: isServedWhenFull,
+            .answer(answer))
+    }
+
+    /// - Parameter reply: answers on the event loop, or throws what is wrong.
+    init(
+        _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
+        isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
+    ) {
+        self.init(
+            method, path, admission, answersHead: answersHead ?? (method == .GET), isServedWhenFull: isServedWhenFull,
+            .reply(reply))
     }
 
     /// Everything at and below a path, by any method, is answered by another server.
     /// - Parameter tail: what the contract calls the rest of the path.
-    init(
-        relayedBelow path: String, _ tail: String,
-        relay: @escaping @concurrent @Sendable (HTTPCall, borrowing ResponseWriter) async throws -> HTTPAnswer
-    ) {
-        method = nil
-        self.path = "\(path)/{\(tail)}"
-        admission = .upstreamCaller
-        answersHead = false
-        hasTail = true
-        isServedWhenFull = false
-        handler = .relay(relay)
+    init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
+        self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, .relay(relay))
     }
 }

@@ -136,7 +136,7 @@ package struct HTTPQuery: Sendable {
     private let values: [String: String]
 
     /// - Throws: `HTTPProblem`.
-    package init(_ query: String?, known: [String]) throws {
+    package init(_ query: Substring?, known: [String]) throws {
         var values: [String: String] = [:]
         for pair in (query ?? "").split(separator: "&") {
             let end = pair.firstIndex(of: "=") ?? pair.endIndex

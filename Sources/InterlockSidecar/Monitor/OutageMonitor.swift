@@ -46,7 +46,6 @@ final class OutageMonitor: Service {
     }
 
     func run() async throws {
-        let clients = ProbeClients(eventLoopGroup: eventLoopGroup)
         var tasks: [String: (definition: ProbedService, task: Task<Void, Never>)] = [:]
         for await services in changes.cancelOnGracefulShutdown() {
             let probed = services.compactMap(ProbedService.init)
@@ -59,12 +58,11 @@ final class OutageMonitor: Service {
                 if wanted[name] == nil { ProbeMetrics(service: name).destroy() }
             }
             for (name, service) in wanted where tasks[name] == nil {
-                guard let watch = watch(service, clients: clients) else { continue }
+                guard let watch = watch(service) else { continue }
                 tasks[name] = (service, Task { await watch.run() })
             }
         }
         await end(tasks.values.map(\.task))
-        await clients.shutDown()
     }
 
     /// Each gives up its turn before it ends, so that another sidecar takes over at once.
@@ -73,11 +71,11 @@ final class OutageMonitor: Service {
         for task in tasks { await task.value }
     }
 
-    private func watch(_ service: ProbedService, clients: ProbeClients) -> ServiceWatch? {
+    private func watch(_ service: ProbedService) -> ServiceWatch? {
         let settings = service.settings
         do {
             let probe = try Probe(
-                settings, url: service.url, certificateAuthority: service.certificateAuthority, clients: clients)
+                settings, url: service.url, certificateAuthority: service.certificateAuthority, eventLoopGroup: eventLoopGroup)
             let election =
                 settings.origin == .all
                 ? nil

@@ -1,10 +1,10 @@
-internal import AsyncHTTPClient
+internal import FoundationEssentials
 internal import InterlockCore
+internal import InterlockHTTP
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
-internal import NIOSSL
 
 /// One service's probe, ready to be made again and again.
 struct Probe: Sendable {
@@ -20,17 +20,18 @@ struct Probe: Sendable {
     ///   - url: the service's; what a path is asked below.
     ///   - certificateAuthority: a file of certificates in PEM; `nil`: the system's.
     /// - Throws: what is wrong with the settings; a configuration that was read has nothing wrong with it.
-    init(_ settings: ProbeSettings, url: String?, certificateAuthority: String?, clients: ProbeClients) throws {
-        deadline = ProbeDeadline(timeout: settings.timeout, eventLoopGroup: clients.eventLoopGroup)
+    init(
+        _ settings: ProbeSettings, url: String?, certificateAuthority: String?, eventLoopGroup: any EventLoopGroup
+    ) throws {
+        deadline = ProbeDeadline(timeout: settings.timeout, eventLoopGroup: eventLoopGroup)
         switch settings.target {
         case .http(let address):
             method = .http(
                 HTTPProbe(
                     url: try Self.url(address, below: url), judge: try ProbeJudge(settings.expectation),
-                    certificateAuthority: certificateAuthority, timeout: settings.timeout, client: clients.client(for: settings)))
+                    certificateAuthority: certificateAuthority, settings: settings, eventLoopGroup: eventLoopGroup))
         case .tcp(let host, let port):
-            method = .tcp(
-                TCPProbe(host: host, port: port, timeout: settings.timeout, eventLoopGroup: clients.eventLoopGroup))
+            method = .tcp(TCPProbe(host: host, port: port, timeout: settings.timeout, eventLoopGroup: eventLoopGroup))
         }
     }
 
@@ -52,43 +53,44 @@ struct Probe: Sendable {
     }
 }
 
-/// A `GET` on a connection of its own, so that connecting is probed too.
+/// A `GET` on a connection of its own, so that connecting is probed too. Redirects are judged and not followed.
 struct HTTPProbe: Sendable {
     let url: String
     let judge: ProbeJudge
     /// A file of certificates in PEM; `nil`: the system's.
     let certificateAuthority: String?
-    let timeout: Duration
-    let client: HTTPClient
+    let settings: ProbeSettings
+    let eventLoopGroup: any EventLoopGroup
 
     /// - Throws: whatever kept the answer from coming whole.
     func ask() async throws -> ProbeFinding {
-        var request = HTTPClientRequest(url: url)
-        request.headers = [
-            "User-Agent": "interlock/\(SidecarVersion.current)", "Accept": "*/*", "Accept-Encoding": "identity",
-            "Cache-Control": "no-cache", "Connection": "close",
-        ]
-        if let certificateAuthority {
-            var configuration = TLSConfiguration.makeClientConfiguration()
-            configuration.trustRoots = .file(certificateAuthority)
-            request.tlsConfiguration = configuration
-        }
-        // Not the deadline of the probe, which is kept elsewhere: what is left behind after that one.
-        let response = try await client.execute(request, timeout: TimeAmount(timeout * 2))
-        var body: [UInt8] = []
-        var isCut = false
-        for try await part in response.body {
-            body += part.readableBytesView
-            guard body.count <= ProbeExpectation.inspectedBytes else {
-                body.removeLast(body.count - ProbeExpectation.inspectedBytes)
-                isCut = true
-                break
-            }
-        }
+        guard let url = URL(string: url), let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty
+        else { return .unjudged("the probe's URL cannot be used") }
+        let isTLS = scheme == "https"
+        let origin = HTTPOrigin(
+            host: host, port: url.port ?? (isTLS ? 443 : 80),
+            tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority) : nil)
+        // Not the probe's own deadline, which is kept elsewhere: what is left behind after that one, until before the next probe.
+        let answer = try await HTTPFetch.answer(
+            to: Self.request(url, origin), from: origin,
+            settings: .init(
+                connectTimeout: TimeAmount((settings.timeout + settings.interval) / 2), idleTimeout: .zero, mostConnections: 1),
+            mostBytes: ProbeExpectation.inspectedBytes, within: TimeAmount(settings.timeout * 2), on: eventLoopGroup.any())
         return judge.judge(
             ProbeAnswer(
-                status: Int(response.status.code), headers: response.headers.map { ($0.name, $0.value) }, body: body, isCut: isCut
-            ))
+                status: Int(answer.head.status.code), headers: answer.head.headers.map { ($0.name, $0.value) },
+                body: Array(answer.body.readableBytesView), isCut: answer.isCut))
+    }
+
+    private static func request(_ url: URL, _ origin: HTTPOrigin) -> HTTPRequestHead {
+        let path = url.path(percentEncoded: true)
+        let query = url.query(percentEncoded: true).map { "?" + $0 } ?? ""
+        return HTTPRequestHead(
+            version: .http1_1, method: .GET, uri: (path.isEmpty ? "/" : path) + query,
+            headers: [
+                "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)", "Accept": "*/*",
+                "Accept-Encoding": "identity", "Cache-Control": "no-cache", "Connection": "close",
+            ])
     }
 }
 

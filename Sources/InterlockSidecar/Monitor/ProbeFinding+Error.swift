@@ -1,7 +1,7 @@
-internal import AsyncHTTPClient
 internal import Glibc
 internal import Hiredis
 internal import InterlockCore
+internal import InterlockHTTP
 internal import NIOCore
 internal import NIOPosix
 internal import NIOSSL
@@ -11,7 +11,8 @@ extension ProbeFinding {
     init(_ error: any Error) {
         switch error {
         case is CancellationError: self = .unjudged("the probe was stopped")
-        case let error as HTTPClientError: self.init(error)
+        case let error as HTTPFetch.Failure: self.init(error)
+        case is HTTPClientConnection.Closed: self = .bad(Self.closed)
         case let error as NIOConnectionError: self.init(error)
         case let error as IOError: self.init(error)
         case let error as NIOSSLError: self.init(error)
@@ -20,12 +21,13 @@ extension ProbeFinding {
         }
     }
 
-    private init(_ error: HTTPClientError) {
+    private static let closed: ProbeReason = "the connection was closed before the whole answer had come"
+
+    private init(_ error: HTTPFetch.Failure) {
         switch error {
-        case .cancelled, .alreadyShutdown: self = .unjudged("the probe was stopped")
-        case .invalidURL, .emptyHost, .emptyScheme: self = .unjudged("the probe's URL cannot be used")
-        case .remoteConnectionClosed: self = .bad("the connection was closed before the whole answer had come")
-        default: self = .bad("\(error.shortDescription)")
+        case .cancelled: self = .unjudged("the probe was stopped")
+        case .timedOut: self = .bad("no whole answer came in time")
+        case .notConnected(let error), .brokenOff(let error): self.init(error)
         }
     }
 
@@ -53,14 +55,14 @@ extension ProbeFinding {
     private init(_ error: NIOSSLError) {
         switch error {
         case .noSuchFilesystemObject, .failedToLoadCertificate: self = .unjudged("the file of tls.ca cannot be used")
-        case .uncleanShutdown: self = .bad("the connection was closed before the whole answer had come")
+        case .uncleanShutdown: self = .bad(Self.closed)
         default: self = .bad("\(NetworkReason(error))")
         }
     }
 
     private init(_ error: ChannelError) {
         switch error {
-        case .ioOnClosedChannel, .alreadyClosed, .eof: self = .bad("the connection was closed before the whole answer had come")
+        case .ioOnClosedChannel, .alreadyClosed, .eof: self = .bad(Self.closed)
         default: self = .bad("\(NetworkReason(error))")
         }
     }

@@ -1,188 +1,381 @@
-internal import HTTPTypes
-internal import HummingbirdCore
 internal import Interlock
 internal import InterlockCore
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
 
-/// One call through the proxy: permit, upstream, outcome; perhaps once more; and what the client is answered.
-struct GuardedCall {
-    let service: String
-    let request: HTTPRequest
-    let target: ProxyTarget
-    let subject: String?
-    let forwarded: String
-    let started: NIODeadline
-    let peer: PeerPresence
-    /// The client's.
-    let channel: any Channel
-    let permits: ProxyPermits
-    let upstreams: Upstreams
-    let logger: Logger
-    /// Whether the upstream was called at all.
-    private(set) var hasBegun = false
-    private var waitedMilliseconds: Int64 = 0
-    private var state = BreakerSnapshot.State.closed
-
-    /// Between a failed try and the next, at random: callers that failed together do not come back together.
-    private static let pauseMilliseconds: ClosedRange<Int64> = 5...50
-    private static let idempotent: Set<HTTPRequest.Method> = [.get, .head, .put, .delete, .options, .trace]
-    private static let retriedStatuses: Set<Int> = [502, 503, 504]
-
-    init(
-        service: String, request: HTTPRequest, target: ProxyTarget, subject: String?, forwarded: String,
-        started: NIODeadline, peer: PeerPresence, channel: any Channel, permits: ProxyPermits, upstreams: Upstreams,
-        logger: Logger
-    ) {
-        self.service = service
-        self.request = request
-        self.target = target
-        self.subject = subject
-        self.forwarded = forwarded
-        self.started = started
-        self.peer = peer
-        self.channel = channel
-        self.permits = permits
-        self.upstreams = upstreams
-        self.logger = logger
+/// One call through the proxy: permit, upstream, outcome; perhaps once more; and what the client is answered. Confined to the
+/// coordinator's event loop, on which its client's connection and its upstream's live too.
+final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
+    private enum Stage {
+        /// It waits for a permit.
+        case asking(PendingCall?)
+        /// It waits a little before it is tried again.
+        case pausing(until: NIODeadline)
+        case trying(UpstreamExchange)
+        /// The answer is on its way to the client.
+        case relaying(UpstreamExchange)
+        case over
     }
 
-    /// An answer that has begun, or why none has.
-    private enum Attempt {
-        case answering(UpstreamAnswer)
+    /// What a try came to: the answer, if there is no other.
+    private enum Ending {
+        case answered(HTTPResponseHead, UpstreamExchange)
         case failed(ProxyFailure)
     }
 
-    /// - Parameter beforeUpload: called before the upstream gets the body.
-    /// - Throws: `HTTPProblem`, `InterlockError`; what `beforeUpload` throws.
-    @concurrent
-    mutating func answer(upload: Upload?, beforeUpload: @concurrent () async throws -> Void) async throws -> HTTPAnswer {
-        var last: Attempt?
-        var tries = 0
-        while true {
-            let asked = NIODeadline.now()
-            let admission: ProxyPermits.Admission
-            do {
-                admission = try await permits.acquire(service, subject: subject, since: started, mayWait: tries == 0, for: peer)
-            } catch {
-                Self.abandon(last)
-                if let error = error as? InterlockError, error.code == .unknownService { upstreams.forget(service) }
-                throw error
-            }
-            waitedMilliseconds += (NIODeadline.now() - asked).nanoseconds / 1_000_000
-            guard
-                let upstream = upstreams.upstream(
-                    of: service, admission.upstream, concurrency: admission.concurrency)
-            else {
-                Self.abandon(last)
-                throw HTTPProblem.notProxied(service)
-            }
-            let permit: ProxyPermit
-            switch admission.decision {
-            case .granted(let granted, let state):
-                self.state = state
-                permit = granted
-            case .refused(let refusal):
-                state = refusal.state
-                if let last { return try conclude(last, upstream) }
-                return try fallback(upstream) ?? marked(.refused(refusal, service: service, subject: subject))
-            case .failed(let error) where error.code == .invalid:
-                // The caller's mistake, which no fallback may hide.
-                Self.abandon(last)
-                throw error
-            case .failed(let error):
-                if let last { return try conclude(last, upstream) }
-                return try fallback(upstream) ?? marked(HTTPProblem(error))
-            }
-            Self.abandon(last)
-            if tries == 0 { upstream.noteCall() }
-            if peer.hasLeft { throw HTTPProblem.clientHasLeft }
-            if upload != nil { try await beforeUpload() }
-            hasBegun = true
-            let attempt = try await call(upstream, permit, upload)
-            guard await isWorthRetry(attempt, upstream, tries: tries, hasBody: upload != nil) else {
-                return try conclude(attempt, upstream)
-            }
-            if case .answering(let answer) = attempt { answer.reportGood() }
-            last = attempt
-            tries += 1
+    /// Between a failed try and the next, at random: callers that failed together do not come back together.
+    private static let pauseMilliseconds: ClosedRange<Int64> = 5...50
+    private static let retriedStatuses: Set<UInt> = [502, 503, 504]
+
+    private let call: HTTPCall
+    private let hasBody: Bool
+    private let reply: HTTPReply
+    private let service: String
+    private let target: ProxyTarget
+    private let subject: String?
+    private let calls: CoordinatorCalls
+    private let upstreams: Upstreams
+    private let logger: Logger
+    private let started = NIODeadline.now()
+    private var deadline: NIODeadline
+    private var stage = Stage.asking(nil)
+    /// As it was configured when the permit was asked for.
+    private var upstream: Upstream?
+    private var limits: [LimitDefinition] = []
+    private var breaker = BreakerSnapshot.State.closed
+    private var tries = 0
+    private var askedAt: NIODeadline
+    private var waited = TimeAmount.zero
+    private var last: Ending?
+    private var recorder: AnswerRecorder?
+    /// What of the body has come before there was a connection to send it on.
+    private var early: [ByteBuffer] = []
+    private var isBodyWhole: Bool
+    private var trailers: HTTPHeaders?
+
+    init(
+        _ call: HTTPCall, hasBody: Bool, _ reply: HTTPReply, service: String, target: ProxyTarget, subject: String?,
+        calls: CoordinatorCalls, upstreams: Upstreams, logger: Logger
+    ) {
+        self.call = call
+        self.hasBody = hasBody
+        self.reply = reply
+        self.service = service
+        self.target = target
+        self.subject = subject
+        self.calls = calls
+        self.upstreams = upstreams
+        self.logger = logger
+        askedAt = started
+        deadline = started
+        isBodyWhole = !hasBody
+    }
+
+    func start() {
+        reply.whenLeft { [self] in clientHasLeft() }
+        ask()
+    }
+
+    // MARK: Permit
+
+    private func ask() {
+        let reference: ServiceReference
+        switch calls.service(service) {
+        case .success(let known): reference = known
+        case .failure(let error):
+            upstreams.forget(service)
+            return end(with: HTTPProblem(error))
         }
+        guard let definition = calls.definition(ofService: service), let settings = definition.upstream,
+            let upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
+        else { return end(with: HTTPProblem.notProxied(service)) }
+        self.upstream = upstream
+        limits = definition.limits
+        if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
+        askedAt = .now()
+        stage = .asking(nil)
+        let pending = calls.acquirePermit(
+            reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, settings), now: calls.now(),
+            completion: Completion { [self] _, answer in decided(answer, upstream) })
+        if case .asking = stage { stage = .asking(pending) }
+    }
+
+    /// How long the call may still wait, in milliseconds.
+    private func patience(_ definition: ServiceDefinition, _ settings: UpstreamSettings) -> Int64 {
+        guard tries == 0, definition.onLimit.action != .deny else { return 0 }
+        return max(0, min(definition.onLimit.patience, settings.totalTimeout).wholeMilliseconds)
+    }
+
+    /// `false`: a permit that was given is not wanted any more.
+    private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
+        guard case .asking = stage else { return false }
+        waited = waited + (NIODeadline.now() - askedAt)
+        switch answer {
+        case .granted(let permit, let state):
+            breaker = state
+            abandonLast()
+            attempt(upstream, permit)
+        case .refused(let reason, let state, let retryAfter):
+            breaker = state
+            instead(
+                of: .refused(
+                    reason, state, service: service, subject: subject, retryAfter: retryAfter, cause: cause, limits: limits))
+        case .failed(let error) where error.code == .invalid:
+            // The caller's mistake, which no fallback may hide.
+            end(with: HTTPProblem(error))
+        case .failed(let error):
+            instead(of: HTTPProblem(error))
+        }
+        return true
+    }
+
+    /// There is no permit: what the last try came to counts, or what was configured for this case, or the problem.
+    private func instead(of problem: HTTPProblem) {
+        if let last {
+            conclude(last)
+        } else if !fallBack() {
+            end(with: marked(problem))
+        }
+    }
+
+    /// Why the breaker is open; `local`: it is so for this sidecar alone.
+    private var cause: String {
+        guard case .success(let status) = calls.breaker(service: service) else { return "" }
+        return status.fleet.state == .closed && status.fleet.forced == nil ? "local" : status.fleet.cause
+    }
+
+    // MARK: Tries
+
+    private func attempt(_ upstream: Upstream, _ permit: PermitID) {
+        if tries == 0 {
+            upstream.noteCall()
+            // Only now: a client that is refused need not send the body.
+            if hasBody, call.awaitsContinue { reply.writeContinue() }
+        }
+        tries += 1
+        let head = HTTPRequestHead(
+            version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
+            headers: ProxyFields.request(
+                call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody))
+        let exchange = UpstreamExchange(head, to: upstream, service, permit: permit, calls: calls, owner: self)
+        stage = .trying(exchange)
+        exchange.begin()
+        arm()
+    }
+
+    func upstreamTakes(_ exchange: UpstreamExchange) {
+        for part in early { exchange.send(part) }
+        early = []
+        if isBodyWhole {
+            exchange.sendEnd(trailers)
+        } else {
+            exchange.flush()
+            reply.read(!exchange.isBackedUp)
+        }
+        arm()
+    }
+
+    func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
+        guard case .trying = stage else { return }
+        // Nothing of ours asks for another protocol, so that no answer can change to one.
+        guard head.status.code >= 200 else {
+            return exchange.fail(ProxyFailure(cause: .broken, reason: "the answer's status is \(head.status.code)"))
+        }
+        let mayFareBetter = Self.retriedStatuses.contains(head.status.code) && exchange.retryAfterMilliseconds == nil
+        guard mayFareBetter, pause() else { return relay(head, exchange) }
+        exchange.hold()
+        exchange.reportGood()
+        last = .answered(head, exchange)
+    }
+
+    func upstreamFailed(_ failure: ProxyFailure) {
+        logger.log(.upstreamFailed, ["service": service, "cause": failure.cause.rawValue, "error": failure.reason])
+        switch stage {
+        case .trying:
+            if failure.mayBeRetried, pause() { last = .failed(failure) } else { conclude(.failed(failure)) }
+        case .relaying:
+            stage = .over
+            reply.breakOff()
+        case .asking, .pausing, .over: break
+        }
+    }
+
+    /// Whether the call is tried again, apart from others that failed with it.
+    private func pause() -> Bool {
+        guard let upstream, tries <= upstream.settings.retries.attempts, !hasBody, call.head.method.isIdempotent
+        else { return false }
+        let now = NIODeadline.now()
+        let pause = TimeAmount.milliseconds(Int64.random(in: Self.pauseMilliseconds))
+        guard deadline - now > pause, upstream.takeRetry() else { return false }
+        stage = .pausing(until: now + pause)
+        arm()
+        return true
     }
 
     /// An answer that nobody will read holds no connection.
-    private static func abandon(_ attempt: Attempt?) {
-        if case .answering(let answer) = attempt { answer.abandon() }
+    private func abandonLast() {
+        if case .answered(_, let exchange)? = last { exchange.abandon() }
+        last = nil
     }
 
-    private func call(_ upstream: Upstream, _ permit: ProxyPermit, _ upload: Upload?) async throws -> Attempt {
-        let deadline = started + TimeAmount(upstream.settings.totalTimeout)
-        let exchange = try upstream.call(
-            request, target, forwarded: forwarded, upload: upload, on: channel.eventLoop, deadline: deadline)
-        let observer = peer.observe { exchange.abort(.clientLeft) }
-        do throws(ProxyFailure) {
-            let head = try await exchange.head()
-            // Nothing of ours asks for another protocol, so that no answer can change to one.
-            guard head.status.code >= 200 else {
-                exchange.abort(.clientLeft)
-                throw ProxyFailure(cause: .broken, reason: "the answer's status is \(head.status.code)")
+    // MARK: The request's body
+
+    func received(_ part: ByteBuffer) {
+        switch stage {
+        case .asking, .pausing: early.append(part)
+        case .trying(let exchange), .relaying(let exchange):
+            if exchange.isConnected { exchange.send(part) } else { early.append(part) }
+        case .over: break
+        }
+    }
+
+    func receivedEnd(_ trailers: HTTPHeaders?) {
+        isBodyWhole = true
+        let trailers = ProxyFields.trailers(trailers)
+        self.trailers = trailers
+        switch stage {
+        case .trying(let exchange), .relaying(let exchange):
+            guard exchange.isConnected else { return }
+            exchange.sendEnd(trailers)
+            arm()
+        case .asking, .pausing, .over: break
+        }
+    }
+
+    func receivedAllThereIs() {
+        guard !isBodyWhole else { return }
+        switch stage {
+        case .trying(let exchange), .relaying(let exchange):
+            guard exchange.isConnected else { return }
+            exchange.flush()
+            if exchange.isBackedUp { reply.read(false) }
+        case .asking, .pausing, .over: break
+        }
+    }
+
+    func upstreamIsWritable(_ isWritable: Bool) {
+        if !isBodyWhole { reply.read(isWritable) }
+    }
+
+    // MARK: The answer
+
+    private func conclude(_ ending: Ending) {
+        last = nil
+        switch ending {
+        case .answered(let head, let exchange):
+            if let failure = exchange.brokenWhileHeld {
+                exchange.abandon()
+                return conclude(.failed(failure))
             }
-            return .answering(
-                UpstreamAnswer(
-                    head: head, exchange: exchange, permit: permit, peer: peer, observer: observer,
-                    latencyMilliseconds: exchange.millisecondsSinceSent,
-                    channel: channel, deadline: deadline))
-        } catch {
-            peer.forget(observer)
-            logger.log(
-                .upstreamFailed, ["service": service, "cause": error.cause.rawValue, "error": error.reason])
-            let isOurs = error.cause == .client || peer.hasLeft
-            permit.report(
-                OutcomeReport(
-                    outcome: isOurs ? .ignore : .error,
-                    latencyMilliseconds: isOurs ? nil : exchange.millisecondsSinceSent))
-            return .failed(peer.hasLeft ? .clientLeft : error)
-        }
-    }
-
-    /// Waits a little before it says yes.
-    private func isWorthRetry(_ attempt: Attempt, _ upstream: Upstream, tries: Int, hasBody: Bool) async -> Bool {
-        guard tries < upstream.settings.retries.attempts, !hasBody, Self.idempotent.contains(request.method), !peer.hasLeft
-        else { return false }
-        switch attempt {
-        case .answering(let answer):
-            guard Self.retriedStatuses.contains(Int(answer.head.status.code)), answer.retryAfterMilliseconds == nil
-            else { return false }
+            relay(head, exchange)
+            exchange.release()
+        case .failed(let failure) where failure.cause == .client:
+            end(with: HTTPProblem.clientHasLeft)
         case .failed(let failure):
-            guard failure.mayBeRetried else { return false }
-        }
-        let pause = Int64.random(in: Self.pauseMilliseconds)
-        let left = started + TimeAmount(upstream.settings.totalTimeout) - NIODeadline.now()
-        guard left > .milliseconds(pause), upstream.takeRetry() else { return false }
-        // Apart for each call, so that those that failed together are not tried again together.
-        try? await Task.sleep(for: .milliseconds(pause))
-        return !peer.hasLeft
-    }
-
-    private func conclude(_ attempt: Attempt, _ upstream: Upstream) throws -> HTTPAnswer {
-        switch attempt {
-        case .answering(let answer):
-            let key = upstream.lastGood == nil ? nil : LastGoodAnswers.key(of: request)
-            var relayed = answer.relayed(isHead: request.method == .head, keepIn: upstream.lastGood, as: key)
-            mark(&relayed.headers)
-            return relayed
-        case .failed(let failure):
-            if failure.cause == .client { throw HTTPProblem.clientHasLeft }
-            return try fallback(upstream) ?? marked(.failed(failure, service: service))
+            if !fallBack() { end(with: marked(HTTPProblem.failed(failure, service: service))) }
         }
     }
 
-    // MARK: What is said of the call
+    private func relay(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
+        stage = .relaying(exchange)
+        arm()
+        var headers = ProxyFields.answer(head.headers)
+        if let answers = upstream?.lastGood {
+            recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
+        }
+        mark(&headers)
+        reply.write(head.status, headers)
+    }
 
-    private func mark(_ fields: inout HTTPFields) {
-        fields[.interlockService] = service
-        fields[.interlockState] = state.rawValue
-        fields[.interlockWaited] = "\(waitedMilliseconds)"
+    func upstreamSent(_ part: ByteBuffer) {
+        recorder?.record(part)
+        reply.write(part)
+    }
+
+    func upstreamSentAllThereIs() {
+        guard case .relaying(let exchange) = stage else { return }
+        reply.flush()
+        if !reply.isWritable { exchange.holdReading() }
+    }
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable, case .relaying(let exchange) = stage else { return }
+        exchange.resumeReading()
+    }
+
+    func upstreamSentEnd(_ trailers: HTTPHeaders?) {
+        stage = .over
+        recorder?.finish()
+        reply.writeEnd(ProxyFields.trailers(trailers))
+    }
+
+    // MARK: Ends
+
+    private func clientHasLeft() {
+        switch stage {
+        case .asking(let pending):
+            stage = .over
+            if let pending { calls.cancel(pending) }
+            end(with: HTTPProblem.clientHasLeft)
+        case .pausing: end(with: HTTPProblem.clientHasLeft)
+        case .trying(let exchange):
+            exchange.abandon()
+            end(with: HTTPProblem.clientHasLeft)
+        case .relaying(let exchange):
+            stage = .over
+            exchange.abandon()
+            reply.breakOff()
+        case .over: break
+        }
+    }
+
+    /// Sees to it that `alarm` is called when there is something to do.
+    private func arm() {
+        switch stage {
+        // Its answer is bounded in time.
+        case .asking, .over: break
+        case .pausing(let until): reply.setAlarm(until)
+        case .trying(let exchange), .relaying(let exchange): reply.setAlarm(exchange.due.map { min($0, deadline) } ?? deadline)
+        }
+    }
+
+    func alarm() {
+        let now = NIODeadline.now()
+        switch stage {
+        case .asking, .over: break
+        case .pausing(let until): if until <= now { ask() } else { arm() }
+        case .trying(let exchange), .relaying(let exchange):
+            if deadline <= now {
+                exchange.fail(isClientAwaited(exchange) ? .clientIsSlow : .total)
+            } else if let due = exchange.due, due <= now {
+                exchange.timeIsOver()
+            } else {
+                arm()
+            }
+        }
+    }
+
+    /// Whether the call would go on if the client sent more, or read more.
+    private func isClientAwaited(_ exchange: UpstreamExchange) -> Bool {
+        exchange.isReadHeld || exchange.isConnected && !isBodyWhole && !exchange.isBackedUp
+    }
+
+    private func end(with problem: HTTPProblem) { end(with: HTTPAnswer(problem)) }
+
+    private func end(with answer: HTTPAnswer) {
+        abandonLast()
+        stage = .over
+        var answer = answer
+        // Whether its body comes all the same is unknown, so that nothing can follow on this connection.
+        if hasBody, call.awaitsContinue, tries == 0 { answer.endsConnection = true }
+        reply(answer)
+    }
+
+    private func mark(_ headers: inout HTTPHeaders) {
+        headers.add(name: "Interlock-Service", value: service)
+        headers.add(name: "Interlock-State", value: breaker.rawValue)
+        headers.add(name: "Interlock-Waited", value: "\(waited.nanoseconds / 1_000_000)")
     }
 
     private func marked(_ problem: HTTPProblem) -> HTTPAnswer {
@@ -191,29 +384,41 @@ struct GuardedCall {
         return answer
     }
 
-    /// What is answered instead, if anything is.
-    private func fallback(_ upstream: Upstream) throws -> HTTPAnswer? {
+    /// Answers what was configured for this case. `false`: nothing was.
+    private func fallBack() -> Bool {
+        guard let upstream else { return false }
         var answer: HTTPAnswer
         switch upstream.settings.fallback {
         case nil:
-            return nil
+            return false
         case .fixed(let status, let body, let mediaType):
             answer = .text(body, mediaType: mediaType)
-            answer.status = HTTPResponse.Status(code: status)
-            answer.headers[.interlockFallback] = "fixed"
+            answer.status = HTTPResponseStatus(statusCode: status)
+            answer.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
-            guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: request),
+            guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
                 let (kept, age) = answers.answer(for: key, now: .now())
-            else { return nil }
+            else { return false }
             answer = HTTPAnswer(kept.status)
-            answer.headers = kept.fields
+            answer.headers = kept.headers
             answer.isRelayed = true
-            answer.body = ResponseBody(byteBuffer: kept.body)
-            answer.headers[.contentLength] = "\(kept.body.readableBytes)"
-            answer.headers[.age] = "\(kept.age(after: age))"
-            answer.headers[.interlockFallback] = "last-good; age=\(age)"
+            answer.body = .whole(kept.body)
+            answer.headers.replaceOrAdd(name: "Content-Length", value: "\(kept.body.readableBytes)")
+            answer.headers.replaceOrAdd(name: "Age", value: "\(kept.age(after: age))")
+            answer.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
         }
         mark(&answer.headers)
-        return answer
+        end(with: answer)
+        return true
+    }
+}
+
+extension HTTPMethod {
+    /// To ask twice comes to the same as to ask once (RFC 9110, section 9.2.2).
+    var isIdempotent: Bool {
+        switch self {
+        case .GET, .HEAD, .PUT, .DELETE, .OPTIONS, .TRACE: true
+        default: false
+        }
     }
 }

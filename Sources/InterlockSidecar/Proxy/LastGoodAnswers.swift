@@ -1,6 +1,6 @@
-internal import HTTPTypes
 internal import NIOConcurrencyHelpers
 internal import NIOCore
+internal import NIOHTTP1
 
 /// The last good answers of a service, for when it cannot be called. Bounded in number and in bytes; the one that was asked
 /// for longest ago makes room.
@@ -24,14 +24,14 @@ final class LastGoodAnswers: Sendable {
     ]
 
     struct Answer: Sendable {
-        var status: HTTPResponse.Status
-        var fields: HTTPFields
+        var status: HTTPResponseStatus
+        var headers: HTTPHeaders
         var body: ByteBuffer
         var storedAt: NIODeadline
 
         /// Its age in seconds when it has been here for so many: that which it came with is added (RFC 9111, section 4.2.3).
         func age(after seconds: Int64) -> Int64 {
-            let before = fields[.age].flatMap { Int64($0) } ?? 0
+            let before = headers.first(name: "Age").flatMap { Int64($0) } ?? 0
             return seconds + min(max(0, before), Self.longestAge)
         }
 
@@ -71,30 +71,32 @@ final class LastGoodAnswers: Sendable {
     private static let credentials = ["auth", "cookie", "credential", "key", "secret", "session", "signature", "token"]
 
     /// The key of a request whose answer may be given to others: none that shows who asks, asks for a part, or has a body.
-    static func key(of request: HTTPRequest) -> Key? {
-        let fields = request.headerFields
-        guard request.method == .get, let target = request.path,
-            ![.range, .transferEncoding].contains(where: { fields.contains($0) }),
-            fields[.contentLength] ?? "0" == "0", !fields.contains(where: { showsWhoAsks($0.name) })
-        else { return nil }
-        let different = fields.filter { !indifferent.contains($0.name.canonicalName) }
-        return Key(target: target, fields: different.map { "\($0.name.canonicalName): \($0.value)" }.sorted())
-    }
-
-    private static func showsWhoAsks(_ name: HTTPField.Name) -> Bool {
-        name != .xAPIKey && credentials.contains { name.canonicalName.contains($0) }
+    static func key(of request: HTTPRequestHead) -> Key? {
+        guard request.method == .GET else { return nil }
+        var fields: [String] = []
+        for (name, value) in request.headers {
+            let name = name.lowercased()
+            switch name {
+            case "range", "transfer-encoding": return nil
+            case "content-length" where value != "0": return nil
+            case let name where name != "x-api-key" && credentials.contains(where: { name.contains($0) }): return nil
+            case let name where indifferent.contains(name): continue
+            default: fields.append("\(name): \(value)")
+            }
+        }
+        return Key(target: request.uri, fields: fields.sorted())
     }
 
     /// Whether an answer with this head may be given to others, as far as its size is not concerned.
-    static func mayBeKept(_ status: HTTPResponse.Status, _ fields: HTTPFields) -> Bool {
-        guard status.kind == .successful, status != .partialContent, !fields.contains(.setCookie),
-            fields[.contentLength].flatMap({ Int($0) }) ?? 0 <= largestBody
+    static func mayBeKept(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
+        guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
+            headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= largestBody
         else { return false }
-        let isPrivate = fields[values: .cacheControl].contains { value in
+        let isPrivate = headers["Cache-Control"].contains { value in
             let value = value.lowercased()
             return value.contains("no-store") || value.contains("private")
         }
-        let varies = fields[values: .vary].contains { value in
+        let varies = headers["Vary"].contains { value in
             !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " } == "accept-encoding" }
         }
         return !isPrivate && !varies
@@ -132,10 +134,10 @@ final class LastGoodAnswers: Sendable {
 
     /// In bytes, about.
     private static func size(_ key: Key, _ answer: Answer) -> Int {
-        answer.fields.reduce(
+        answer.headers.reduce(
             answer.body.readableBytes + key.target.utf8.count + key.fields.reduce(256) { $0 + $1.utf8.count + 32 }
         ) {
-            $0 + $1.name.rawName.utf8.count + $1.value.utf8.count + 32
+            $0 + $1.name.utf8.count + $1.value.utf8.count + 32
         }
     }
 }
@@ -144,18 +146,18 @@ final class LastGoodAnswers: Sendable {
 struct AnswerRecorder {
     private let answers: LastGoodAnswers
     private let key: LastGoodAnswers.Key
-    private let status: HTTPResponse.Status
-    private let fields: HTTPFields
+    private let status: HTTPResponseStatus
+    private let headers: HTTPHeaders
     private var body = ByteBuffer()
     private var isTooLarge = false
 
     /// `nil`: the answer is not to be kept.
-    init?(_ answers: LastGoodAnswers?, _ key: LastGoodAnswers.Key?, _ status: HTTPResponse.Status, _ fields: HTTPFields) {
-        guard let answers, let key, LastGoodAnswers.mayBeKept(status, fields) else { return nil }
+    init?(_ answers: LastGoodAnswers?, _ key: LastGoodAnswers.Key?, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard let answers, let key, LastGoodAnswers.mayBeKept(status, headers) else { return nil }
         self.answers = answers
         self.key = key
         self.status = status
-        self.fields = fields
+        self.headers = headers
     }
 
     mutating func record(_ chunk: ByteBuffer) {
@@ -167,6 +169,6 @@ struct AnswerRecorder {
     /// The answer has come to its end.
     func finish() {
         guard !isTooLarge else { return }
-        answers.keep(.init(status: status, fields: fields, body: body, storedAt: .now()), for: key)
+        answers.keep(.init(status: status, headers: headers, body: body, storedAt: .now()), for: key)
     }
 }

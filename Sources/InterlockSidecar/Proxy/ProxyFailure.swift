@@ -1,8 +1,9 @@
-internal import AsyncHTTPClient
-internal import HTTPTypes
 internal import Hiredis
 internal import Interlock
 internal import InterlockCore
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
 
 /// Why a call to an upstream came to nothing.
 struct ProxyFailure: Error, Sendable {
@@ -24,6 +25,7 @@ struct ProxyFailure: Error, Sendable {
     /// For the log.
     var reason: String
 
+    static let connectTimeout = ProxyFailure(cause: .connectTimeout, reason: "no connection stood within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
     static let clientIsSlow = ProxyFailure(
@@ -46,22 +48,23 @@ struct ProxyFailure: Error, Sendable {
     }
 
     init(_ error: any Error, at stage: Stage) {
-        if let failure = error as? ProxyFailure {
-            self = failure
-            return
-        }
         let cause: Cause =
-            switch (stage, error as? HTTPClientError) {
-            case (_, .deadlineExceeded): .totalTimeout
-            case (.connecting, .connectTimeout), (.connecting, .tlsHandshakeTimeout),
-                (.connecting, .getConnectionFromPoolTimeout):
-                .connectTimeout
-            case (.connecting, _): .connect
-            case (.sent, .bodyLengthMismatch): .client
-            case (.sent, _): .closed
-            case (.answering, _): .broken
+            switch stage {
+            case .connecting: Self.isTimeout(error) ? .connectTimeout : .connect
+            // Something has come that is no answer.
+            case .sent where error is HTTPParserError: .broken
+            case .sent: .closed
+            case .answering: .broken
             }
-        self.init(cause: cause, reason: (error as? HTTPClientError)?.shortDescription ?? "\(NetworkReason(error))")
+        self.init(cause: cause, reason: "\(NetworkReason(error))")
+    }
+
+    private static func isTimeout(_ error: any Error) -> Bool {
+        switch error {
+        case ChannelError.connectTimeout: true
+        case let error as NIOConnectionError: error.connectionErrors.contains { isTimeout($0.error) }
+        default: false
+        }
     }
 }
 
@@ -73,15 +76,22 @@ extension HTTPProblem {
     }
 
     /// Breaker, limit or concurrency stand against the call.
-    static func refused(_ refusal: ProxyPermits.Refusal, service: String, subject: String?) -> HTTPProblem {
-        var problem = refused(refusal.reason, refusal.state, service: service, retryAfter: refusal.retryAfter)
-        switch refusal.reason {
+    /// - Parameters:
+    ///   - retryAfter: in milliseconds; -1: nobody knows.
+    ///   - cause: why the breaker is open.
+    ///   - limits: the service's.
+    static func refused(
+        _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, subject: String?, retryAfter: Int64,
+        cause: @autoclosure () -> String, limits: [LimitDefinition]
+    ) -> HTTPProblem {
+        var problem = refused(reason, state, service: service, retryAfter: retryAfter)
+        switch reason {
         case .open:
-            problem.members["cause"] = .text(refusal.cause)
+            problem.members["cause"] = .text(cause())
         case .limited:
             problem.members["cause"] = .text("limit")
-            problem.detail = "a limit of the service \"\(service)\" is reached; try again in \(refusal.retryAfter) ms"
-            RateLimitFields(binding(refusal, hasSubject: subject != nil), limits: refusal.limits, hasSubject: subject != nil)
+            problem.detail = "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms"
+            RateLimitFields(binding(limits, retryAfter, hasSubject: subject != nil), limits: limits, hasSubject: subject != nil)
                 .add(to: &problem.headers)
         case .busy:
             problem.members["cause"] = .text("concurrency")
@@ -110,17 +120,11 @@ extension HTTPProblem {
     }
 
     /// A permit's refusal does not say which limit binds, only for how long: the one with the shortest window that is as long.
-    private static func binding(_ refusal: ProxyPermits.Refusal, hasSubject: Bool) -> LimitAnswer {
-        let candidates = refusal.limits.indices.filter { index in
-            let limit = refusal.limits[index]
-            return !limit.isShadow && (hasSubject || !limit.isPerSubject)
-        }
-        let fitting = candidates.filter { refusal.limits[$0].windowMilliseconds >= refusal.retryAfter }
-        let index = (fitting.isEmpty ? candidates : fitting).min {
-            refusal.limits[$0].windowMilliseconds < refusal.limits[$1].windowMilliseconds
-        }
+    private static func binding(_ limits: [LimitDefinition], _ retryAfter: Int64, hasSubject: Bool) -> LimitAnswer {
+        let candidates = limits.filter { !$0.isShadow && (hasSubject || !$0.isPerSubject) }
+        let fitting = candidates.filter { $0.windowMilliseconds >= retryAfter }
+        let limit = (fitting.isEmpty ? candidates : fitting).min { $0.windowMilliseconds < $1.windowMilliseconds }
         return LimitAnswer(
-            retryAfter: refusal.retryAfter, limit: index.map { refusal.limits[$0].limit } ?? 0, remaining: 0,
-            resetAfter: refusal.retryAfter, limitName: index.map { refusal.limits[$0].name })
+            retryAfter: retryAfter, limit: limit?.limit ?? 0, remaining: 0, resetAfter: retryAfter, limitName: limit?.name)
     }
 }

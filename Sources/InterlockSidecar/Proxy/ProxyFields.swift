@@ -1,41 +1,64 @@
 internal import FoundationEssentials
-internal import HTTPTypes
 internal import NIOHTTP1
 
 /// Which header fields a proxy passes on, and which it adds (RFC 9110, section 7.6).
 enum ProxyFields {
     private static let via = "1.1 interlock"
 
+    /// Of the connection they came on, and no further than that.
+    private static let hopByHop = FieldNames(
+        "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
+    /// Meant for this sidecar, or said anew to the upstream.
+    private static let ours = FieldNames("host", "x-api-key", "interlock-subject", "expect", "content-length")
+    /// What is looked at before a body is read.
+    private static let atTheHead = FieldNames(
+        "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
+    /// What only this sidecar says, so that an upstream cannot.
+    private static let saidByUs = FieldNames(
+        "interlock-service", "interlock-state", "interlock-waited", "interlock-fallback")
+
     /// The request's fields as the upstream gets them.
     /// - Parameters:
     ///   - forwarded: who asks, as an element of `Forwarded` (RFC 7239).
     ///   - authority: the upstream's, for `Host`.
-    static func request(_ fields: HTTPFields, authority: String, forwarded: String) -> HTTPHeaders {
+    ///   - hasBody: something follows the request's head.
+    static func request(_ head: HTTPRequestHead, authority: String, forwarded: String, hasBody: Bool) -> HTTPHeaders {
         var headers = HTTPHeaders()
-        headers.reserveCapacity(fields.count + 3)
+        headers.reserveCapacity(head.headers.count + 4)
         headers.add(name: "Host", value: authority)
-        let named = fields.contains(.connection) ? tokens(fields[values: .connection]) : []
-        for field in fields where isPassedOn(field.name.canonicalName, named) && !isOurs(field.name) {
-            headers.add(name: field.name.rawName, value: field.value)
+        let named = tokens(of: "Connection", in: head.headers)
+        for (name, value) in head.headers where isPassedOn(name, named) && !ours.contains(name) {
+            headers.add(name: name, value: value)
         }
+        addLength(of: head, hasBody, to: &headers)
         headers.add(name: "Forwarded", value: forwarded)
         headers.add(name: "Via", value: via)
         return headers
     }
 
+    private static func addLength(of head: HTTPRequestHead, _ hasBody: Bool, to headers: inout HTTPHeaders) {
+        if !hasBody {
+            // A method that has a body by its nature has none by its length (RFC 9110, section 8.6).
+            if [.POST, .PUT, .PATCH].contains(head.method) { headers.add(name: "Content-Length", value: "0") }
+        } else if let length = head.headers.first(name: "Content-Length") {
+            headers.add(name: "Content-Length", value: length)
+        } else {
+            headers.add(name: "Transfer-Encoding", value: "chunked")
+        }
+    }
+
     /// The answer's fields as the client gets them.
-    static func answer(_ headers: HTTPHeaders) -> HTTPFields {
-        var fields = HTTPFields()
-        fields.reserveCapacity(headers.count + 4)
-        let named = headers.contains(name: "connection") ? tokens(headers["connection"]) : []
-        for (text, value) in headers {
-            guard let name = HTTPField.Name(text), isPassedOn(name.canonicalName, named), !isSaidByUs(name) else { continue }
-            fields.append(HTTPField(name: name, value: value))
+    static func answer(_ received: HTTPHeaders) -> HTTPHeaders {
+        var headers = HTTPHeaders()
+        headers.reserveCapacity(received.count + 5)
+        let named = tokens(of: "Connection", in: received)
+        for (name, value) in received where isPassedOn(name, named) && !saidByUs.contains(name) {
+            headers.add(name: name, value: value)
         }
         // It comes from the origin of the admin API: a page must not act there.
-        fields.append(HTTPField(name: .contentSecurityPolicy, value: "sandbox"))
-        fields.append(HTTPField(name: .via, value: via))
-        return fields
+        headers.add(name: "Content-Security-Policy", value: "sandbox")
+        headers.add(name: "Via", value: via)
+        return headers
     }
 
     /// An element of `Forwarded`.
@@ -46,29 +69,56 @@ enum ProxyFields {
         return "for=\(client)\(named);proto=\(isTLS ? "https" : "http")"
     }
 
-    /// - Parameter name: in lower case.
-    private static func isPassedOn(_ name: String, _ named: Set<String>) -> Bool {
-        switch name {
-        case "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings": false
-        case let name where name.hasPrefix("proxy-"): false
-        default: named.isEmpty || !named.contains(name)
+    /// The fields behind a body, in either direction: those that decide where a message ends, where it goes or who sends it have no place
+    /// there (RFC 9110, section 6.5.1).
+    static func trailers(_ received: HTTPHeaders?) -> HTTPHeaders? {
+        received.map { received in
+            HTTPHeaders(
+                received.filter { name, _ in
+                    isPassedOn(name, []) && !ours.contains(name) && !saidByUs.contains(name) && !atTheHead.contains(name)
+                })
         }
     }
 
-    /// What is meant for this sidecar, or made by the client that calls the upstream.
-    private static func isOurs(_ name: HTTPField.Name) -> Bool {
-        name == .xAPIKey || name == .interlockSubject || name == .expect || name == .contentLength
+    /// - Parameter named: what `Connection` names besides, in lower case.
+    private static func isPassedOn(_ name: String, _ named: Set<String>) -> Bool {
+        if hopByHop.contains(name) || FieldNames.name(name, beginsWith: "proxy-") { return false }
+        return named.isEmpty || !named.contains(name.lowercased())
     }
 
-    /// What only this sidecar says, so that an upstream cannot.
-    private static func isSaidByUs(_ name: HTTPField.Name) -> Bool {
-        [.interlockService, .interlockState, .interlockWaited, .interlockFallback].contains(name)
-    }
-
-    private static func tokens(_ values: [String]) -> Set<String> {
-        let words = values.flatMap { $0.lowercased().split(separator: ",") }
+    private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
+        guard headers.contains(name: name) else { return [] }
+        let words = headers[name].flatMap { $0.lowercased().split(separator: ",") }
         return Set(words.map { String($0.drop { $0 == " " }.prefix { $0 != " " && $0 != "\t" }) })
     }
+}
+
+/// Names of header fields, among which a name is looked for without a copy of it.
+private struct FieldNames {
+    /// By length, in lower case.
+    private var byLength: [[[UInt8]]]
+
+    init(_ names: String...) {
+        byLength = Array(repeating: [], count: (names.map(\.utf8.count).max() ?? 0) + 1)
+        for name in names { byLength[name.utf8.count].append(Array(name.utf8)) }
+    }
+
+    func contains(_ name: String) -> Bool {
+        let length = name.utf8.count
+        guard length < byLength.count else { return false }
+        return byLength[length].contains { Self.name(name, beginsWith: $0) }
+    }
+
+    /// - Parameter start: in lower case.
+    static func name(_ name: String, beginsWith start: some Collection<UInt8>) -> Bool {
+        var rest = name.utf8.makeIterator()
+        for byte in start {
+            guard let next = rest.next(), next == byte || (next | 0x20 == byte && 65...90 ~= next) else { return false }
+        }
+        return true
+    }
+
+    static func name(_ name: String, beginsWith start: String) -> Bool { self.name(name, beginsWith: start.utf8) }
 }
 
 /// The `Retry-After` field (RFC 9110, section 10.2.3): seconds, or a date.

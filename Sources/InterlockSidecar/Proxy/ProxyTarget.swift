@@ -15,7 +15,8 @@ package struct ProxyTarget: Sendable, Equatable {
 
     /// - Parameter target: of the request line, beginning with `prefix`.
     /// - Throws: `HTTPProblem`.
-    package init(_ target: String) throws {
+    package init(_ target: some StringProtocol) throws {
+        let target = Substring(target)
         let behind = target.dropFirst(Self.prefix.count)
         let mark = behind.utf8.firstIndex(of: UInt8(ascii: "?"))
         let whole = behind[..<(mark ?? behind.endIndex)]
@@ -107,12 +108,11 @@ package struct ProxyTarget: Sendable, Equatable {
 package struct UpstreamBase: Sendable {
     /// What the `Host` field says.
     let authority: String
-    /// As it was configured.
-    private let root: String
-    /// Without a slash at its end, so that a path can be appended with one.
-    private let stem: String
-    private let parsed: URL
-    /// Decoded, without a slash at its end.
+    /// As it is dialled.
+    let host: String
+    let port: Int
+    let isTLS: Bool
+    /// As it was configured, encoded; empty when there is none.
     private let path: String
 
     /// `nil`: not a URL of a scheme, an authority and perhaps a path alone, or one that leads through `.` or `..`.
@@ -123,25 +123,22 @@ package struct UpstreamBase: Sendable {
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count)
         guard !authority.isEmpty, !rest.contains(where: { "?#".contains($0) }), !authority.contains("@"),
-            let parsed = URL(string: text), parsed.host?.isEmpty == false,
-            (try? ProxyTarget(ProxyTarget.prefix + "x" + path)) != nil
+            let parsed = URL(string: text), let host = parsed.host, !host.isEmpty,
+            let target = try? ProxyTarget(ProxyTarget.prefix + "x" + path)
         else { return nil }
-        let standardPort = scheme == "https" ? ":443" : ":80"
-        self.authority = String(authority.hasSuffix(standardPort) ? authority.dropLast(standardPort.count) : authority)
-        root = text
-        stem = text.hasSuffix("/") ? String(text.dropLast()) : text
-        self.parsed = parsed
-        self.path = parsed.path.hasSuffix("/") ? String(parsed.path.dropLast()) : parsed.path
+        isTLS = scheme == "https"
+        let standardPort = isTLS ? 443 : 80
+        let suffix = ":\(standardPort)"
+        self.authority = String(authority.hasSuffix(suffix) ? authority.dropLast(suffix.count) : authority)
+        self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        port = parsed.port ?? standardPort
+        self.path = target.path.map { "/" + $0 } ?? ""
     }
 
-    /// The URL to call; `nil`: it would be elsewhere than below this base as the client reads it, which nothing that
-    /// `ProxyTarget` lets through should be.
-    package func url(for target: ProxyTarget) -> URL? {
-        var text = target.path.map { "\(stem)/\($0)" } ?? root
+    /// The target of the request's line. Plain text behind plain text: that it stays below this base is `ProxyTarget`'s promise.
+    package func target(_ target: ProxyTarget) -> String {
+        var text = target.path.map { path.hasSuffix("/") ? path + $0 : "\(path)/\($0)" } ?? (path.isEmpty ? "/" : path)
         if let query = target.query { text += "?" + query }
-        guard let url = URL(string: text), url.scheme == parsed.scheme, url.host == parsed.host, url.port == parsed.port
-        else { return nil }
-        // A path that the client cannot decode is empty to it, and it would ask for the root instead.
-        return url.path.hasPrefix(path) && (target.path == nil || !url.path.isEmpty) ? url : nil
+        return text
     }
 }

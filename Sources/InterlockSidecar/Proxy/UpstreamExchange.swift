@@ -1,251 +1,230 @@
-internal import AsyncHTTPClient
-internal import NIOConcurrencyHelpers
+internal import Interlock
+internal import InterlockCore
+internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 
-/// One call to an upstream, between whoever carries it out and whoever relays its answer.
-///
-/// The one who carries it out says what arrives and holds back while too much of it is unread; the one who relays takes the
-/// head, then the body in pieces. Whatever ends the call, an error, a timeout or the client leaving, ends it for both.
-final class UpstreamExchange: Sendable {
-    /// What of the body has arrived.
-    struct Batch: Sendable {
-        var buffers: [ByteBuffer]
-        var isLast: Bool
-    }
-
-    /// From so many unread bytes on, no more are asked for.
-    private static let mostUnread = 64 * 1024
-
-    private struct State {
-        var stage = ProxyFailure.Stage.connecting
-        var head: HTTPResponseHead?
-        var chunks: [ByteBuffer] = []
-        var unread = 0
-        /// Fulfilled when there is room for more.
-        var demand: EventLoopPromise<Void>?
-        var end: Result<Void, ProxyFailure>?
-        var waiter: CheckedContinuation<Void, Never>?
-        var hasNews = false
-        var cancel: (@Sendable () -> Void)?
-        var timers: [Scheduled<Void>] = []
-        /// When the request was sent to its end; `nil`: it has not been.
-        var sentAllAt: NIODeadline?
-
-        /// Whoever waits for something to happen.
-        mutating func tell() -> CheckedContinuation<Void, Never>? {
-            defer { waiter = nil }
-            if waiter == nil { hasNews = true }
-            return waiter
-        }
-    }
-
-    private let state = NIOLockedValueBox(State())
-    private let eventLoop: any EventLoop
-    private let firstByteTimeout: TimeAmount
-
-    /// - Parameters:
-    ///   - deadline: for the whole call; then it has failed, by whose fault depends on who is waited for.
-    ///   - isAwaitingClient: whether the rest of the request is still to come from the client.
-    init(
-        eventLoop: any EventLoop, firstByteTimeout: TimeAmount, deadline: NIODeadline,
-        isAwaitingClient: @escaping @Sendable () -> Bool = { false }
-    ) {
-        self.eventLoop = eventLoop
-        self.firstByteTimeout = firstByteTimeout
-        let timer = eventLoop.scheduleTask(deadline: deadline) { [self] in
-            // What has arrived and nobody takes: the client does not read.
-            let isUnread = state.withLockedValue { $0.unread > 0 }
-            abort(isUnread || isAwaitingClient() ? .clientIsSlow : .total)
-        }
-        keep(timer)
-    }
-
-    // MARK: Carrying out
-
-    /// The call is under way; `cancel` gives it up.
-    func began(cancel: @escaping @Sendable () -> Void) {
-        let isOver = state.withLockedValue { state in
-            guard state.end == nil else { return true }
-            state.cancel = cancel
-            return false
-        }
-        if isOver { cancel() }
-    }
-
-    /// A connection stands, and the request's head is on its way.
-    func sentHead() {
-        state.withLockedValue { state in
-            if state.stage == .connecting { state.stage = .sent }
-        }
-    }
-
-    /// The request is sent to its end: from now on the answer's first byte is awaited.
-    func sentAll() {
-        let isAwaited = state.withLockedValue { state in
-            state.sentAllAt = .now()
-            return state.head == nil && state.stage != .answering && state.end == nil
-        }
-        if isAwaited { keep(eventLoop.scheduleTask(in: firstByteTimeout) { [self] in failUnlessAnswering() }) }
-    }
-
-    func received(_ head: HTTPResponseHead) {
-        let waiter = state.withLockedValue { state in
-            guard state.end == nil else { return nil as CheckedContinuation<Void, Never>? }
-            state.stage = .answering
-            state.head = head
-            return state.tell()
-        }
-        waiter?.resume()
-    }
-
-    /// - Returns: fulfilled when more may come.
-    func received(_ chunk: ByteBuffer) -> EventLoopFuture<Void> {
-        let (waiter, room) = state.withLockedValue { state in
-            guard state.end == nil else { return (nil as CheckedContinuation<Void, Never>?, nil as EventLoopFuture<Void>?) }
-            state.chunks.append(chunk)
-            state.unread += chunk.readableBytes
-            if state.unread >= Self.mostUnread, state.demand == nil { state.demand = eventLoop.makePromise() }
-            return (state.tell(), state.demand?.futureResult)
-        }
-        waiter?.resume()
-        return room ?? eventLoop.makeSucceededVoidFuture()
-    }
-
-    /// The call is over; only the first end counts.
-    func ended(_ result: Result<Void, any Error>) {
-        end { stage in result.mapError { ProxyFailure($0, at: stage) } }
-    }
-
-    /// For how many milliseconds the upstream has had the whole request; `nil`: it has not got it yet, and nothing can be said.
-    var millisecondsSinceSent: Int64? {
-        state.withLockedValue { $0.sentAllAt.map { (NIODeadline.now() - $0).nanoseconds / 1_000_000 } }
-    }
-
-    // MARK: Relaying
-
-    /// Waits for the answer to begin.
-    func head() async throws(ProxyFailure) -> HTTPResponseHead {
-        while true {
-            let found: Result<HTTPResponseHead, ProxyFailure>? = state.withLockedValue { state in
-                if let head = state.head { return .success(head) }
-                if case .failure(let failure) = state.end { return .failure(failure) }
-                return nil
-            }
-            if let found { return try found.get() }
-            await news()
-        }
-    }
-
-    /// The body to its end, if it is all here.
-    func wholeBody() -> ByteBuffer? {
-        state.withLockedValue { state in
-            guard case .success = state.end else { return nil }
-            defer { state.chunks = [] }
-            if state.chunks.count < 2 { return state.chunks.first ?? ByteBuffer() }
-            var body = ByteBuffer()
-            body.reserveCapacity(state.unread)
-            for chunk in state.chunks { body.writeImmutableBuffer(chunk) }
-            return body
-        }
-    }
-
-    /// Waits for more of the body.
-    func next() async throws(ProxyFailure) -> Batch {
-        while true {
-            let (found, demand) = state.withLockedValue { state in
-                let found: Result<Batch, ProxyFailure>?
-                switch state.end {
-                case .failure(let failure): found = .failure(failure)
-                case .success: found = .success(Batch(buffers: state.chunks, isLast: true))
-                case nil: found = state.chunks.isEmpty ? nil : .success(Batch(buffers: state.chunks, isLast: false))
-                }
-                guard found != nil else { return (found, nil as EventLoopPromise<Void>?) }
-                state.chunks = []
-                state.unread = 0
-                defer { state.demand = nil }
-                return (found, state.demand)
-            }
-            demand?.succeed()
-            if let found { return try found.get() }
-            await news()
-        }
-    }
-
-    /// Ends the call for this reason, if it is not over.
-    func abort(_ failure: ProxyFailure) {
-        let cancel = state.withLockedValue { $0.end == nil ? $0.cancel : nil }
-        end { _ in .failure(failure) }
-        cancel?()
-    }
-
-    // MARK: Both
-
-    private func failUnlessAnswering() {
-        guard state.withLockedValue({ $0.stage != .answering }) else { return }
-        abort(.firstByte)
-    }
-
-    private func keep(_ timer: Scheduled<Void>) {
-        let isOver = state.withLockedValue { state in
-            if state.end == nil { state.timers.append(timer) }
-            return state.end != nil
-        }
-        if isOver { timer.cancel() }
-    }
-
-    private func end(_ result: (ProxyFailure.Stage) -> Result<Void, ProxyFailure>) {
-        let (waiter, demand, timers) = state.withLockedValue { state in
-            guard state.end == nil else {
-                return (nil as CheckedContinuation<Void, Never>?, nil as EventLoopPromise<Void>?, [] as [Scheduled<Void>])
-            }
-            state.end = result(state.stage)
-            // It holds the call, which holds this exchange.
-            state.cancel = nil
-            defer { (state.demand, state.timers) = (nil, []) }
-            return (state.tell(), state.demand, state.timers)
-        }
-        for timer in timers { timer.cancel() }
-        demand?.succeed()
-        waiter?.resume()
-    }
-
-    private func news() async {
-        await withCheckedContinuation { continuation in
-            let isThere = state.withLockedValue { state in
-                defer { state.hasNews = false }
-                if !state.hasNews { state.waiter = continuation }
-                return state.hasNews
-            }
-            if isThere { continuation.resume() }
-        }
-    }
+/// What a call is told of one try.
+protocol UpstreamExchangeOwner: AnyObject {
+    /// The request's head is sent; its body may follow.
+    func upstreamTakes(_ exchange: UpstreamExchange)
+    func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange)
+    /// More of the answer's body.
+    func upstreamSent(_ part: ByteBuffer)
+    /// All that has arrived so far was handed over.
+    func upstreamSentAllThereIs()
+    /// The answer is whole.
+    func upstreamSentEnd(_ trailers: HTTPHeaders?)
+    /// It came to nothing, or broke off.
+    func upstreamFailed(_ failure: ProxyFailure)
+    /// The upstream takes more of the body, or no more for now.
+    func upstreamIsWritable(_ isWritable: Bool)
 }
 
-/// Tells an exchange what becomes of a request without a body. No task, no thread change: it is the way of most calls.
-final class UpstreamDelegate: HTTPClientResponseDelegate {
-    typealias Response = Void
-
-    private let exchange: UpstreamExchange
-
-    init(exchange: UpstreamExchange) {
-        self.exchange = exchange
+/// One call to an upstream, with the permit that it was given; what comes of it is reported once. Confined to the coordinator's event
+/// loop.
+final class UpstreamExchange: HTTPClientReceiver {
+    /// What was handed over while nobody took it.
+    private struct Held {
+        var parts: [ByteBuffer] = []
+        var end: HTTPHeaders??
+        var failure: ProxyFailure?
     }
 
-    func didSendRequestHead(task: HTTPClient.Task<Void>, _ head: HTTPRequestHead) { exchange.sentHead() }
+    private let upstream: Upstream
+    private let head: HTTPRequestHead
+    private let service: String
+    private let calls: CoordinatorCalls
+    private var owner: (any UpstreamExchangeOwner)?
+    private var permit: PermitID?
+    private var connection: HTTPClientConnection?
+    private var stage = ProxyFailure.Stage.connecting
+    private var status: Int?
+    private var retryAfter: Int64?
+    private var held: Held?
+    /// When the request was sent to its end; `nil`: it has not been.
+    private var sentAllAt: NIODeadline?
+    /// From when the upstream had the whole request to when its answer began.
+    private var latency: Int64?
+    /// When it has failed if nothing happens; the end of the whole call is its owner's.
+    private(set) var due: NIODeadline?
+    /// Whether no more of the answer is read for now.
+    private(set) var isReadHeld = false
 
-    func didSendRequest(task: HTTPClient.Task<Void>) { exchange.sentAll() }
-
-    func didReceiveHead(task: HTTPClient.Task<Void>, _ head: HTTPResponseHead) -> EventLoopFuture<Void> {
-        exchange.received(head)
-        return task.eventLoop.makeSucceededVoidFuture()
+    init(
+        _ head: HTTPRequestHead, to upstream: Upstream, _ service: String, permit: PermitID, calls: CoordinatorCalls,
+        owner: any UpstreamExchangeOwner
+    ) {
+        self.head = head
+        self.upstream = upstream
+        self.service = service
+        self.permit = permit
+        self.calls = calls
+        self.owner = owner
     }
 
-    func didReceiveBodyPart(task: HTTPClient.Task<Void>, _ buffer: ByteBuffer) -> EventLoopFuture<Void> {
-        exchange.received(buffer)
+    func begin() {
+        upstream.pool.lease(for: self)
+        if case .connecting = stage, owner != nil { due = .now() + TimeAmount(upstream.settings.connectTimeout) }
     }
 
-    func didReceiveError(task: HTTPClient.Task<Void>, _ error: any Error) { exchange.ended(.failure(error)) }
+    /// How long the upstream wants to be left alone, in milliseconds.
+    var retryAfterMilliseconds: Int64? { retryAfter }
 
-    func didFinishRequest(task: HTTPClient.Task<Void>) throws { exchange.ended(.success(())) }
+    // MARK: The request
+
+    /// Whether there is a connection that takes the request, or carries the answer.
+    var isConnected: Bool { connection != nil }
+
+    func send(_ part: ByteBuffer) { connection?.send(part) }
+
+    func sendEnd(_ trailers: HTTPHeaders?) {
+        guard sentAllAt == nil else { return }
+        let now = NIODeadline.now()
+        sentAllAt = now
+        if case .sent = stage { due = now + TimeAmount(upstream.settings.firstByteTimeout) }
+        connection?.sendEnd(trailers)
+    }
+
+    func flush() { connection?.flush() }
+
+    /// Whether the upstream has not taken yet what was sent to it.
+    var isBackedUp: Bool { connection.map { !$0.isWritable } ?? true }
+
+    // MARK: The answer
+
+    /// Reads no more of the answer for now.
+    func holdReading() {
+        isReadHeld = true
+        connection?.holdReading()
+    }
+
+    func resumeReading() {
+        isReadHeld = false
+        connection?.resumeReading()
+    }
+
+    /// Keeps what comes until `release`.
+    func hold() {
+        held = Held()
+        holdReading()
+    }
+
+    /// Hands over what came meanwhile, and what still comes.
+    func release() {
+        guard let held else { return }
+        self.held = nil
+        isReadHeld = false
+        for part in held.parts { owner?.upstreamSent(part) }
+        owner?.upstreamSentAllThereIs()
+        if let failure = held.failure {
+            fail(failure)
+        } else if let end = held.end {
+            ended(end)
+        } else if !isReadHeld {
+            resumeReading()
+        }
+    }
+
+    /// Why what was held cannot come to its end.
+    var brokenWhileHeld: ProxyFailure? { held?.failure }
+
+    /// It gives way to another, or nobody wants it.
+    func abandon() { end(.clientLeft) }
+
+    /// Ends it for this reason.
+    func fail(_ failure: ProxyFailure) {
+        let owner = owner
+        end(failure)
+        owner?.upstreamFailed(failure)
+    }
+
+    /// When `due` has come.
+    func timeIsOver() {
+        if case .connecting = stage { fail(.connectTimeout) } else { fail(.firstByte) }
+    }
+
+    private func end(_ failure: ProxyFailure) {
+        guard owner != nil else { return }
+        owner = nil
+        due = nil
+        let connection = connection
+        self.connection = nil
+        if let connection { connection.abandon() } else if case .connecting = stage { upstream.pool.cancel(self) }
+        let isOurs = failure.cause == .client
+        report(
+            OutcomeReport(
+                outcome: isOurs ? .ignore : .error, latencyMilliseconds: isOurs ? nil : latency ?? millisecondsSinceSent,
+                status: isOurs ? nil : status))
+    }
+
+    private var millisecondsSinceSent: Int64? {
+        sentAllAt.map { (NIODeadline.now() - $0).nanoseconds / 1_000_000 }
+    }
+
+    /// The answer is good as far as it has come; what is reported first counts.
+    func reportGood() {
+        report(
+            OutcomeReport(
+                outcome: .ok, latencyMilliseconds: latency, status: status, retryAfterMilliseconds: retryAfter))
+    }
+
+    private func report(_ report: OutcomeReport) {
+        guard let permit else { return }
+        self.permit = nil
+        calls.reportPermit(service: service, permit: permit, report, completion: Completion { _, _ in true })
+    }
+
+    // MARK: What its connection tells
+
+    func connected(_ connection: HTTPClientConnection) {
+        guard let owner else { return connection.abandon() }
+        self.connection = connection
+        stage = .sent
+        due = nil
+        connection.send(head)
+        owner.upstreamTakes(self)
+    }
+
+    func notConnected(_ error: any Error) { fail(ProxyFailure(error, at: .connecting)) }
+
+    func received(_ head: HTTPResponseHead) {
+        stage = .answering
+        due = nil
+        latency = millisecondsSinceSent
+        status = Int(head.status.code)
+        if head.status == .tooManyRequests || head.status == .serviceUnavailable {
+            retryAfter = head.headers.first(name: "Retry-After").flatMap(RetryAfter.milliseconds)
+        }
+        owner?.upstreamAnswers(head, self)
+    }
+
+    func received(_ part: ByteBuffer) {
+        if held == nil { owner?.upstreamSent(part) } else { held?.parts.append(part) }
+    }
+
+    func receivedEnd(_ trailers: HTTPHeaders?) {
+        // The connection carries other requests from now on.
+        connection = nil
+        if held == nil { ended(trailers) } else { held?.end = .some(trailers) }
+    }
+
+    private func ended(_ trailers: HTTPHeaders?) {
+        let owner = owner
+        self.owner = nil
+        reportGood()
+        owner?.upstreamSentEnd(trailers)
+    }
+
+    func receivedAllThereIs() {
+        if held == nil { owner?.upstreamSentAllThereIs() }
+    }
+
+    func failed(_ error: any Error) {
+        connection = nil
+        let failure = ProxyFailure(error, at: stage)
+        if held == nil { fail(failure) } else { held?.failure = failure }
+    }
+
+    func writabilityChanged(_ isWritable: Bool) { owner?.upstreamIsWritable(isWritable) }
 }

@@ -74,7 +74,7 @@ package struct RESPDoor: Service {
         if let path = listen.unix { unlink(path) }
         await coordinator.drain()
         try await eventLoop.submit { context.value.closeAll() }.get()
-        try await Self.untilEmpty(context, eventLoop: eventLoop)
+        try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
     }
 
     private func bootstrap(
@@ -122,19 +122,5 @@ package struct RESPDoor: Service {
             throw error
         }
         return listener
-    }
-
-    /// Connections close by themselves once they are answered; what has not after 5 seconds is left to the process' end.
-    private static func untilEmpty(_ context: NIOLoopBound<RESPDoorContext>, eventLoop: any EventLoop) async throws {
-        let isEmpty = eventLoop.makePromise(of: Void.self)
-        // Polling, for 5 seconds at most: it is only done on the way out.
-        eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
-            guard context.value.connectionCount == 0 else { return }
-            task.cancel()
-            isEmpty.succeed()
-        }
-        let timeout = eventLoop.scheduleTask(in: .seconds(5)) { isEmpty.succeed() }
-        try await isEmpty.futureResult.get()
-        timeout.cancel()
     }
 }

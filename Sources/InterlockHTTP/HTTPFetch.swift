@@ -1,0 +1,132 @@
+package import NIOCore
+package import NIOHTTP1
+
+/// One request without a body, and its whole answer. Confined to the event loop of its pool.
+package final class HTTPFetch: HTTPClientReceiver {
+    package struct Answer: Sendable {
+        package var head: HTTPResponseHead
+        package var body: ByteBuffer
+        /// There was more of the body than was asked for.
+        package var isCut: Bool
+    }
+
+    package enum Failure: Error {
+        /// Nothing was sent.
+        case notConnected(any Error)
+        /// There was no whole answer in time.
+        case timedOut
+        /// The connection ended before the answer was whole.
+        case brokenOff(any Error)
+        case cancelled
+    }
+
+    private let request: HTTPRequestHead
+    private let mostBytes: Int
+    private let pool: HTTPConnectionPool
+    private var completion: ((Result<Answer, Failure>) -> Void)?
+    private var connection: HTTPClientConnection?
+    private var answer: Answer?
+    private var timeout: Scheduled<Void>?
+
+    /// - Parameters:
+    ///   - mostBytes: with more of the body the answer ends, and is cut.
+    ///   - completion: called once, possibly before `begin` returns.
+    package init(
+        _ request: HTTPRequestHead, from pool: HTTPConnectionPool, mostBytes: Int,
+        completion: @escaping (Result<Answer, Failure>) -> Void
+    ) {
+        self.request = request
+        self.pool = pool
+        self.mostBytes = mostBytes
+        self.completion = completion
+    }
+
+    package func begin(deadline: NIODeadline) {
+        timeout = pool.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in
+            end(.failure(connection == nil ? .notConnected(ChannelError.connectTimeout(.zero)) : .timedOut))
+        }
+        pool.lease(for: self)
+    }
+
+    package func cancel() { end(.failure(.cancelled)) }
+
+    private func end(_ result: Result<Answer, Failure>) {
+        guard let completion else { return }
+        self.completion = nil
+        timeout?.cancel()
+        if let connection { connection.abandon() } else { pool.cancel(self) }
+        connection = nil
+        completion(result)
+    }
+
+    package func connected(_ connection: HTTPClientConnection) {
+        self.connection = connection
+        connection.send(request)
+        connection.sendEnd()
+    }
+
+    package func notConnected(_ error: any Error) { end(.failure(.notConnected(error))) }
+
+    package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isCut: false) }
+
+    package func received(_ part: ByteBuffer) {
+        let room = mostBytes - (answer?.body.readableBytes ?? 0)
+        answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(room, part.readableBytes)) ?? part)
+        guard part.readableBytes > room, var answer else { return }
+        answer.isCut = true
+        end(.success(answer))
+    }
+
+    package func receivedEnd(_ trailers: HTTPHeaders?) {
+        // It carries other requests from now on.
+        connection = nil
+        if let answer { end(.success(answer)) }
+    }
+
+    package func failed(_ error: any Error) {
+        connection = nil
+        end(.failure(.brokenOff(error)))
+    }
+
+    package func receivedAllThereIs() {}
+
+    package func writabilityChanged(_ isWritable: Bool) {}
+}
+
+extension HTTPFetch {
+    private struct Progress {
+        var fetch: HTTPFetch?
+        var isCancelled = false
+    }
+
+    /// Asks on a connection of its own, which ends with the answer. When the task is cancelled, it ends at once.
+    package static func answer(
+        to request: HTTPRequestHead, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings, mostBytes: Int,
+        within timeout: TimeAmount, on eventLoop: any EventLoop
+    ) async throws -> Answer {
+        let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
+        return try await withTaskCancellationHandler {
+            try await eventLoop.flatSubmit {
+                let answered = eventLoop.makePromise(of: Answer.self)
+                guard !progress.value.isCancelled else {
+                    answered.fail(Failure.cancelled)
+                    return answered.futureResult
+                }
+                let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
+                let fetch = HTTPFetch(request, from: pool, mostBytes: mostBytes) { result in
+                    progress.value.fetch = nil
+                    pool.close()
+                    answered.completeWith(result.mapError { $0 as any Error })
+                }
+                progress.value.fetch = fetch
+                fetch.begin(deadline: .now() + timeout)
+                return answered.futureResult
+            }.get()
+        } onCancel: {
+            eventLoop.execute {
+                progress.value.isCancelled = true
+                progress.value.fetch?.cancel()
+            }
+        }
+    }
+}

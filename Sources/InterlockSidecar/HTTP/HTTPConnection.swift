@@ -1,0 +1,519 @@
+internal import DequeModule
+internal import InterlockHTTP
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+
+/// One client of the HTTP door: takes one request after another through the gate to its route. Confined to the coordinator's event
+/// loop.
+final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundIn = HTTPServerResponsePart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    /// What becomes of the request that is being read.
+    private enum Request {
+        /// Its head is awaited.
+        case none
+        /// Its head has come; what follows decides.
+        case begun(HTTPCall, HTTPRouter.Match)
+        /// Its body is collected for a route that wants it whole.
+        case collected(HTTPCall, HTTPRouter.Match)
+        case relayed
+        /// Nobody wants the rest.
+        case dropped
+        /// It has come to its end.
+        case whole
+    }
+
+    /// With so many bytes of requests that wait for an earlier one, reading pauses.
+    private static let mostWaiting = 64 * 1024
+    /// What a part counts as that is not of a body.
+    private static let weightOfPart = 256
+    /// How long the rest of a request that nobody wants is read and dropped before a connection is closed on it, since with bytes on
+    /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
+    private static let linger = TimeAmount.seconds(1)
+
+    private let door: HTTPDoorContext
+    private let place: HTTPDoorContext.Place
+    private let peer = PeerPresence()
+    private var context: ChannelHandlerContext?
+    private var alarm: LazyAlarm?
+    private var request = Request.none
+    private var reply: HTTPReply?
+    private var relay: (any HTTPRelay)?
+    private(set) var isKept = true
+    /// What has come of requests behind the one that is being answered.
+    private var waiting: Deque<HTTPServerRequestPart> = []
+    private var waitingBytes = 0
+    private var isTakingWaiting = false
+    /// The decoder reads nothing behind the present request, and would keep what came.
+    private var isDecoderDone = false
+    private var isReadWanted = true
+    private var isReadAsked = false
+    private var isReading = false
+    private var isFlushPlanned = false
+    /// Nothing more is answered; what still comes is dropped.
+    private var isClosing = false
+    /// What was to be written before the end is written.
+    private var isAnswerOut = false
+    /// Nothing more of a request comes before the end.
+    private var isRestRead = false
+    /// Who was let in last.
+    private var admitted: (authority: String, forwarded: String)?
+    /// What was asked for last, which mostly is asked for again.
+    private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
+
+    init(door: HTTPDoorContext, place: HTTPDoorContext.Place) {
+        self.door = door
+        self.place = place
+    }
+
+    // MARK: Channel
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        PeerLiveness.watch(context.channel)
+        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
+        self.alarm = alarm
+        alarm.set(.now() + door.firstRequestTimeout(at: place))
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    private func end() {
+        guard context != nil else { return }
+        context = nil
+        isClosing = true
+        alarm?.cancel()
+        alarm = nil
+        waiting = []
+        request = .dropped
+        peer.departure.happen()
+        let reply = reply
+        self.reply = nil
+        relay = nil
+        reply?.connectionHasEnded()
+        door.disconnected(self)
+    }
+
+    func read(context: ChannelHandlerContext) {
+        isReadAsked = true
+        readIfWanted()
+    }
+
+    private var isWritable: Bool { context?.channel.isWritable ?? false }
+
+    private func readIfWanted() {
+        let isHeldBack =
+            switch request {
+            case .whole: isDecoderDone
+            // Answers that nobody reads are not to pile up.
+            case .none: !isClosing && !isWritable
+            case .begun, .collected, .relayed, .dropped: false
+            }
+        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting else { return }
+        isReadAsked = false
+        context?.read()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        isReading = true
+        take(unwrapInboundIn(data))
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        isReading = false
+        takeInAllThereIs()
+        flushIfPlanned()
+        context.fireChannelReadComplete()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = isWritable
+        reply?.writabilityChanged(isWritable)
+        if let relay {
+            relay.writabilityChanged(isWritable)
+        } else if isWritable, reply?.isOver ?? true, !isAnswerOut {
+            // A client that reads what is left is given time for the rest of it.
+            alarm?.set(.now() + door.idleTimeout)
+        }
+        if isWritable, case .none = request { takeWaiting() }
+        context.fireChannelWritabilityChanged()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case ChannelEvent.inputClosed = event { clientHasLeft() }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // It was told already what is wrong.
+        if case ByteToMessageDecoderError.dataReceivedInErrorState = error { return }
+        if PeerLiveness.isSilence(error) { peer.fallSilent() }
+        guard let error = error as? HTTPParserError, !isClosing, !peer.hasLeft else {
+            clientHasLeft()
+            return close()
+        }
+        // What comes behind what cannot be read cannot be told apart any more.
+        isKept = false
+        let problem = HTTPProblem(.invalid, "this is no HTTP/1.1 request that a server may answer: \(error)")
+        switch request {
+        // The one before it is answered first.
+        case .whole where reply?.isOver == false: waiting = []
+        // Nor can those be answered in its place that wait until the client reads.
+        case .none where !waiting.isEmpty: closeBehindAnswer()
+        case .none, .whole:
+            request = .dropped
+            reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
+            refuse(problem, hasMore: true)
+        case .begun, .collected, .relayed, .dropped:
+            request = .dropped
+            reply?.requestIsBroken(problem)
+            nextIfOver()
+        }
+    }
+
+    private func clientHasLeft() {
+        guard context != nil else { return }
+        peer.departure.happen()
+        isKept = false
+        guard !isClosing else {
+            // The rest of its request does not come.
+            isRestRead = true
+            return closeIfDone()
+        }
+        guard let reply, !reply.isOver else { return closeBehindAnswer() }
+        reply.clientHasLeft()
+    }
+
+    private func timeIsOver() {
+        if let relay, reply?.isOver == false { relay.alarm() } else { close() }
+    }
+
+    private func close() {
+        isClosing = true
+        context?.close(promise: nil)
+    }
+
+    /// The sidecar goes down: no further request is taken.
+    func goDown() {
+        isKept = false
+        if case .none = request {
+            closeBehindAnswer()
+            // Who does not agree on TLS, or does not read, cannot hold it up.
+            alarm?.set(.now() + Self.linger)
+            return
+        }
+        // Who does not read what it is told cannot hold it up.
+        if relay == nil, context?.channel.isWritable == false { alarm?.set(.now() + Self.linger) }
+    }
+
+    // MARK: Requests
+
+    private func take(_ part: HTTPServerRequestPart) {
+        guard !isClosing else {
+            guard case .end = part else { return }
+            isRestRead = true
+            return closeIfDone()
+        }
+        switch request {
+        case .whole: wait(part)
+        case .none:
+            guard isWritable, isTakingWaiting || waiting.isEmpty else { return wait(part) }
+            guard case .head(let head) = part else { return }
+            begin(head)
+        case .begun(let call, let match):
+            let isWhole = if case .end = part { true } else { false }
+            begin(call, match, hasBody: !isWhole)
+            take(part)
+        case .collected(let call, let match): collect(part, call, match)
+        case .relayed:
+            switch part {
+            case .head: break
+            case .body(let bytes): relay?.received(bytes)
+            case .end(let trailers):
+                request = .whole
+                relay?.receivedEnd(trailers)
+                nextIfOver()
+            }
+        case .dropped:
+            alarm?.set(.now() + door.idleTimeout)
+            guard case .end = part else { return }
+            request = .whole
+            nextIfOver()
+        }
+    }
+
+    private func wait(_ part: HTTPServerRequestPart) {
+        waiting.append(part)
+        waitingBytes += Self.weight(of: part)
+    }
+
+    private static func weight(of part: HTTPServerRequestPart) -> Int {
+        if case .body(let bytes) = part { bytes.readableBytes } else { weightOfPart }
+    }
+
+    /// Nothing more has come for now.
+    private func takeInAllThereIs() {
+        if case .begun(let call, let match) = request { begin(call, match, hasBody: true) }
+        relay?.receivedAllThereIs()
+    }
+
+    private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?) -> HTTPReply? {
+        context.map { context in
+            HTTPReply(
+                to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "",
+                logger: door.logger)
+        }
+    }
+
+    /// A request's head has come.
+    private func begin(_ head: HTTPRequestHead) {
+        alarm?.set(.now() + door.idleTimeout)
+        isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
+        if Self.asksForUpgrade(head) {
+            isKept = false
+            isDecoderDone = true
+        }
+        do throws(HTTPProblem) {
+            let known = found.flatMap { $0.uri == head.uri && $0.method == head.method ? $0 : nil }
+            let target = known?.target ?? HTTPTarget(head.uri)
+            let forwarded = try admit(head, target)
+            let match: HTTPRouter.Match
+            if let known {
+                match = known.match
+            } else {
+                match = try door.router.match(method: head.method, path: target.path)
+                found = (head.method, head.uri, target, match)
+            }
+            guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+            do throws(HTTPProblem) {
+                let call = HTTPCall(
+                    .init(
+                        head: head, target: target, parameters: match.parameters,
+                        caller: try door.gate.admit(head.headers, to: match.route.admission), access: door.gate.access,
+                        peer: peer, shutdown: door.shutdown, forwarded: forwarded))
+                reply = makeReply(to: head, match)
+                try begin(call, match)
+            } catch {
+                guard error.code != .unauthenticated else { throw error }
+                request = .dropped
+                reply = reply ?? makeReply(to: head, match)
+                fail(error, head)
+            }
+        } catch {
+            request = .dropped
+            reply = makeReply(to: head, nil)
+            if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
+                door.refusedLogins.refused(from: context?.channel.remoteAddress)
+            }
+            refuse(error, hasMore: Self.hasBody(head))
+        }
+    }
+
+    /// - Returns: who asks, as `Forwarded` says it.
+    private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
+        let authority = try HTTPGate.authority(of: head, target)
+        if let admitted, admitted.authority == authority {
+            try HTTPGate.refuseForeignPages(head.headers, authority: authority)
+            return admitted.forwarded
+        }
+        try door.gate.refuseForeign(head.headers, authority: authority)
+        let forwarded = ProxyFields.forwarded(
+            for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: door.isTLS)
+        admitted = (authority, forwarded)
+        return forwarded
+    }
+
+    /// It comes to no route.
+    private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
+        door.refusals.count(problem.code)
+        door.logger.log(.httpRefused, ["code": problem.code.rawValue])
+        var answer = HTTPAnswer(problem)
+        answer.endsConnection = hasMore
+        reply?(answer)
+    }
+
+    /// Whether another protocol may follow. It does not, but the decoder reads nothing behind such a request.
+    private static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
+        head.method == .CONNECT || head.headers.contains(name: "Upgrade")
+    }
+
+    private static func hasBody(_ head: HTTPRequestHead) -> Bool {
+        head.headers.contains(name: "Transfer-Encoding")
+            || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
+    }
+
+    /// Decides how the rest is read.
+    private func begin(_ call: HTTPCall, _ match: HTTPRouter.Match) throws(HTTPProblem) {
+        request = .begun(call, match)
+        if case .relay = match.route.handler { return }
+        let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
+        guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
+        if call.awaitsContinue { reply?.writeContinue() }
+    }
+
+    private func begin(_ call: HTTPCall, _ match: HTTPRouter.Match, hasBody: Bool) {
+        guard case .relay(let make) = match.route.handler else {
+            request = .collected(call, match)
+            return
+        }
+        guard let reply else { return }
+        do {
+            let relay = try make(call, hasBody, reply)
+            self.relay = relay
+            request = .relayed
+            isReadWanted = !hasBody
+            relay.start()
+        } catch {
+            request = .dropped
+            fail(error as? HTTPProblem ?? HTTPProblem(.invalid, "\(error)"), call.head)
+        }
+    }
+
+    private func fail(_ problem: HTTPProblem, _ head: HTTPRequestHead) {
+        var answer = HTTPAnswer(problem)
+        // Whether a body comes that was not asked for is unknown, so that nothing can follow on this connection.
+        if head.headers.contains(name: "Expect") { answer.endsConnection = true }
+        reply?(answer)
+    }
+
+    private func collect(_ part: HTTPServerRequestPart, _ call: HTTPCall, _ match: HTTPRouter.Match) {
+        switch part {
+        case .head: break
+        case .body(var bytes):
+            guard call.body.readableBytes + bytes.readableBytes <= HTTPBounds.body else {
+                request = .dropped
+                reply?.fail(HTTPCall.tooLarge)
+                return
+            }
+            alarm?.set(.now() + door.idleTimeout)
+            var call = call
+            // It is mostly one piece, which is not copied.
+            if call.body.readableBytes == 0 { call.body = bytes } else { call.body.writeBuffer(&bytes) }
+            request = .collected(call, match)
+        case .end:
+            request = .whole
+            alarm?.clear()
+            carryOut(call, match.route.handler)
+        }
+    }
+
+    private func carryOut(_ call: HTTPCall, _ handler: HTTPRoute.Handler) {
+        guard let reply, let eventLoop = context?.eventLoop else { return }
+        switch handler {
+        case .reply(let answer):
+            do {
+                try answer(call, reply)
+            } catch {
+                reply.fail(error)
+            }
+        case .answer(let answer):
+            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            Task {
+                do {
+                    let answer = try await answer(call)
+                    eventLoop.execute { reply.value(answer) }
+                } catch {
+                    eventLoop.execute { reply.value.fail(error) }
+                }
+            }
+        case .relay: break
+        }
+    }
+
+    // MARK: Answers
+
+    func answered(endsConnection: Bool) {
+        if endsConnection { isKept = false }
+        let isRestComing = if case .relayed = request { true } else { false }
+        planFlush()
+        nextIfOver()
+        // What is left of the request is read and dropped.
+        guard !isClosing, isRestComing else { return }
+        relay = nil
+        request = .dropped
+        alarm?.set(.now() + door.idleTimeout)
+        read(true)
+    }
+
+    /// The request has come to its end and was answered: the next one's turn, or the connection's end.
+    private func nextIfOver() {
+        guard let reply, reply.isOver, !isClosing else { return }
+        guard isKept else { return closeBehindAnswer() }
+        guard case .whole = request else { return }
+        self.reply = nil
+        relay = nil
+        request = .none
+        isReadWanted = true
+        alarm?.set(.now() + door.idleTimeout)
+        takeWaiting()
+    }
+
+    private func takeWaiting() {
+        guard !isTakingWaiting else { return }
+        isTakingWaiting = true
+        while !isClosing {
+            if case .whole = request { break }
+            if case .none = request, !isWritable { break }
+            guard let part = waiting.popFirst() else { break }
+            waitingBytes -= Self.weight(of: part)
+            take(part)
+        }
+        isTakingWaiting = false
+        if !isReading { takeInAllThereIs() }
+        readIfWanted()
+    }
+
+    /// Closes when all is written. What was not read to its end has a little while to come.
+    private func closeBehindAnswer() {
+        isClosing = true
+        relay = nil
+        waiting = []
+        waitingBytes = 0
+        switch request {
+        case .none, .whole: isRestRead = true
+        case .begun, .collected, .relayed, .dropped: break
+        }
+        if peer.hasLeft { isRestRead = true }
+        alarm?.set(.now() + door.idleTimeout)
+        isFlushPlanned = false
+        context?.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(ByteBuffer())))).assumeIsolated().whenComplete { [self] _ in
+            isAnswerOut = true
+            alarm?.set(.now() + Self.linger)
+            closeIfDone()
+        }
+        readIfWanted()
+    }
+
+    private func closeIfDone() {
+        if isAnswerOut, isRestRead { close() }
+    }
+
+    func breakOff() { close() }
+
+    func read(_ isWanted: Bool) {
+        isReadWanted = isWanted
+        readIfWanted()
+    }
+
+    func setAlarm(_ deadline: NIODeadline) { alarm?.set(deadline) }
+
+    /// At the end of the tick, so that answers to what came at once leave at once.
+    private func planFlush() {
+        isFlushPlanned = true
+        if !isReading { flushIfPlanned() }
+    }
+
+    private func flushIfPlanned() {
+        guard isFlushPlanned else { return }
+        isFlushPlanned = false
+        context?.flush()
+    }
+}

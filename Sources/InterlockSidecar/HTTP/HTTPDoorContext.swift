@@ -1,0 +1,109 @@
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+
+/// What the connections of an HTTP door share. Confined to the coordinator's event loop.
+final class HTTPDoorContext {
+    enum Place {
+        case ordinary
+        /// All others are taken: it tells how the sidecar is, once.
+        case kept
+    }
+
+    /// So many more than `listen.max_connections` are accepted, for health and metrics.
+    private static let keptPlaces = 16
+    /// The same as `firstRequestTimeout`, at one of those.
+    private static let shortTimeout = TimeAmount.seconds(1)
+    private static let limits: NIOHTTPDecoderLimitConfiguration = {
+        var limits = NIOHTTPDecoderLimitConfiguration()
+        limits.maxHeaderFieldSize = 8 * 1024
+        limits.maxHeaderListSize = 32 * 1024
+        limits.maxHeaderFieldCount = 100
+        return limits
+    }()
+
+    let router: HTTPRouter
+    let gate: HTTPGate
+    let isTLS: Bool
+    let logger: Logger
+    let refusals: HTTPRefusalCounters
+    let refusedLogins: RefusedLogins
+    /// A connection without a request under way, or whose request does not arrive, is closed after so long.
+    let idleTimeout: TimeAmount
+    /// Happens when the sidecar goes down.
+    let shutdown = Occurrence()
+    private let firstRequestTimeout: TimeAmount
+    private let maximumConnections: Int
+    private var connections: [ObjectIdentifier: HTTPConnection] = [:]
+    /// Lets the listener accept the next connection.
+    private var accept: (() -> Void)?
+
+    init(
+        router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
+        idleTimeout: TimeAmount, metrics: PrometheusRegistry, logger: Logger
+    ) {
+        self.router = router
+        self.gate = gate
+        self.isTLS = isTLS
+        self.maximumConnections = maximumConnections
+        self.firstRequestTimeout = firstRequestTimeout
+        self.idleTimeout = idleTimeout
+        self.logger = logger
+        refusals = HTTPRefusalCounters(in: metrics)
+        refusedLogins = RefusedLogins(door: "http", logger: logger)
+    }
+
+    var connectionCount: Int { connections.count }
+
+    /// Until then a client must have agreed on TLS and sent the head of its first request.
+    func firstRequestTimeout(at place: Place) -> TimeAmount {
+        place == .kept ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout
+    }
+
+    /// Serves a connection that was accepted.
+    func serve(_ channel: any Channel) throws {
+        let connection = HTTPConnection(door: self, place: connections.count < maximumConnections ? .ordinary : .kept)
+        connections[ObjectIdentifier(connection)] = connection
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(HTTPResponseEncoder())
+        try pipeline.addHandler(
+            ByteToMessageHandler(
+                HTTPRequestDecoder(
+                    leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: Self.limits)))
+        try pipeline.addHandler(connection)
+    }
+
+    func disconnected(_ connection: HTTPConnection) {
+        connections[ObjectIdentifier(connection)] = nil
+        let accept = accept
+        self.accept = nil
+        accept?()
+    }
+
+    /// Calls `accept` when there is a place, kept ones among them.
+    func whenFree(_ accept: @escaping () -> Void) {
+        guard connections.count >= maximumConnections + Self.keptPlaces else { return accept() }
+        self.accept = accept
+    }
+
+    /// No further request is taken; connections end when they are answered.
+    func goDown() {
+        shutdown.happen()
+        for connection in Array(connections.values) { connection.goDown() }
+    }
+}
+
+/// Lets a listener accept no connection while there is no place for one.
+final class AcceptWhenFree: ChannelOutboundHandler {
+    typealias OutboundIn = NIOAny
+
+    private let door: HTTPDoorContext
+
+    init(_ door: HTTPDoorContext) {
+        self.door = door
+    }
+
+    func read(context: ChannelHandlerContext) {
+        door.whenFree { context.read() }
+    }
+}

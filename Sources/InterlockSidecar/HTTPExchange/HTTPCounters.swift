@@ -1,0 +1,36 @@
+internal import CoreMetrics
+internal import NIOHTTP1
+
+/// How often a route was answered, by class of status. Made once for each route, so that counting looks nothing up.
+struct HTTPRouteCounters: Sendable {
+    private let classes: [Counter]
+
+    init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
+        classes = (2...5).map { digit in
+            Counter(
+                label: "interlock_http_requests_total",
+                dimensions: [("method", route.method?.rawValue ?? "any"), ("route", route.path), ("status", "\(digit)xx")],
+                factory: metrics)
+        }
+    }
+
+    func count(_ status: HTTPResponseStatus) {
+        let index = Int(status.code) / 100 - 2
+        guard classes.indices.contains(index) else { return }
+        classes[index].increment()
+    }
+}
+
+/// How often a request was refused before it came to a route, by the problem's code.
+struct HTTPRefusalCounters: Sendable {
+    private let counters: [HTTPProblem.Code: Counter]
+
+    init(in metrics: PrometheusRegistry) {
+        counters = Dictionary(
+            uniqueKeysWithValues: HTTPProblem.Code.allCases.map { code in
+                (code, Counter(label: "interlock_http_refusals_total", dimensions: [("code", code.rawValue)], factory: metrics))
+            })
+    }
+
+    func count(_ code: HTTPProblem.Code) { counters[code]?.increment() }
+}

@@ -1,0 +1,324 @@
+internal import Interlock
+internal import InterlockCore
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+
+/// The way back to a client for one request. Confined to the event loop of its connection; once the client has left, what is said goes
+/// nowhere.
+final class HTTPReply {
+    private enum Progress {
+        /// Nothing was written.
+        case awaited
+        /// The head was written, and perhaps a part of the body.
+        case begun
+        /// All was written, or the client has left.
+        case over
+    }
+
+    private let connection: any HTTPReplyingConnection
+    private let context: ChannelHandlerContext
+    private let version: HTTPVersion
+    private let isHead: Bool
+    private let counters: HTTPRouteCounters?
+    private let path: String
+    private let logger: Logger
+    private var progress = Progress.awaited
+    private var departure: (() -> Void)?
+    /// Nothing follows the head, whatever it says of a body.
+    private var isCut = false
+    private var endsConnection = false
+    /// Those who write a stream, and wait until the client takes more.
+    private var writers: [EventLoopPromise<Void>] = []
+
+    /// - Parameters:
+    ///   - counters: of the route; `nil`: there is none, and the request is refused.
+    ///   - path: of the route.
+    init(
+        to head: HTTPRequestHead, of connection: any HTTPReplyingConnection, context: ChannelHandlerContext,
+        counters: HTTPRouteCounters?, path: String, logger: Logger
+    ) {
+        self.connection = connection
+        self.context = context
+        self.counters = counters
+        self.path = path
+        self.logger = logger
+        version = head.version.major == 1 && head.version.minor == 0 ? .http1_0 : .http1_1
+        isHead = head.method == .HEAD
+    }
+
+    /// Nothing was written, and the client is there.
+    var isAwaited: Bool { progress == .awaited }
+
+    /// All was written, or the client has left.
+    var isOver: Bool { progress == .over }
+
+    /// Calls `action` if the client leaves before its answer is whole.
+    func whenLeft(_ action: @escaping () -> Void) {
+        if progress == .over { action() } else { departure = action }
+    }
+
+    // MARK: Whole answers
+
+    /// Answers. `false`: the client has left.
+    @discardableResult
+    func callAsFunction(_ answer: HTTPAnswer) -> Bool {
+        guard progress == .awaited else {
+            answer.ifUndelivered?()
+            return false
+        }
+        var answer = answer
+        if !answer.isRelayed { complete(&answer) }
+        if answer.endsConnection { endsConnection = true }
+        write(answer.status, answer.headers)
+        switch answer.body {
+        case .stream(let write) where !isHead:
+            flush()
+            return stream(write, answer)
+        case .whole(let body) where !isHead:
+            writePart(body)
+            return end(answer)
+        case .none, .stream, .whole:
+            return end(answer)
+        }
+    }
+
+    /// Answers with what went wrong. `false`: the client has left.
+    @discardableResult
+    func fail(_ error: any Error) -> Bool {
+        let problem: HTTPProblem
+        switch error {
+        case let error as HTTPProblem: problem = error
+        case let error as InterlockError: problem = HTTPProblem(error)
+        default:
+            // Nothing that a client could learn from.
+            breakOff()
+            return false
+        }
+        return self(HTTPAnswer(problem))
+    }
+
+    /// Answers with what `body` says, or with what it throws.
+    @discardableResult
+    func answer(with body: () throws -> HTTPAnswer) -> Bool {
+        do {
+            return self(try body())
+        } catch {
+            return fail(error)
+        }
+    }
+
+    /// What every answer of this door says.
+    private func complete(_ answer: inout HTTPAnswer) {
+        answer.headers.add(name: "Date", value: HTTPDate.shared.now())
+        answer.headers.add(name: "Cache-Control", value: "no-store")
+        answer.headers.add(name: "X-Content-Type-Options", value: "nosniff")
+        switch answer.body {
+        case .whole(let body): answer.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
+        case .none where answer.status.mayHaveResponseBody: answer.headers.add(name: "Content-Length", value: "0")
+        case .none, .stream: break
+        }
+    }
+
+    /// What was granted is given back when the end could not be written.
+    private func end(_ answer: HTTPAnswer) -> Bool {
+        var written: EventLoopPromise<Void>?
+        if let giveBack = answer.ifUndelivered {
+            let promise = context.eventLoop.makePromise(of: Void.self)
+            promise.futureResult.assumeIsolated().whenFailure { _ in giveBack() }
+            written = promise
+        }
+        finish(nil, written)
+        return true
+    }
+
+    private func stream(_ write: @escaping @Sendable (HTTPBodyWriter) async throws -> Void, _ answer: HTTPAnswer) -> Bool {
+        let eventLoop = context.eventLoop
+        let reply = NIOLoopBound(self, eventLoop: eventLoop)
+        let writer = HTTPBodyWriter(reply: reply, eventLoop: eventLoop)
+        Task {
+            do {
+                try await write(writer)
+                eventLoop.execute { reply.value.writeEnd(nil) }
+            } catch {
+                eventLoop.execute {
+                    answer.ifUndelivered?()
+                    reply.value.breakOff()
+                }
+            }
+        }
+        return true
+    }
+
+    // MARK: Bit by bit
+
+    /// Tells a client that waits for it to send its body.
+    func writeContinue() {
+        guard progress == .awaited, version == .http1_1 else { return }
+        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
+    }
+
+    func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited else { return }
+        progress = .begun
+        counters?.count(status)
+        logger.log(.httpAnswered, ["route": path, "status": "\(status.code)"])
+        var headers = headers
+        // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
+        isCut = isHead && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
+        endsConnection = endsConnection || isCut || version == .http1_0 || !connection.isKept
+        if endsConnection { headers.replaceOrAdd(name: "Connection", value: "close") }
+        let head = HTTPResponseHead(version: version, status: status, headers: headers)
+        context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+    }
+
+    func write(_ part: ByteBuffer) {
+        guard progress == .begun else { return }
+        writePart(part)
+    }
+
+    /// The answer is whole.
+    func writeEnd(_ trailers: HTTPHeaders?) {
+        guard progress == .begun else { return }
+        finish(trailers, nil)
+    }
+
+    func flush() {
+        guard progress == .begun else { return }
+        context.flush()
+    }
+
+    /// The client takes more for now.
+    var isWritable: Bool { context.channel.isWritable }
+
+    /// Ends the connection: what was written must not look like a whole answer.
+    func breakOff() {
+        guard progress != .over else { return }
+        progress = .over
+        departure = nil
+        connection.breakOff()
+    }
+
+    /// Whether more of the request is read.
+    func read(_ isWanted: Bool) {
+        guard progress != .over else { return }
+        connection.read(isWanted)
+    }
+
+    /// Calls the relay's `alarm` at this time, and not at one set before.
+    func setAlarm(_ deadline: NIODeadline) {
+        guard progress != .over else { return }
+        connection.setAlarm(deadline)
+    }
+
+    private func writePart(_ part: ByteBuffer) {
+        context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(part))), promise: nil)
+    }
+
+    private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
+        progress = .over
+        departure = nil
+        if isCut {
+            context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(ByteBuffer()))), promise: written)
+        } else {
+            context.write(NIOAny(HTTPServerResponsePart.end(trailers)), promise: written)
+        }
+        connection.answered(endsConnection: endsConnection)
+    }
+
+    // MARK: What the connection tells
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable else { return }
+        let writers = writers
+        self.writers = []
+        for writer in writers { writer.succeed() }
+    }
+
+    func clientHasLeft() {
+        guard progress != .over else { return }
+        let departure = departure
+        self.departure = nil
+        departure?()
+    }
+
+    /// The rest of the request cannot be read.
+    func requestIsBroken(_ problem: HTTPProblem) {
+        guard progress != .over else { return }
+        let departure = departure
+        self.departure = nil
+        if progress == .awaited {
+            var answer = HTTPAnswer(problem)
+            answer.endsConnection = true
+            self(answer)
+        }
+        departure?()
+        breakOff()
+    }
+
+    /// The connection is gone.
+    func connectionHasEnded() {
+        let departure = departure
+        self.departure = nil
+        progress = .over
+        departure?()
+        let writers = writers
+        self.writers = []
+        for writer in writers { writer.fail(HTTPBodyWriter.Closed()) }
+    }
+
+    fileprivate func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
+        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+        writePart(part)
+        context.flush()
+        if isWritable { done.succeed() } else { writers.append(done) }
+    }
+}
+
+/// Writes the body of an answer that comes about bit by bit.
+struct HTTPBodyWriter: Sendable {
+    fileprivate let reply: NIOLoopBound<HTTPReply>
+    fileprivate let eventLoop: any EventLoop
+
+    /// The client has left.
+    struct Closed: Error {}
+
+    /// Waits until the client takes more.
+    /// - Throws: when it has left.
+    func write(_ text: String) async throws {
+        try await eventLoop.flatSubmit { [reply, eventLoop] in
+            let done = eventLoop.makePromise(of: Void.self)
+            reply.value.write(ByteBuffer(string: text), done)
+            return done.futureResult
+        }.get()
+    }
+}
+
+/// The connection of a reply.
+protocol HTTPReplyingConnection: AnyObject {
+    /// Another request may follow.
+    var isKept: Bool { get }
+    /// The answer is written to its end, and not flushed.
+    func answered(endsConnection: Bool)
+    /// Closes at once.
+    func breakOff()
+    /// Whether more of the request is read.
+    func read(_ isWanted: Bool)
+    func setAlarm(_ deadline: NIODeadline)
+}
+
+/// Answers a request that is read as it comes. Everything is called on the event loop of the client's connection.
+protocol HTTPRelay: AnyObject {
+    /// Called once, before everything else.
+    func start()
+    /// A part of the request's body.
+    func received(_ part: ByteBuffer)
+    /// The request is whole.
+    func receivedEnd(_ trailers: HTTPHeaders?)
+    /// All that has arrived so far was handed over.
+    func receivedAllThereIs()
+    /// The client takes more of the answer, or no more for now.
+    func writabilityChanged(_ isWritable: Bool)
+    /// The time that `setAlarm` named has come.
+    func alarm()
+}

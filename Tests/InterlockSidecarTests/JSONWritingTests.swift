@@ -1,0 +1,51 @@
+import FoundationEssentials
+import InterlockCore
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("JSON is written and read as an encoder and a decoder would")
+struct JSONWritingTests {
+    private static func written(_ value: JSONValue) -> String {
+        var buffer = ByteBuffer()
+        value.write(into: &buffer)
+        return String(buffer: buffer)
+    }
+
+    @Test("every byte of ASCII, and what is beyond it", arguments: 0..<0x180)
+    func characters(code: UInt32) throws {
+        let scalar = try #require(UnicodeScalar(code))
+        let value = JSONValue.object(["k\(scalar)": .text("a\(scalar)b")])
+        #expect(Self.written(value) == String(decoding: try value.json(), as: UTF8.self))
+    }
+
+    @Test(
+        "every kind of value",
+        arguments: [
+            .null, .flag(true), .flag(false), .integer(.min), .integer(.max), .integer(0), .number(0.1), .number(-1e300),
+            .number(3), .text(""), .text("😀/\u{2028}"), .list([]), .object([:]),
+            .list([.null, .list([.integer(1)]), .object(["b": .text("x"), "a": .flag(true), "é": .null, "A": .null])]),
+        ] as [JSONValue])
+    func kinds(value: JSONValue) throws {
+        #expect(Self.written(.list([value])) == String(decoding: try JSONValue.list([value]).json(), as: UTF8.self))
+    }
+
+    @Test(
+        "whatever a body is, it is read as a decoder reads it, or refused as it does",
+        arguments: [
+            "{}", " { } ", "{\"a\":1}", "{\"a\" : -0 , \"b\":\"x\"}\n", "{\"a\":true,\"b\":false,\"c\":null}", "{\"a\":01}",
+            "{\"a\":-}",
+            "{\"a\":1.5}", "{\"a\":1e3}", "{\"a\":999999999999999999}", "{\"a\":9223372036854775807}",
+            "{\"a\":9223372036854775808}",
+            "{\"a\":\"\\n\"}", "{\"a\":\"é\"}", "{\"a\":1,\"a\":2}", "{\"a\":1,}", "{,}", "{\"a\"}", "{\"a\":1}x", "{\"a\":1",
+            "{\"a\":truex}",
+            "{\"a\":\"\t\"}", "{\"\":\"\"}", "[1]", "1", "", "null", "{\"a\":[1]}", "{\"a\":{\"b\":1}}", "{\"a\":+1}",
+            "{\"a\":1 2}", "\u{FEFF}{}",
+        ])
+    func reading(body: String) {
+        let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body.utf8))
+        #expect((try? JSONValue(reading: Array(body.utf8), deepest: 3)) == decoded)
+        #expect((try? JSONValue(reading: ByteBuffer(string: body).readableBytesView, deepest: 3)) == decoded)
+    }
+}

@@ -1,0 +1,233 @@
+import Interlock
+import InterlockCore
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+/// What one server takes for the end of a message and the next one does not is how requests are smuggled past a guard (RFC 9112, section
+/// 11.2). Behind each disguise is one more request, which must not come to the upstream as if its client had sent it.
+@Suite("Proxy: messages in disguise", .timeLimit(.minutes(1)))
+struct ProxySmugglingTests {
+    private static let hidden = "GET /proxy/shop/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    private static func post(_ fields: String, _ body: String) -> String {
+        "POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n\r\n\(body)"
+    }
+
+    /// Sends bytes through the proxy. Returns the answers, and what the upstream was asked.
+    private func sent(
+        _ bytes: String, upstream handler: @escaping TestUpstream.Handler = { try await $0.answer("200 OK", [], "x") }
+    ) async throws -> (answer: String, asked: [String]) {
+        var answer = ""
+        var asked: [String] = []
+        try await TestUpstream.with(handler) { upstream in
+            let service = ServiceDefinition(
+                name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(upstream.port)"))
+            try await HTTPTestDoor.with(services: [service], idleTimeout: .milliseconds(300)) { door in
+                answer = try await RawConnection.exchange(port: door.client.port, bytes)
+                try await door.expect(200, "GET", "/healthz")
+            }
+            asked = upstream.received.map { String($0.prefix { $0 != "\r\n" }) }
+        }
+        return (answer, asked)
+    }
+
+    @Test(
+        "a request whose end is not clear is refused, with all that comes behind it, and comes to no upstream",
+        arguments: [
+            "Content-Length: 0\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 5",
+            "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 5, 6", "Content-Length: +5", "Content-Length: -5",
+            "Content-Length: 0x5", "Content-Length: 5 5", "Content-Length: 99999999999999999999", "Content-Length: five",
+            "Transfer-Encoding: xchunked", "Transfer-Encoding: identity", "Transfer-Encoding: chunked, identity",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", "Transfer-Encoding : chunked",
+            "Transfer-Encoding: \u{b}chunked", "Content-Length : 5", "Content-Length: 5\r\n folded",
+            "X: a\rTransfer-Encoding: chunked", "X: a\u{0}b", "Host: elsewhere.example\r\nConnection: close",
+            "Host: localhost\r\nConnection: close", ": x", "X Y: z",
+        ])
+    func unclear(fields: String) async throws {
+        let (answer, asked) = try await sent(Self.post(fields, "5\r\nhello\r\n0\r\n\r\n" + Self.hidden))
+        #expect(answer.hasPrefix("HTTP/1.1 400 "), "\(answer)")
+        #expect(answer.ranges(of: "HTTP/1.1 400 ").count == 1 && !answer.contains("HTTP/1.1 200 "), "\(answer)")
+        #expect(asked == [])
+    }
+
+    @Test(
+        "a body in chunks that is none breaks the call off, and nothing behind it is a request",
+        arguments: [
+            "5\r\nhello0\r\n\r\n", "5\nhello\r\n0\r\n\r\n", "-1\r\nhello\r\n0\r\n\r\n", "0x5\r\nhello\r\n0\r\n\r\n",
+            "FFFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n", "\r\n", "5;a\nb\r\nhello\r\n0\r\n\r\n", "5 \r\nhello\r\n0\r\n\r\n",
+            "g\r\n",
+        ])
+    func chunks(body: String) async throws {
+        let (answer, asked) = try await sent(Self.post("Transfer-Encoding: chunked", body + Self.hidden)) { call in
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        #expect(!answer.contains("HTTP/1.1 200 "), "\(answer)")
+        #expect(asked.count <= 1 && !asked.contains { $0.contains("hidden") }, "\(asked)")
+    }
+
+    @Test(
+        "requests that follow each other are answered in their order, each with its own body",
+        arguments: [
+            ("Content-Length: 5", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
+            ("Transfer-Encoding: Chunked", "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"),
+            ("Content-Length: 005", "hello"),
+        ])
+    func clear(fields: String, body: String) async throws {
+        let behind = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        let (answer, asked) = try await sent(Self.post(fields, body) + behind) { call in
+            var received = ""
+            if call.head.hasPrefix("POST") {
+                while !received.contains("hello"), !received.hasSuffix("0\r\n\r\n"), let more = try await call.more() {
+                    received += String(buffer: more)
+                }
+            }
+            try await call.answer("200 OK", [], call.request)
+        }
+        #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 2, "\(answer)")
+        #expect(asked == ["POST /a HTTP/1.1", "GET /b HTTP/1.1"])
+        let first = try #require(answer.firstRange(of: "POST /a")), second = try #require(answer.firstRange(of: "GET /b"))
+        #expect(first.lowerBound < second.lowerBound)
+    }
+
+    @Test(
+        "a request line that is none is refused",
+        arguments: [
+            "GET /proxy/shop/a\r\n\r\n",
+            "GET /proxy/shop/a HTTP/2.0\r\nHost: localhost\r\n\r\n", "GET /proxy/shop/a HTTP/1.1 x\r\nHost: localhost\r\n\r\n",
+            "G\u{0}T /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n", "FROBNICATE-ALL /proxy/shop/a HTTP/9\r\n\r\n",
+            "\u{16}\u{3}\u{1}\u{2}\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ])
+    func requestLine(bytes: String) async throws {
+        let (answer, asked) = try await sent(bytes + Self.hidden)
+        #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 4"), "\(answer)")
+        #expect(asked == [])
+    }
+
+    @Test("fields behind a body do not say where the next one ends, who asks, or what the sidecar thinks")
+    func trailers() async throws {
+        let body = "5\r\nhello\r\n0\r\nX-Sum: 1\r\nAuthorization: x\r\nInterlock-Subject: y\r\n\r\n"
+        let answered = "5\r\nhello\r\n0\r\nX-Sum: 2\r\nSet-Cookie: a=b\r\nInterlock-State: open\r\n\r\n"
+        let (answer, _) = try await sent(Self.post("Connection: close\r\nTransfer-Encoding: chunked", body)) { call in
+            var received = ""
+            while !received.hasSuffix("\r\n\r\n"), let more = try await call.more() { received += String(buffer: more) }
+            #expect(received.lowercased().hasSuffix("0\r\nx-sum: 1\r\n\r\n"), "\(received)")
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\(answered)")
+        }
+        #expect(answer.lowercased().hasSuffix("0\r\nx-sum: 2\r\n\r\n"), "\(answer)")
+    }
+
+    @Test(
+        "an answer whose end is not clear is none",
+        arguments: [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked", "Content-Length: 5\r\nContent-Length: 6", "Content-Length: -1",
+            "Content-Length: 5\r\n folded", "Content-Length : 5", "X: a\u{0}b", "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        ])
+    func unclearAnswer(fields: String) async throws {
+        let (answer, asked) = try await sent(
+            "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ) { call in
+            try await call.send("HTTP/1.1 200 OK\r\n\(fields)\r\n\r\nhello")
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 502 "), "\(answer)")
+        #expect(asked.count == 1)
+    }
+
+    @Test(
+        "what comes behind an answer is nobody's, least of all the next client's",
+        arguments: [
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "evil", "\r\n",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        ])
+    func behindAnAnswer(bytes: String) async throws {
+        let request = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        let last = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        let (answer, asked) = try await sent(request + request + last) { call in
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\(bytes)")
+        }
+        #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 3, "\(answer)")
+        #expect(!answer.contains("evil"), "\(answer)")
+        #expect(asked.count == 3)
+    }
+
+    @Test("an answer without a body has none, whatever it says", arguments: ["204 No Content", "304 Not Modified"])
+    func withoutBody(status: String) async throws {
+        let request = "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        let last = "GET /proxy/shop/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        let (answer, _) = try await sent(request + last) { call in
+            try await call.send("HTTP/1.1 \(status)\r\nContent-Length: 4\r\n\r\nevil")
+        }
+        #expect(answer.ranges(of: "HTTP/1.1 \(status.prefix(3)) ").count == 2, "\(answer)")
+        #expect(!answer.contains("evil"), "\(answer)")
+    }
+
+    @Test("answers in between are not passed on as the answer")
+    func informational() async throws {
+        let (answer, _) = try await sent(
+            "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ) { call in
+            try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+            try await call.answer("200 OK", [], "whole")
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 200 ") && answer.hasSuffix("whole"), "\(answer)")
+    }
+
+    @Test("an answer whose head is larger than a sidecar reads is none, and the connection is given up")
+    func hugeAnswer() async throws {
+        let (answer, _) = try await sent(
+            "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ) { call in
+            try await call.send("HTTP/1.1 200 OK\r\nX: \(String(repeating: "x", count: 512 * 1024))\r\n\r\n")
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 502 "), "\(answer.prefix(300))")
+    }
+
+    @Test("a large body behind a call that takes its time comes whole to its own call")
+    func behindASlowCall() async throws {
+        let body = String(repeating: "x", count: 200_000)
+        let slow = "GET /proxy/shop/slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        let bytes = slow + Self.post("Connection: close\r\nContent-Length: \(body.utf8.count)", body)
+        let (answer, asked) = try await sent(bytes) { call in
+            guard let length = call.values("content-length").first.flatMap({ Int($0) }) else {
+                // Until all that fits has arrived at the door.
+                try await Task.sleep(for: .milliseconds(100))
+                return try await call.answer("200 OK", [], "first")
+            }
+            var received = 0
+            while received < length, let more = try await call.more() { received += more.readableBytes }
+            try await call.answer("200 OK", [], "second \(received)")
+        }
+        #expect(asked == ["GET /slow HTTP/1.1", "POST /a HTTP/1.1"])
+        #expect(answer.contains("first") && answer.hasSuffix("second 200000"), "\(answer)")
+    }
+
+    @Test("an answer that is cut off does not look whole, although nothing says where it ends")
+    func cutOff() async throws {
+        let (answer, _) = try await sent(
+            "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        ) { call in
+            try await call.send("HTTP/1.1 200 OK\r\n\r\npart")
+            try await call.reset()
+            throw TestUpstream.Close()
+        }
+        #expect(!answer.hasSuffix("0\r\n\r\n"), "\(answer)")
+    }
+
+    @Test("a server that accepts and says nothing holds up one call, and not the next")
+    func silentHandshake() async throws {
+        try await TestUpstream.with({ _ in }) { upstream in
+            var settings = UpstreamSettings(url: "https://127.0.0.1:\(upstream.port)")
+            settings.connectTimeout = .milliseconds(100)
+            settings.retries.attempts = 0
+            let service = ServiceDefinition(name: "shop", upstream: settings, concurrency: 1)
+            try await HTTPTestDoor.with(services: [service]) { door in
+                for number in 1...3 {
+                    try await door.expect(504, "GET", "/proxy/shop/a")
+                    #expect(upstream.connectionCount == number)
+                }
+            }
+        }
+    }
+}
