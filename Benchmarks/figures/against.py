@@ -164,6 +164,22 @@ def of_load(asked: Load, shape: str | None, first: Command | None) -> Figure:
     return Figure(f"{asked.what}, {shape}" if shape else asked.what, measure)
 
 
+def of_script(shape: str, names: int) -> Figure:
+    """The figure of what a sidecar sends to Redis for a free lock, sent without it."""
+
+    def measure(rig: Rig, side: Side, scale: int) -> Runs:
+        with started(rig, side) as [server]:
+            # A lock is free again before its name comes again.
+            words = [
+                "5" if word == "1000" else word for word in sidecar.acquire_as_sent(rig, server)("direct__rand_int__")
+            ]
+            direct = sidecar.ACQUIRE._replace(command=words, requests=300_000, pipeline=16, names=names)
+            direct.rate(rig.redis_port, scale / 5)
+            return [direct.rate(rig.redis_port, scale / RUNS) for _ in range(RUNS)]
+
+    return Figure(f"acquire script straight to Redis, pipelines of 16, {shape}", measure)
+
+
 def of_latency() -> Figure:
     def measure(rig: Rig, side: Side, scale: int) -> Runs:
         with started(rig, side) as [server]:
@@ -220,7 +236,8 @@ def of_doors() -> list[Figure]:
         of_load(each, "pipelines of 16", sidecar.OPENING)
         for each in (acquire._replace(pipeline=16), sidecar.PERMIT, state._replace(pipeline=16, requests=600_000))
     ]
-    return [of_latency(), *singles, *many, *piped]
+    scripts = [of_script("names that come again", 1_000), of_script("each name once", 100_000_000)]
+    return [of_latency(), *scripts, *singles, *many, *piped]
 
 
 #: For each part: the YAML of its services, and its figures.

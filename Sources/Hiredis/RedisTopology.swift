@@ -13,8 +13,11 @@ package final class RedisTopology {
     package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
         self.configuration = configuration
         self.environment = environment
-        primary = PrimaryDirectory(following: configuration, environment: environment)
-        cluster = ClusterDirectory(following: configuration, environment: environment)
+        // Whoever is only asked where Redis is, is not asked what time it is.
+        var asked = configuration
+        asked.knowsTimeAfter = nil
+        primary = PrimaryDirectory(following: asked, environment: environment)
+        cluster = ClusterDirectory(following: asked, environment: environment)
     }
 
     /// Connections that commands go by.
@@ -30,6 +33,8 @@ package final class RedisTopology {
 
     /// Connections that hear `channels`, and which keys were changed of those that are tracked for them.
     package func listener(channels: [String]) -> any RedisListener {
+        var configuration = configuration
+        configuration.knowsTimeAfter = nil
         guard let cluster else {
             return RedisSubscriber(
                 configuration: configuration, channels: channels, hearsInvalidations: true, environment: environment,

@@ -267,6 +267,7 @@ package final class ClusterPipeline: RedisSender {
         switch redirection {
         case .moved(let slot, let address):
             directory.moved(slot, to: address)
+            servers[address]?.doubtClock()
             call.redirections += 1
             if call.redirections <= Self.promptRedirections { lookAgain(call) } else { postpone(call) }
         case .ask(let address):
@@ -476,8 +477,9 @@ extension ClusterPipeline: ClusterFollower {
         let arrived = addresses.filter { guests.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
         primaries = addresses.map { open($0) }
         // In an order that does not depend on hashing: a simulated world is the same in every process.
-        for (address, server) in servers.sorted(by: { $0.key.description < $1.key.description })
-        where !addresses.contains(address) {
+        let sorted = servers.sorted { $0.key.description < $1.key.description }
+        for (_, server) in sorted { server.doubtClock() }
+        for (address, server) in sorted where !addresses.contains(address) {
             if let used = guests[address], now - used < Self.guestTime { continue }
             guests[address] = nil
             servers[address] = nil

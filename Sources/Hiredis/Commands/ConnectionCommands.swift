@@ -56,6 +56,21 @@ struct ServerRole: RedisCommand {
     }
 }
 
+/// `TIME`: in microseconds since 1970.
+struct ServerTime: RedisCommand {
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append("TIME")
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        guard let parts = reply.array, parts.count == 2, let seconds = parts[0].text.flatMap({ Int64($0) }),
+            let microseconds = parts[1].text.flatMap({ Int64($0) }), (1_000_000_000...9_999_999_999).contains(seconds),
+            (0..<1_000_000).contains(microseconds)
+        else { throw reply.unexpected(for: "TIME") }
+        return seconds * 1_000_000 + microseconds
+    }
+}
+
 /// `WAIT replicas milliseconds`: waits until so many replicas have acknowledged what this connection wrote before.
 package struct WaitForReplicas: RedisCommand, Sendable {
     package var replicas: Int

@@ -16,6 +16,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private let exchange: RedisExchange
     private var context: ChannelHandlerContext?
     private var isFlushScheduled = false
+    private var isLookingAnew = false
     private var expiry: (deadline: NIODeadline, task: Scheduled<Void>)?
 
     /// Called once, after every pending command has failed.
@@ -26,6 +27,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange = RedisExchange(
             maximumPending: configuration.maximumPending, commandTimeout: configuration.commandTimeout,
             replyLimits: configuration.replyLimits, now: eventLoop.now)
+        exchange.clock = configuration.knowsTimeAfter.map { ServerClock(delay: TimeAmount($0)) }
     }
 
     var isOpen: Bool { context != nil && exchange.closeReason == nil }
@@ -67,6 +69,26 @@ final class RedisChannelHandler: ChannelInboundHandler {
     ) {
         exchange.send(command, timeout: timeout, now: eventLoop.now, completion: completion)
         afterSending()
+    }
+
+    /// Whether the server's clock is to be looked at again.
+    func isClockOlder(than age: TimeAmount) -> Bool { exchange.clock?.isOlder(than: age, now: eventLoop.now) ?? false }
+
+    /// Looks at the server's clock. `done` is called exactly once.
+    func lookAtClock(timeout: TimeAmount? = nil, then done: @escaping () -> Void = {}) {
+        send(ServerTime(), timeout: timeout) { [weak self] result in
+            if let self { exchange.clock?.see(try? result.get(), now: eventLoop.now) }
+            done()
+        }
+    }
+
+    /// See `ServerClock`.
+    func doubtClock() {
+        exchange.clock?.doubt()
+        // Many commands are refused at once.
+        guard exchange.clock != nil, !isLookingAnew else { return }
+        isLookingAnew = true
+        lookAtClock { [weak self] in self?.isLookingAnew = false }
     }
 
     /// Sends a script by its digest, and once more with its source when the server does not know it.

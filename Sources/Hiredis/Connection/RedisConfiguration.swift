@@ -33,6 +33,9 @@ package struct RedisConfiguration: Sendable {
     package var replyLimits = ReplyLimits()
     /// What `CLIENT LIST` shows of the connection, without spaces; `nil`: nothing. A server that refuses it does not refuse the login.
     package var clientName: String?
+    /// From how long after a first look on a connection knows the server's clock, so that commands tell it: see
+    /// `CommandEncoder.appendServerTime`. `nil`: it never does.
+    package var knowsTimeAfter: Duration?
 
     /// Whether it is one server of a cluster.
     var isOfCluster = false

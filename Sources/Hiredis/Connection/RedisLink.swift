@@ -166,8 +166,8 @@ final class RedisLink {
         environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
-    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, with a directory `ROLE`, and `PING` leave together; the first failure is reported, but
-    /// for that of the name.
+    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, with a directory `ROLE`, `PING`, and where it is wanted `TIME` leave together; the first
+    /// failure is reported, but for those of the name and the time.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
@@ -196,6 +196,8 @@ final class RedisLink {
             note(result)
             completion(failure)
         }
+        // Without an answer scripts look for themselves.
+        if configuration.knowsTimeAfter != nil { handler.lookAtClock(timeout: timeout) }
     }
 
     private func attemptFailed(_ error: RedisError) {

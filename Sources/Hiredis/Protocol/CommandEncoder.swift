@@ -9,8 +9,30 @@ package struct CommandEncoder {
     private var ends: [Int] = []
     private var pointers: [UnsafePointer<CChar>?] = []
     private var lengths: [Int] = []
+    /// Where the server's time goes, and by how many milliseconds later it is; 0: in microseconds.
+    private var times: [(start: Int, later: Int64)] = []
 
     package init() {}
+
+    /// What stands in the place of the server's time where the connection does not know it.
+    package static let unknownServerTime = "0000000000000000"
+
+    /// Whether the collected command tells the server's time.
+    var tellsTime: Bool { !times.isEmpty }
+
+    /// Appends one argument: what the server's clock shows when the command leaves, in microseconds since 1970, with 16 digits. Only for
+    /// commands that a primary alone carries out.
+    package mutating func appendServerTime() {
+        times.append((bytes.count, 0))
+        append(Self.unknownServerTime)
+    }
+
+    /// Appends one argument: what the server's clock will show so much later, in milliseconds since 1970, with 13 digits.
+    package mutating func appendServerTime(laterBy milliseconds: Int64) {
+        times.append((bytes.count, milliseconds))
+        for _ in 0..<13 { bytes.append(UInt8(ascii: "0")) }
+        ends.append(bytes.count)
+    }
 
     /// Appends one argument: text as UTF-8.
     package mutating func append(_ argument: String) {
@@ -60,11 +82,22 @@ package struct CommandEncoder {
     mutating func clear() {
         bytes.removeAll(keepingCapacity: true)
         ends.removeAll(keepingCapacity: true)
+        times.removeAll(keepingCapacity: true)
     }
 
     /// Writes the collected command to `buffer` as RESP, and forgets it.
-    package mutating func format(into buffer: inout ByteBuffer) {
+    /// - Parameter serverTime: what the server's clock shows, in microseconds since 1970; `nil`: nobody knows.
+    package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
         defer { clear() }
+        if let serverTime {
+            for time in times {
+                if time.later == 0 {
+                    write(serverTime, from: time.start, digits: 16)
+                } else {
+                    write(serverTime / 1000 + time.later, from: time.start, digits: 13)
+                }
+            }
+        }
         var target: UnsafeMutablePointer<CChar>?
         let length = bytes.withUnsafeBytes { storage -> Int in
             pointers.removeAll(keepingCapacity: true)
@@ -83,5 +116,12 @@ package struct CommandEncoder {
         }
         buffer.writeBytes(UnsafeRawBufferPointer(start: target, count: length))
         redisFreeCommand(target)
+    }
+    private mutating func write(_ number: Int64, from start: Int, digits: Int) {
+        var rest = number
+        for place in stride(from: start + digits - 1, through: start, by: -1) {
+            bytes[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+            rest /= 10
+        }
     }
 }

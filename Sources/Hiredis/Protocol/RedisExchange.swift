@@ -1,6 +1,54 @@
 internal import DequeModule
 internal import NIOCore
 
+/// A server's clock as one connection knows it: it was looked at, and goes on as this side's does. What it is said to show is behind it
+/// by as long as the look took and the command takes.
+///
+/// It is known only to a connection that is certainly one to a primary, for as long as it takes at least to be known: a fence above what
+/// it shows, less `delay`, is above all that were given before that primary took over.
+struct ServerClock {
+    private var seen: (microseconds: Int64, at: NIODeadline)?
+    private let delay: TimeAmount
+    private var knownFrom = NIODeadline.distantFuture
+    /// When a command was sent that only a primary carries out.
+    private var provenAt: NIODeadline?
+
+    /// A proof counts for so long.
+    private static let proofTime = TimeAmount.seconds(1)
+
+    /// - Parameter delay: for so long after the first look nothing is known of it.
+    init(delay: TimeAmount) {
+        self.delay = delay
+    }
+
+    /// What it shows, in microseconds since 1970; `nil`: that is not known, or not yet.
+    func microseconds(at now: NIODeadline) -> Int64? {
+        guard let seen, now >= knownFrom, let provenAt, now - provenAt <= Self.proofTime else { return nil }
+        return seen.microseconds + (now - seen.at).nanoseconds / 1000
+    }
+
+    func isOlder(than age: TimeAmount, now: NIODeadline) -> Bool { seen.map { now - $0.at > age } ?? true }
+
+    /// - Parameter microseconds: `nil`: nobody knows what it shows.
+    mutating func see(_ microseconds: Int64?, now: NIODeadline) {
+        if seen == nil { knownFrom = now + delay }
+        seen = microseconds.map { ($0, now) }
+    }
+
+    /// The server was a primary when it carried out a command that was sent then. After a while without a proof it may have become one just
+    /// now.
+    mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
+        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = max(knownFrom, now + delay) }
+        provenAt = max(provenAt ?? sentAt, sentAt)
+    }
+
+    /// The server may have taken over from another: it is to be looked at anew.
+    mutating func doubt() {
+        seen = nil
+        provenAt = nil
+    }
+}
+
 /// One connection's conversation with Redis, without I/O: commands become bytes to be sent, bytes that came become replies,
 /// matched to their commands in order, and what waits too long fails. It reads no clock; the time is handed in.
 final class RedisExchange {
@@ -8,6 +56,8 @@ final class RedisExchange {
     private struct Pending {
         var sentAt: NIODeadline
         var timeout: TimeAmount
+        /// Whether only a primary carries it out.
+        var isProof: Bool
         /// `nil` once it has timed out: the reply is still to come and belongs to nobody.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
 
@@ -33,6 +83,8 @@ final class RedisExchange {
     var awaited: Int { pending.count }
     /// How many commands were sent, scripts that went again with their source twice.
     var commandsSent: Int64 = 0
+    /// `nil`: nobody wants to know.
+    var clock: ServerClock?
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?
     /// Called with each error by which Redis says that it cannot, or may not, serve.
@@ -136,8 +188,9 @@ final class RedisExchange {
         _ written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
         receive: @escaping (Result<RedisReply, RedisError>) -> Void
     ) {
-        written.format(into: &outgoing)
-        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, receive: receive)
+        let tellsTime = clock != nil && written.tellsTime
+        written.format(into: &outgoing, serverTime: tellsTime ? clock?.microseconds(at: now) : nil)
+        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, isProof: tellsTime, receive: receive)
         pending.append(command)
         commandsSent += 1
         unsent += 1
@@ -171,11 +224,17 @@ final class RedisExchange {
             }
             return onPush(reply)
         }
+        if command.isProof { note(reply, command) }
         command.receive?(.success(reply))
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
         if condition.isUnavailability { onRefusal?(error) }
         // A replica that was a primary before: the next connection may find the new primary.
         if condition == .readOnly { close(reason: error) }
+    }
+
+    private func note(_ reply: RedisReply, _ command: Pending) {
+        if case .error = reply { return }
+        clock?.prove(sentAt: command.sentAt, now: lastRead)
     }
 
     // MARK: Ends

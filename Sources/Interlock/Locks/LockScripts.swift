@@ -6,18 +6,27 @@ final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
+    /// In milliseconds.
+    let fenceLifetime: Int64
 
     /// - Parameter isOnCluster: whether `PUBLISH` counts only those who listen at the server that runs a script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
-        let fences = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
+        let lifetime = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
+        let fences =
+            Array("\(lifetime)local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n".utf8)
+            + PackageResources.fences_lua
         // What scripts and decisions must agree on.
         let constants =
-            fences + "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
+            "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
             + "local most_places, counts_listeners = \(LockMode.places.upperBound), \(!isOnCluster)\n"
-        let locks = Array(constants.utf8) + PackageResources.locks_lua
+        let shared = Array(constants.utf8) + PackageResources.locks_lua
+        let locks = fences + shared
         let groups = locks + PackageResources.groups_lua
-        let quorum = Array(fences.utf8) + PackageResources.quorum_lua
-        acquire = RedisScript(name: "acquire.lua", source: locks + PackageResources.acquire_lua)
+        let quorum = Array(lifetime.utf8) + PackageResources.quorum_lua
+        acquire = RedisScript(
+            name: "acquire.lua",
+            source: fences + PackageResources.acquire_free_lua + shared + PackageResources.acquire_lua)
+        fenceLifetime = settings.fenceLifetime.wholeMilliseconds
         release = RedisScript(name: "release.lua", source: locks + PackageResources.release_lua)
         breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
         leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
@@ -134,6 +143,14 @@ struct AcquireScript: ScriptCommand {
     private func encodeExclusive(into encoder: inout CommandEncoder) {
         if ticket == nil { keys.encodeThree(into: &encoder) } else { keys.encodeFive(into: &encoder) }
         encodeCommon(into: &encoder)
+        // Only a primary carries out what takes a lock. A counter that others keep for less than the lease would lapse before it.
+        if candidate == .anybody, ttl <= keys.scripts.fenceLifetime {
+            encoder.appendServerTime()
+            encoder.appendServerTime(laterBy: keys.scripts.fenceLifetime)
+        } else {
+            encoder.append(CommandEncoder.unknownServerTime)
+            encoder.append("")
+        }
         // Each argument costs both sides something: those that say nothing new stay away.
         guard candidate != .anybody || ticket != nil else { return }
         encoder.append(candidate.rawValue)
@@ -153,6 +170,7 @@ struct AcquireScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+        if let fence = reply.integer { return .granted(Grant(fence: fence)) }
         guard let parts = reply.array, parts.count >= 2, let kind = parts[0].integer, let value = parts[1].integer else {
             throw reply.unexpected(for: script.name)
         }

@@ -6,32 +6,12 @@
 -- microsecond in which it came as its score. A ticket whose turn has come is taken off the queue and stands in the lock
 -- itself, for the claim window: then its sidecar has put a waiter's token in its place, or the lock is free again.
 --
--- Functions are made anew at every call of a script, and an uncontended lock feels each: what only the contended ones
--- need is made by `open_queue`.
---
--- Before it stand constants: `claim_window`, `look_again` and `fence_lifetime` in ms, `most_places` that a semaphore may have, and
+-- Before it stand fences.lua and constants: `claim_window` and `look_again` in ms, `most_places` that a semaphore may have, and
 -- `counts_listeners`: whether PUBLISH counts all who hear it. On a cluster it counts those at this server alone: then nobody is taken
 -- for gone who does not answer, but for the one whose claim window passes.
 
 -- What a ticket begins with. Those of the version before have no mark, and look like any token of a sidecar.
 local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
-
--- The next fence, higher than every one before it; or nil and the error. No counter is immortal: Redis' clock alone keeps
--- fences rising when theirs has lapsed, which it does not before the clock has reached its number.
-local function mint(ttl)
-  local lifetime = math.max(fence_lifetime, ttl)
-  local time = redis.call('TIME')
-  local fence = time[1] * 1000000 + time[2]
-  local last = redis.pcall('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime, 'GET')
-  if type(last) == 'table' then return nil, last end
-  last = last and tonumber(last)
-  if last and last >= fence then
-    lifetime = lifetime + math.ceil((last + 1 - fence) / 1000)
-    fence = last + 1
-    redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime)
-  end
-  return fence
-end
 
 -- The fence of the grant that stands, for as long as the lease at least; a new one when it has lapsed.
 local function present_fence(ttl)

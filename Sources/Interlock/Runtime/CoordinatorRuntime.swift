@@ -45,7 +45,9 @@ final class CoordinatorRuntime {
         // Owners are called so who give no label of their own.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
-        redis = Self.named(configuration.redis, id: id)
+        var redis = Self.named(configuration.redis, id: id)
+        redis.knowsTimeAfter = Self.clockDelay
+        self.redis = redis
         topology = RedisTopology(configuration: redis, environment: redisEnvironment)
         pipeline = topology.sender()
         keys = KeySpace(
@@ -54,6 +56,10 @@ final class CoordinatorRuntime {
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
     }
+
+    /// How far a lock's fences may be behind Redis' clock. For so long after a connection begins, scripts look at the clock themselves:
+    /// what a server before this one granted, which this one may not know of, is behind its clock by more than that from then on.
+    static let clockDelay = Duration.milliseconds(100)
 
     /// `CLIENT LIST` at a server shows which sidecar a connection is of.
     static func named(_ server: RedisConfiguration, id: String) -> RedisConfiguration {

@@ -1,0 +1,138 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@testable import Simulation
+
+@Suite("Fences rise, whatever becomes of their counters and of the clocks")
+struct FenceStoryTests {
+    /// Grants and releases the lock once.
+    private static func fence(on stage: Stage, through sidecar: Int = 0) throws -> Int64 {
+        let request = try LockFaultTests.request("orders", ttl: 30_000)
+        let lease = try #require(stage.result(of: stage.acquire(request, through: sidecar))?.lease)
+        _ = stage.result(of: stage.release(lease, through: sidecar))
+        return lease.fence
+    }
+
+    /// What Redis' clock shows, in microseconds.
+    private static func clock(of stage: Stage) throws -> Int64 {
+        let parts = stage.cli("TIME").split(separator: " ").compactMap { Int64($0) }
+        try #require(parts.count == 2)
+        return parts[0] * 1_000_000 + parts[1]
+    }
+
+    @Test("they are never further behind Redis' clock than the slack, and not ahead of it")
+    func nearTheClock() throws {
+        let stage = Stage(sidecars: 2)
+        for turn in 0..<200 {
+            let fence = try Self.fence(on: stage, through: turn % 2)
+            let behind = try Self.clock(of: stage) - fence
+            #expect((0...200_000).contains(behind), "turn \(turn)")
+            stage.run(milliseconds: Int64(turn))
+        }
+    }
+
+    @Test("a server that takes over without the last grants grants higher ones", arguments: [1, 1000, 1_000_000] as [Int64])
+    func counterSetBack(by lost: Int64) throws {
+        let stage = Stage()
+        _ = try Self.fence(on: stage)
+        stage.run(milliseconds: 5000)
+        let last = try Self.fence(on: stage)
+        stage.cli("SET", "interlock:fence:{orders}", "\(last - lost - 4_000_000)", "PX", "60000")
+        #expect(try Self.fence(on: stage) > last)
+    }
+
+    @Test("a server that takes over within milliseconds, without the last grants, grants higher ones", arguments: 0..<10)
+    func takenOverAtOnce(after milliseconds: Int64) throws {
+        let stage = Stage()
+        stage.run(milliseconds: 500)
+        let earlier = try Self.fence(on: stage)
+        for _ in 0..<5 { _ = try Self.fence(on: stage) }
+        let last = try Self.fence(on: stage)
+        stage.path(of: 0, to: stage.redis).cutAll()
+        stage.cli("SET", "interlock:fence:{orders}", "\(earlier)", "PX", "60000")
+        stage.run(upTo: 1000) { stage.status()?.isRedisUp == false }
+        #expect(stage.run(upTo: 1000) { stage.status()?.isRedisUp ?? false })
+        stage.run(milliseconds: milliseconds)
+        #expect(try Self.fence(on: stage) > last)
+    }
+
+    @Test("after a loss of all data they go on from Redis' clock")
+    func wiped() throws {
+        let stage = Stage()
+        let last = try Self.fence(on: stage)
+        stage.cli("FLUSHALL")
+        #expect(try Self.fence(on: stage) > last)
+    }
+
+    @Test("a counter does not lapse before Redis' clock has reached it, however long that takes")
+    func lapse() throws {
+        let stage = Stage()
+        stage.redis.setClock(aheadByMilliseconds: -7_200_000)
+        let last = try Self.fence(on: stage)
+        stage.run(milliseconds: 7_000_000)
+        #expect(try Self.fence(on: stage) > last)
+    }
+
+    @Test(
+        "two sidecars that saw Redis' clock before and after it was set take turns",
+        arguments: [-3_600_000, 3_600_000] as [Int64])
+    func clockSet(by milliseconds: Int64) throws {
+        let stage = Stage(sidecars: 2)
+        stage.redis.setClock(aheadByMilliseconds: milliseconds)
+        stage.path(of: 1, to: stage.redis).cutAll()
+        stage.run(milliseconds: 2000)
+        var last: Int64 = 0
+        for turn in 0..<20 {
+            let fence = try Self.fence(on: stage, through: turn % 2)
+            #expect(fence > last, "turn \(turn)")
+            last = fence
+        }
+    }
+
+    @Test("after a loss of all data a sidecar far away grants nothing lower than one nearby did just before")
+    func wipedFarAway() throws {
+        let stage = Stage(sidecars: 2)
+        for turn in 0..<4 { _ = try Self.fence(on: stage, through: turn % 2) }
+        stage.path(of: 1, to: stage.redis).delay = 200_000_000...200_000_000
+        _ = try Self.fence(on: stage, through: 1)
+        let late = stage.acquire(try LockFaultTests.request("orders", ttl: 30_000), through: 1)
+        stage.run(milliseconds: 150)
+        let last = try Self.fence(on: stage, through: 0)
+        stage.cli("FLUSHALL")
+        #expect(try #require(stage.result(of: late)?.lease).fence > last)
+    }
+
+    @Test("a turn that is offered again after a failover is claimed with another fence")
+    func claimedTwice() throws {
+        let stage = Stage(sidecars: 2)
+        let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 30_000)))?.lease)
+        let first = stage.acquire(try LockFaultTests.request("orders", wait: 20_000), through: 1)
+        let second = stage.acquire(try LockFaultTests.request("orders", wait: 20_000), through: 1)
+        stage.run(milliseconds: 100)
+        _ = stage.release(holder)
+        var offered = ""
+        for _ in 0..<10_000 where !offered.contains("/ticket/") {
+            stage.after(milliseconds: 0) { offered = stage.cli("GET", "interlock:lock:{orders}") }
+            stage.run(milliseconds: 1)
+        }
+        let ticket = try #require(offered.split(separator: " ").last.map(String.init))
+        let fence = try #require(stage.cli("GET", "interlock:fence:{orders}").split(separator: " ").last.map(String.init))
+        let granted = try #require(stage.result(of: first)?.lease)
+        stage.path(of: 1, to: stage.redis).cutAll()
+        stage.cli("SET", "interlock:lock:{orders}", ticket, "PX", "300")
+        stage.cli("SET", "interlock:fence:{orders}", fence, "PX", "60000")
+        #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
+    }
+
+    @Test("what two sidecars knew of Redis' clock does not count where it was set so far ahead that counters lapse at once")
+    func clockFarAhead() throws {
+        let stage = Stage(sidecars: 2, locks: LockSettings(fenceLifetime: .seconds(3600)))
+        stage.redis.setClock(aheadByMilliseconds: -2000)
+        stage.path(of: 1, to: stage.redis).cutAll()
+        stage.run(milliseconds: 1500)
+        stage.redis.setClock(aheadByMilliseconds: 86_400_000)
+        let first = try Self.fence(on: stage, through: 0)
+        #expect(try Self.fence(on: stage, through: 1) > first)
+    }
+}
