@@ -39,9 +39,6 @@ package final class HTTPConnectionPool {
         self.eventLoop = eventLoop
     }
 
-    /// Connections that stand.
-    package var count: Int { connections.count }
-
     /// Finds a connection for a request, or makes one: `connected` or `notConnected` is called, possibly before this returns.
     package func lease(for receiver: any HTTPClientReceiver) {
         while let connection = idle.popLast() {
@@ -174,6 +171,8 @@ private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandl
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted = event { end(.success(())) }
         context.fireUserInboundEventTriggered(event)
+        // There is nothing more to watch.
+        if done == nil { context.pipeline.syncOperations.removeHandler(self, promise: nil) }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

@@ -10,16 +10,21 @@ package struct HTTPOrigin: Sendable {
     package let tls: NIOSSLContext?
 
     package init(host: String, port: Int, tls: NIOSSLContext?) {
-        self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        self.host = host
         self.port = port
         self.tls = tls
     }
 
     /// What the `Host` field says.
-    package var authority: String {
+    package var authority: String { Self.authority(host: host, port: port, isTLS: tls != nil) }
+
+    /// - Parameter host: an IPv6 address without brackets.
+    package static func authority(host: String, port: Int, isTLS: Bool) -> String {
         let host = host.contains(":") ? "[\(host)]" : host
-        return port == (tls == nil ? 80 : 443) ? host : "\(host):\(port)"
+        return port == standardPort(isTLS: isTLS) ? host : "\(host):\(port)"
     }
+
+    package static func standardPort(isTLS: Bool) -> Int { isTLS ? 443 : 80 }
 
     /// What a client asks of TLS: 1.2 at least, and a certificate that it trusts for this name.
     /// - Parameter certificateAuthority: a file of certificates in PEM; `nil`: those the system trusts.
@@ -47,52 +52,5 @@ package struct HTTPOrigin: Sendable {
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
         try channel.pipeline.syncOperations.addHandler(
             NIOSSLClientHandler(context: tls, serverHostname: isAddress ? nil : host))
-    }
-}
-
-/// One timer that serves one deadline after another. To move a deadline later, or to call it off, costs nothing: the timer is looked
-/// at when it goes off. Confined to its event loop.
-package final class LazyAlarm {
-    private let eventLoop: any EventLoop
-    private let action: () -> Void
-    private var due: NIODeadline?
-    private var armed: (at: NIODeadline, timer: Scheduled<Void>)?
-
-    /// - Parameter action: called when a deadline has come; it keeps what it captures until `cancel`.
-    package init(on eventLoop: any EventLoop, action: @escaping () -> Void) {
-        self.eventLoop = eventLoop
-        self.action = action
-    }
-
-    /// Goes off at `deadline` or soon after, and not at the one that was set before.
-    package func set(_ deadline: NIODeadline) {
-        due = deadline
-        if let armed {
-            guard deadline < armed.at else { return }
-            armed.timer.cancel()
-        }
-        arm(deadline)
-    }
-
-    /// No deadline is set.
-    package func clear() { due = nil }
-
-    /// It is not used any more.
-    package func cancel() {
-        due = nil
-        armed?.timer.cancel()
-        armed = nil
-    }
-
-    private func arm(_ deadline: NIODeadline) {
-        armed = (deadline, eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in goOff() })
-    }
-
-    private func goOff() {
-        armed = nil
-        guard let due else { return }
-        guard due <= .now() else { return arm(due) }
-        self.due = nil
-        action()
     }
 }

@@ -1,5 +1,4 @@
 internal import DequeModule
-internal import InterlockHTTP
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
@@ -42,7 +41,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     private var request = Request.none
     private var reply: HTTPReply?
     private var relay: (any HTTPRelay)?
-    private(set) var isKept = true
+    private var isKept = true
+    /// The client sends the body of the present request only when it is told to, and has not been.
+    private var isContinueAwaited = false
     /// What has come of requests behind the one that is being answered.
     private var waiting: Deque<HTTPServerRequestPart> = []
     private var waitingBytes = 0
@@ -277,6 +278,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     private func begin(_ head: HTTPRequestHead) {
         alarm?.set(.now() + door.idleTimeout)
         isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
+        isContinueAwaited = HTTPCall.awaitsContinue(head)
         if Self.asksForUpgrade(head) {
             isKept = false
             isDecoderDone = true
@@ -305,7 +307,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
                 guard error.code != .unauthenticated else { throw error }
                 request = .dropped
                 reply = reply ?? makeReply(to: head, match)
-                fail(error, head)
+                reply?.fail(error)
             }
         } catch {
             request = .dropped
@@ -360,6 +362,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     }
 
     private func begin(_ call: HTTPCall, _ match: HTTPRouter.Match, hasBody: Bool) {
+        if !hasBody { isContinueAwaited = false }
         guard case .relay(let make) = match.route.handler else {
             request = .collected(call, match)
             return
@@ -373,15 +376,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
             relay.start()
         } catch {
             request = .dropped
-            fail(error as? HTTPProblem ?? HTTPProblem(.invalid, "\(error)"), call.head)
+            reply.fail(error)
         }
-    }
-
-    private func fail(_ problem: HTTPProblem, _ head: HTTPRequestHead) {
-        var answer = HTTPAnswer(problem)
-        // Whether a body comes that was not asked for is unknown, so that nothing can follow on this connection.
-        if head.headers.contains(name: "Expect") { answer.endsConnection = true }
-        reply?(answer)
     }
 
     private func collect(_ part: HTTPServerRequestPart, _ call: HTTPCall, _ match: HTTPRouter.Match) {
@@ -429,6 +425,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     }
 
     // MARK: Answers
+
+    var mayBeFollowed: Bool { isKept && !isContinueAwaited }
+
+    func bodyIsAskedFor() { isContinueAwaited = false }
 
     func answered(endsConnection: Bool) {
         if endsConnection { isKept = false }

@@ -67,7 +67,11 @@ struct HTTPCall: Sendable {
     func header(_ name: String) -> String? { head.headers.first(name: name) }
 
     /// Whether the client sends the body only when it is told to.
-    var awaitsContinue: Bool { header("Expect")?.lowercased() == "100-continue" }
+    var awaitsContinue: Bool { Self.awaitsContinue(head) }
+
+    static func awaitsContinue(_ head: HTTPRequestHead) -> Bool {
+        head.headers.first(name: "Expect")?.lowercased() == "100-continue"
+    }
 
     /// The body's fields.
     /// - Throws: `HTTPProblem`.

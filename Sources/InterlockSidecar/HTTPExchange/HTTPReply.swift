@@ -155,6 +155,7 @@ final class HTTPReply {
     /// Tells a client that waits for it to send its body.
     func writeContinue() {
         guard progress == .awaited, version == .http1_1 else { return }
+        connection.bodyIsAskedFor()
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
     }
 
@@ -166,7 +167,7 @@ final class HTTPReply {
         var headers = headers
         // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
         isCut = isHead && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
-        endsConnection = endsConnection || isCut || version == .http1_0 || !connection.isKept
+        endsConnection = endsConnection || isCut || version == .http1_0 || !connection.mayBeFollowed
         if endsConnection { headers.replaceOrAdd(name: "Connection", value: "close") }
         let head = HTTPResponseHead(version: version, status: status, headers: headers)
         context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
@@ -296,8 +297,10 @@ struct HTTPBodyWriter: Sendable {
 
 /// The connection of a reply.
 protocol HTTPReplyingConnection: AnyObject {
-    /// Another request may follow.
-    var isKept: Bool { get }
+    /// Another request may follow: not where a body was not asked for, which may come all the same.
+    var mayBeFollowed: Bool { get }
+    /// The client was told to send its body.
+    func bodyIsAskedFor()
     /// The answer is written to its end, and not flushed.
     func answered(endsConnection: Bool)
     /// Closes at once.

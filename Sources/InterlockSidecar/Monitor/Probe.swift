@@ -68,7 +68,7 @@ struct HTTPProbe: Sendable {
         else { return .unjudged("the probe's URL cannot be used") }
         let isTLS = scheme == "https"
         let origin = HTTPOrigin(
-            host: host, port: url.port ?? (isTLS ? 443 : 80),
+            host: host, port: url.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
             tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority) : nil)
         // Not the probe's own deadline, which is kept elsewhere: what is left behind after that one, until before the next probe.
         let answer = try await HTTPFetch.answer(

@@ -366,9 +366,6 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
     private func end(with answer: HTTPAnswer) {
         abandonLast()
         stage = .over
-        var answer = answer
-        // Whether its body comes all the same is unknown, so that nothing can follow on this connection.
-        if hasBody, call.awaitsContinue, tries == 0 { answer.endsConnection = true }
         reply(answer)
     }
 

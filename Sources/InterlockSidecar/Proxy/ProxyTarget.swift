@@ -1,4 +1,5 @@
 package import FoundationEssentials
+internal import InterlockHTTP
 
 /// What a request to the proxy asks of the upstream: the path behind `/proxy/{service}` and the query, as they were sent.
 ///
@@ -127,11 +128,9 @@ package struct UpstreamBase: Sendable {
             let target = try? ProxyTarget(ProxyTarget.prefix + "x" + path)
         else { return nil }
         isTLS = scheme == "https"
-        let standardPort = isTLS ? 443 : 80
-        let suffix = ":\(standardPort)"
-        self.authority = String(authority.hasSuffix(suffix) ? authority.dropLast(suffix.count) : authority)
-        self.host = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
-        port = parsed.port ?? standardPort
+        self.host = host
+        port = parsed.port ?? HTTPOrigin.standardPort(isTLS: isTLS)
+        self.authority = HTTPOrigin.authority(host: host, port: port, isTLS: isTLS)
         self.path = target.path.map { "/" + $0 } ?? ""
     }
 
