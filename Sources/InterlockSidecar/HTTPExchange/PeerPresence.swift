@@ -53,18 +53,4 @@ final class PeerPresence: Sendable {
     var isSilent: Bool { silence.withLockedValue { $0 } }
 
     func fallSilent() { silence.withLockedValue { $0 = true } }
-
-    /// Runs `operation`, and cancels it when the client leaves.
-    func whilePresent<Value: Sendable>(
-        _ operation: @escaping @Sendable () async throws -> Value
-    ) async throws -> Value {
-        let task = Task { try await operation() }
-        let observer = departure.observe { task.cancel() }
-        defer { departure.forget(observer) }
-        return try await withTaskCancellationHandler {
-            try await task.value
-        } onCancel: {
-            task.cancel()
-        }
-    }
 }
