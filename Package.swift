@@ -14,6 +14,8 @@ let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
+let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -37,6 +39,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
@@ -90,7 +93,7 @@ let package = Package(
         .target(
             name: "InterlockHTTP",
             dependencies: [
-                nioCore, nioPosix, nioSSL, nioHTTP1, deque, .product(name: "NIOTLS", package: "swift-nio"),
+                nioCore, nioPosix, nioSSL, nioTLS, nioHTTP1, nioHTTP2, deque,
             ],
             swiftSettings: houseRules
         ),
@@ -101,7 +104,7 @@ let package = Package(
                 lifecycle,
                 unixSignals, subprocess, "Yams",
                 crypto,
-                "InterlockHTTP", nioHTTP1,
+                "InterlockHTTP", nioHTTP1, nioHTTP2, nioTLS,
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
             swiftSettings: houseRules
@@ -219,7 +222,7 @@ let package = Package(
                 "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore,
                 nioLocks, nioPosix, nioSSL,
                 logging, coreMetrics, lifecycle,
-                nioHTTP1,
+                nioHTTP1, .product(name: "NIOHPACK", package: "swift-nio-http2"),
             ],
             swiftSettings: houseRules
         ),

@@ -1,5 +1,6 @@
 package import NIOCore
 package import NIOHTTP1
+internal import NIOHTTP2
 
 /// Takes what comes of one request that was sent to a server. Everything is called on the event loop of its connection.
 package protocol HTTPClientReceiver: AnyObject {
@@ -18,10 +19,27 @@ package protocol HTTPClientReceiver: AnyObject {
     func receivedAllThereIs()
     /// The connection takes more of the request, or no more for now.
     func writabilityChanged(_ isWritable: Bool)
+    /// The server speaks another protocol from now on, as it was asked to; the connection waits for `handOver` or `abandon`.
+    func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection)
 }
 
-/// A connection to a server that carries one request after another. Confined to its event loop.
-package final class HTTPClientConnection: ChannelDuplexHandler {
+extension HTTPClientReceiver {
+    package func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        connection.close()
+    }
+}
+
+/// Where a connection comes back to, and what is told of its end. Confined to the connection's event loop.
+protocol HTTPClientConnectionHome: AnyObject {
+    /// It has carried its request, and may carry another.
+    func free(_ connection: HTTPClientConnection)
+    /// It carries no request any more.
+    func closed(_ connection: HTTPClientConnection)
+}
+
+/// What carries one request after another to a server, a connection; or one alone, a stream of an HTTP/2 connection. Confined to its
+/// event loop.
+package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannelHandler {
     package typealias InboundIn = HTTPClientResponsePart
     package typealias OutboundIn = HTTPClientRequestPart
     package typealias OutboundOut = HTTPClientRequestPart
@@ -30,7 +48,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
     package struct Closed: Error {}
 
     /// Fields as they are taken: servers send larger ones than clients do.
-    private static let limits: NIOHTTPDecoderLimitConfiguration = {
+    static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 64 * 1024
         limits.maxHeaderListSize = 256 * 1024
@@ -38,13 +56,18 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
     }()
 
     /// Kept until the connection has ended.
-    private var pool: HTTPConnectionPool?
+    private var home: (any HTTPClientConnectionHome)?
+    private let isStream: Bool
     private var context: ChannelHandlerContext?
     private var receiver: (any HTTPClientReceiver)?
     /// It carries a request, or what came behind its answer is not known yet.
     private var isTaken = false
     private var isRequestSent = true
-    private var isAnswerWhole = true
+    private(set) var isAnswerWhole = true
+    /// The answer that changes the protocol, until its end.
+    private var change: HTTPResponseHead?
+    /// Holds back what comes behind such an answer.
+    private var gate: ProtocolChangeGate?
     private var mayBeUsedAgain = true
     private var isReadHeld = false
     private var isReadAsked = false
@@ -53,19 +76,31 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
     /// Since when nobody has used it.
     var idleSince = NIODeadline.uptimeNanoseconds(0)
 
-    init(pool: HTTPConnectionPool) {
-        self.pool = pool
+    private init(home: any HTTPClientConnectionHome, isStream: Bool) {
+        self.home = home
+        self.isStream = isStream
     }
 
-    /// What stands between the bytes and their meaning.
-    static func handlers(pool: HTTPConnectionPool, of channel: any Channel) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(pool: pool)
+    /// Puts between a connection's bytes and their meaning what stands there.
+    static func onConnection(_ channel: any Channel, home: any HTTPClientConnectionHome) throws -> HTTPClientConnection {
+        let connection = HTTPClientConnection(home: home, isStream: false)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(HTTPRequestEncoder())
         try pipeline.addHandler(
             ByteToMessageHandler(
                 HTTPResponseDecoder(
                     leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: limits)))
+        try pipeline.addHandler(connection)
+        return connection
+    }
+
+    /// The same for one stream of an HTTP/2 connection.
+    static func onStream(
+        _ channel: any Channel, home: any HTTPClientConnectionHome, isTLS: Bool
+    ) throws -> HTTPClientConnection {
+        let connection = HTTPClientConnection(home: home, isStream: true)
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http))
         try pipeline.addHandler(connection)
         return connection
     }
@@ -80,10 +115,28 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
         receiver.connected(self)
     }
 
-    var isOpen: Bool { pool != nil && context?.channel.isActive ?? false }
+    var isOpen: Bool { home != nil && context?.channel.isActive ?? false }
+
+    /// It speaks HTTP/2, or anything newer, in which a connection has no other protocol to change to.
+    package var isOfManyStreams: Bool { isStream }
 
     package func send(_ head: HTTPRequestHead) {
+        if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
         context?.write(wrapOutboundOut(.head(head)), promise: nil)
+    }
+
+    private func addGate() {
+        let gate = ProtocolChangeGate()
+        // Without it nothing changes.
+        guard let pipeline = context?.pipeline.syncOperations, let decoder = try? decoder(in: pipeline),
+            (try? pipeline.addHandler(gate, position: .before(decoder.handler))) != nil
+        else { return }
+        mayBeUsedAgain = false
+        self.gate = gate
+    }
+
+    private func decoder(in pipeline: ChannelPipeline.SynchronousOperations) throws -> ChannelHandlerContext {
+        try pipeline.context(handlerType: ByteToMessageHandler<HTTPResponseDecoder>.self)
     }
 
     package func send(_ part: ByteBuffer) {
@@ -126,25 +179,46 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
     }
 
     func close() {
-        leavePool()
+        leaveHome()
         context?.close(promise: nil)
     }
 
     /// It takes no place there any more, however long its end takes.
-    private func leavePool() {
+    private func leaveHome() {
         mayBeUsedAgain = false
-        let pool = pool
-        self.pool = nil
-        pool?.closed(self)
+        let home = home
+        self.home = nil
+        home?.closed(self)
     }
 
     /// The next request is sent only when nothing has come behind the answer: that would be taken for its own.
     private func endIfOver() {
         guard isTaken, isAnswerWhole else { return }
         isTaken = false
+        if isStream {
+            // With both sides at their end it closes by itself.
+            return mayBeUsedAgain ? leaveHome() : close()
+        }
         guard mayBeUsedAgain, isOpen else { return close() }
         resumeReading()
-        pool?.free(self)
+        home?.free(self)
+    }
+
+    /// Leaves the connection to `handler`, whose reads and writes are its bytes as they are: after `switchedProtocols`. It may write when
+    /// this tick is over.
+    /// - Returns: what has come already.
+    package func handOver(to handler: any ChannelHandler) throws -> ByteBuffer {
+        guard let context, let gate else { throw Closed() }
+        receiver = nil
+        leaveHome()
+        let pipeline = context.pipeline.syncOperations
+        let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
+        let decoder = try decoder(in: pipeline)
+        try pipeline.addHandler(handler)
+        pipeline.removeHandler(context: encoder, promise: nil)
+        pipeline.removeHandler(context: context, promise: nil)
+        pipeline.removeHandler(context: decoder, promise: nil)
+        return gate.open()
     }
 
     // MARK: Channel
@@ -167,11 +241,19 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
         guard !isAnswerWhole else { return close() }
         switch unwrapInboundIn(data) {
         case .head(let head):
-            if !head.isKeepAlive { mayBeUsedAgain = false }
+            if head.status == .switchingProtocols, !isStream { return change = head }
+            // More of them may come, and then the answer.
+            if head.status.code < 200 { return }
+            if !isStream, !head.isKeepAlive { mayBeUsedAgain = false }
             receiver?.received(head)
         case .body(let part):
             receiver?.received(part)
         case .end(let trailers):
+            if let change {
+                self.change = nil
+                receiver?.switchedProtocols(change, self)
+                return
+            }
             let receiver = receiver
             self.receiver = nil
             isAnswerWhole = true
@@ -210,9 +292,62 @@ package final class HTTPClientConnection: ChannelDuplexHandler {
     }
 
     private func ended() {
-        leavePool()
+        leaveHome()
         let receiver = receiver
         self.receiver = nil
         receiver?.failed(error ?? Closed())
+    }
+}
+
+/// Keeps from the decoder what a server says behind the answer that changes the protocol: NIO's would lose it if the connection ended
+/// right then.
+private final class ProtocolChangeGate: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private enum State {
+        /// The answer's head is awaited.
+        case closed
+        /// It has come, and changes the protocol.
+        case holding
+        case open
+    }
+
+    private static let headEnd = Array("\r\n\r\n".utf8)
+    private static let preliminary = [Array("HTTP/1.1 1".utf8), Array("HTTP/1.0 1".utf8)]
+    private static let changes = [Array("HTTP/1.1 101".utf8), Array("HTTP/1.0 101".utf8)]
+    private static let longestHead = 512 * 1024
+
+    private var state = State.closed
+    private var held = ByteBuffer()
+
+    /// - Returns: what was held back.
+    func open() -> ByteBuffer {
+        state = .open
+        let held = held
+        self.held = ByteBuffer()
+        return held
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard state != .open else { return context.fireChannelRead(data) }
+        var bytes = unwrapInboundIn(data)
+        held.writeBuffer(&bytes)
+        while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
+            let view = held.readableBytesView
+            // Others than that may come before it.
+            guard Self.preliminary.contains(where: view.starts(with:)) else {
+                return context.fireChannelRead(wrapInboundOut(open()))
+            }
+            if Self.changes.contains(where: view.starts(with:)) { state = .holding }
+            guard let head = held.readSlice(length: view.distance(from: view.startIndex, to: end.upperBound)) else { return }
+            context.fireChannelRead(wrapInboundOut(head))
+        }
+        if state == .closed, held.readableBytes > Self.longestHead { context.fireChannelRead(wrapInboundOut(open())) }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        if state == .closed, held.readableBytes > 0 { context.fireChannelRead(wrapInboundOut(open())) }
+        context.fireChannelInactive()
     }
 }

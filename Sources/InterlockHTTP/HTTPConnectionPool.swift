@@ -5,8 +5,9 @@ internal import NIOPosix
 internal import NIOSSL
 internal import NIOTLS
 
-/// The connections to one origin, used again and again: the one that was used last first. Confined to its event loop.
-package final class HTTPConnectionPool {
+/// The connections to one origin, used again and again: the one that was used last first, and of those that speak HTTP/2 the first that
+/// has room. Confined to its event loop.
+package final class HTTPConnectionPool: HTTPClientConnectionHome {
     package struct Settings: Sendable {
         /// For the connection and the handshake.
         package var connectTimeout: TimeAmount
@@ -28,6 +29,8 @@ package final class HTTPConnectionPool {
     /// The one that was used last is the last.
     private var idle: Deque<HTTPClientConnection> = []
     private var connections: [ObjectIdentifier: HTTPClientConnection] = [:]
+    /// Those that speak HTTP/2, the eldest first.
+    private var carriers: [HTTP2ClientConnection] = []
     private var connecting = 0
     private var waiting: Deque<(receiver: any HTTPClientReceiver, since: NIODeadline)> = []
     private var sweep: Scheduled<Void>?
@@ -44,6 +47,7 @@ package final class HTTPConnectionPool {
         while let connection = idle.popLast() {
             if connection.isOpen { return connection.begin(for: receiver) }
         }
+        if let carrier = carriers.first(where: { $0.hasRoom }) { return carrier.begin(for: receiver) }
         waiting.append((receiver, .now()))
         connectIfNeeded()
     }
@@ -51,6 +55,7 @@ package final class HTTPConnectionPool {
     /// It waits for no connection any more. O(n) in those who wait.
     package func cancel(_ receiver: any HTTPClientReceiver) {
         waiting.removeAll { $0.receiver === receiver }
+        for carrier in carriers { carrier.cancel(receiver) }
     }
 
     /// Requests under way go on; no connection is kept after them.
@@ -60,12 +65,14 @@ package final class HTTPConnectionPool {
         sweep = nil
         for connection in idle { connection.close() }
         idle = []
+        for carrier in carriers { carrier.retire() }
     }
 
     // MARK: Connecting
 
     private func connectIfNeeded() {
-        guard waiting.count > connecting, connections.count + connecting < settings.mostConnections else { return }
+        guard waiting.count > connecting * expectedRoom else { return }
+        guard connections.count + carriers.count + connecting < settings.mostConnections else { return }
         connecting += 1
         let begun = NIODeadline.now()
         let end = begun + settings.connectTimeout
@@ -77,32 +84,46 @@ package final class HTTPConnectionPool {
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
             }
             .connect(host: origin.host, port: origin.port)
-            .flatMap { [origin] channel in Self.handshake(on: channel, isAwaited: origin.tls != nil, until: end) }
+            .flatMap { [origin] channel in Self.handshake(on: channel, with: origin, until: end) }
             .assumeIsolated().whenComplete { [self] result in
                 connecting -= 1
-                finished(
-                    result.flatMap { channel in Result { try HTTPClientConnection.handlers(pool: self, of: channel) } }, begun)
+                finished(result.flatMap { made in Result { try serve(made.channel, speaksHTTP2: made.speaksHTTP2) } }, begun)
             }
     }
 
+    /// How many requests a connection can carry that is on its way.
+    private var expectedRoom: Int { origin.speaksHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
+
+    private typealias Made = (channel: any Channel, speaksHTTP2: Bool)
+
     private static func handshake(
-        on channel: any Channel, isAwaited: Bool, until end: NIODeadline
-    ) -> EventLoopFuture<any Channel> {
-        guard isAwaited else { return channel.eventLoop.makeSucceededFuture(channel) }
-        let done = channel.eventLoop.makePromise(of: Void.self)
+        on channel: any Channel, with origin: HTTPOrigin, until end: NIODeadline
+    ) -> EventLoopFuture<Made> {
+        guard origin.tls != nil else { return channel.eventLoop.makeSucceededFuture((channel, origin.speaksHTTP2)) }
+        let done = channel.eventLoop.makePromise(of: String?.self)
         do {
             try channel.pipeline.syncOperations.addHandler(HandshakeWatch(done, until: end))
         } catch {
             done.fail(error)
         }
-        return done.futureResult.map { channel }
+        return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
-    private func finished(_ result: Result<HTTPClientConnection, any Error>, _ begun: NIODeadline) {
-        switch result {
-        case .success(let connection):
+    private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
+        guard speaksHTTP2 else {
+            let connection = try HTTPClientConnection.onConnection(channel, home: self)
             connections[ObjectIdentifier(connection)] = connection
-            free(connection)
+            return free(connection)
+        }
+        let carrier = try HTTP2ClientConnection.onConnection(
+            channel, pool: self, isTLS: origin.tls != nil, silenceLimit: settings.connectTimeout)
+        carriers.append(carrier)
+        hasRoom(carrier)
+    }
+
+    private func finished(_ result: Result<Void, any Error>, _ begun: NIODeadline) {
+        switch result {
+        case .success: connectIfNeeded()
         case .failure(let error):
             // Whoever came later is not told of an attempt that was not its own.
             if let first = waiting.first, first.since <= begun { waiting.removeFirst().receiver.notConnected(error) }
@@ -112,7 +133,6 @@ package final class HTTPConnectionPool {
 
     // MARK: What connections tell
 
-    /// It has carried its request, and may carry another.
     func free(_ connection: HTTPClientConnection) {
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
         guard !isClosed else { return connection.close() }
@@ -127,33 +147,50 @@ package final class HTTPConnectionPool {
         connectIfNeeded()
     }
 
+    /// It takes requests, or one more.
+    func hasRoom(_ carrier: HTTP2ClientConnection) {
+        while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
+        guard carrier.isIdle else { return }
+        guard !isClosed else { return carrier.retire() }
+        carrier.idleSince = .now()
+        planSweep()
+    }
+
+    /// It takes no requests any more.
+    func retired(_ carrier: HTTP2ClientConnection) {
+        carriers.removeAll { $0 === carrier }
+        connectIfNeeded()
+    }
+
     /// Closes what has been idle for too long; looks again when the next one may be.
     private func planSweep() {
-        guard sweep == nil, let oldest = idle.first else { return }
-        let sweep = eventLoop.assumeIsolated().scheduleTask(deadline: oldest.idleSince + settings.idleTimeout) { [self] in
+        let idleCarriers = carriers.lazy.filter(\.isIdle)
+        guard sweep == nil, let oldest = (idle.prefix(1).map(\.idleSince) + idleCarriers.map(\.idleSince)).min() else { return }
+        let sweep = eventLoop.assumeIsolated().scheduleTask(deadline: oldest + settings.idleTimeout) { [self] in
             self.sweep = nil
             let end = NIODeadline.now() - settings.idleTimeout
             while let oldest = idle.first, oldest.idleSince <= end { idle.removeFirst().close() }
+            for carrier in carriers where carrier.isIdle && carrier.idleSince <= end { carrier.retire() }
             planSweep()
         }
         self.sweep = sweep
     }
 }
 
-/// Tells when the handshake is done, or why it never will be.
+/// Tells when the handshake is done, and which protocol was agreed on, or why it never will be.
 private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
-    private var done: EventLoopPromise<Void>?
+    private var done: EventLoopPromise<String?>?
     private let deadline: NIODeadline
     private var timeout: Scheduled<Void>?
 
-    init(_ done: EventLoopPromise<Void>, until deadline: NIODeadline) {
+    init(_ done: EventLoopPromise<String?>, until deadline: NIODeadline) {
         self.done = done
         self.deadline = deadline
     }
 
-    private func end(_ result: Result<Void, any Error>) {
+    private func end(_ result: Result<String?, any Error>) {
         timeout?.cancel()
         timeout = nil
         let done = done
@@ -169,7 +206,7 @@ private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandl
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case TLSUserEvent.handshakeCompleted = event { end(.success(())) }
+        if case TLSUserEvent.handshakeCompleted(let agreed) = event { end(.success(agreed)) }
         context.fireUserInboundEventTriggered(event)
         // There is nothing more to watch.
         if done == nil { context.pipeline.syncOperations.removeHandler(self, promise: nil) }

@@ -8,11 +8,15 @@ package struct HTTPOrigin: Sendable {
     package let port: Int
     /// `nil`: in the clear.
     package let tls: NIOSSLContext?
+    /// With TLS, where the server speaks it too; in the clear, it is known to.
+    package let speaksHTTP2: Bool
 
-    package init(host: String, port: Int, tls: NIOSSLContext?) {
+    /// - Parameter tls: of `clientTLS`, with the same `speaksHTTP2`.
+    package init(host: String, port: Int, tls: NIOSSLContext?, speaksHTTP2: Bool = false) {
         self.host = host
         self.port = port
         self.tls = tls
+        self.speaksHTTP2 = speaksHTTP2
     }
 
     /// What the `Host` field says.
@@ -29,18 +33,21 @@ package struct HTTPOrigin: Sendable {
     /// What a client asks of TLS: 1.2 at least, and a certificate that it trusts for this name.
     /// - Parameter certificateAuthority: a file of certificates in PEM; `nil`: those the system trusts.
     /// - Throws: `NIOSSLError` when the file cannot be used.
-    package static func clientTLS(certificateAuthority: String?) throws -> NIOSSLContext {
-        guard let certificateAuthority else { return try trustingSystem.get() }
-        return try clientTLS(trusting: .file(certificateAuthority))
+    package static func clientTLS(certificateAuthority: String?, speaksHTTP2: Bool = false) throws -> NIOSSLContext {
+        guard let certificateAuthority else {
+            return try speaksHTTP2 ? trustingSystemWithHTTP2.get() : trustingSystem.get()
+        }
+        return try clientTLS(trusting: .file(certificateAuthority), speaksHTTP2: speaksHTTP2)
     }
 
     /// One for all: the system's certificates take a moment to read, and memory.
-    private static let trustingSystem = Result { try clientTLS(trusting: .default) }
+    private static let trustingSystem = Result { try clientTLS(trusting: .default, speaksHTTP2: false) }
+    private static let trustingSystemWithHTTP2 = Result { try clientTLS(trusting: .default, speaksHTTP2: true) }
 
-    private static func clientTLS(trusting roots: NIOSSLTrustRoots) throws -> NIOSSLContext {
+    private static func clientTLS(trusting roots: NIOSSLTrustRoots, speaksHTTP2: Bool) throws -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
-        configuration.applicationProtocols = ["http/1.1"]
+        configuration.applicationProtocols = HTTPProtocol.offered(withHTTP2: speaksHTTP2)
         configuration.trustRoots = roots
         return try NIOSSLContext(configuration: configuration)
     }

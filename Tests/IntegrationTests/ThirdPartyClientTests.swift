@@ -1,3 +1,4 @@
+import InterlockProcesses
 import Subprocess
 import SystemPackage
 import Testing
@@ -21,6 +22,27 @@ struct ThirdPartyClientTests {
                 ],
                 environment: .inherit.updating(["PYTHONPATH": "\(Self.root)/.venv/apart/redis==\(version)"]),
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
+            #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
+        }
+    }
+
+    @Test("gRPC in all its four ways, HTTP/2 and WebSockets pass the guarded proxy, by other people's clients and servers")
+    func streams() async throws {
+        let (grpc, webSocket) = (try await LocalPort.unused(), try await LocalPort.unused())
+        let configuration = """
+            services:
+              shop: { url: "http://127.0.0.1:\(grpc)", http2: true }
+              narrow: { url: "http://127.0.0.1:\(grpc)", http2: true, limits: [ { limit: 1, per: 1m } ] }
+              frail: { url: "http://127.0.0.1:\(grpc)", http2: true, breaker: { minimum_calls: 3 } }
+              chat: { url: "http://127.0.0.1:\(webSocket)" }
+            """
+        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
+            let result = try await run(
+                .path(FilePath("\(Self.root)/.venv/bin/python")),
+                arguments: [
+                    "\(Self.root)/Tests/IntegrationTests/Clients/streams.py", "\(sidecar.httpPort)", "\(grpc)",
+                    "\(webSocket)",
+                ], output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
             #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
         }
     }

@@ -7,7 +7,8 @@ import Testing
 struct ProxyFieldsTests {
     private func passed(_ fields: [(String, String)], method: HTTPMethod = .GET, hasBody: Bool = false) -> HTTPHeaders {
         let head = HTTPRequestHead(version: .http1_1, method: method, uri: "/", headers: HTTPHeaders(fields))
-        return ProxyFields.request(head, authority: "up:1", forwarded: "for=192.0.2.1", hasBody: hasBody)
+        return ProxyFields.request(
+            head, authority: "up:1", forwarded: "for=192.0.2.1", hasBody: hasBody, isForHTTP2: false)
     }
 
     @Test(
@@ -15,7 +16,7 @@ struct ProxyFieldsTests {
         arguments: [
             "Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding",
             "Upgrade",
-            "X-Api-Key", "Interlock-Subject", "Expect", "Content-Length", "HTTP2-Settings",
+            "X-Api-Key", "Interlock-Subject", "Interlock-Service", "Expect", "Content-Length", "HTTP2-Settings",
         ])
     func stripped(name: String) {
         #expect(!passed([(name, "x")]).contains(name: name))

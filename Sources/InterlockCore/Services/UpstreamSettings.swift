@@ -13,11 +13,13 @@ package struct UpstreamSettings: Hashable, Sendable {
     package var fallback: FallbackSettings?
     /// A file of certificates (PEM) that the service's may be signed by; `nil`: the system's.
     package var certificateAuthority: String?
+    /// It is called with HTTP/2: over TLS where it agrees, and else in any case.
+    package var speaksHTTP2: Bool
 
     package init(
         url: String, connectTimeout: Duration = .seconds(2), firstByteTimeout: Duration = .seconds(15),
         totalTimeout: Duration = .seconds(60), retries: RetrySettings = RetrySettings(),
-        fallback: FallbackSettings? = nil, certificateAuthority: String? = nil
+        fallback: FallbackSettings? = nil, certificateAuthority: String? = nil, speaksHTTP2: Bool = false
     ) {
         self.url = url
         self.connectTimeout = connectTimeout
@@ -26,6 +28,7 @@ package struct UpstreamSettings: Hashable, Sendable {
         self.retries = retries
         self.fallback = fallback
         self.certificateAuthority = certificateAuthority
+        self.speaksHTTP2 = speaksHTTP2
     }
 }
 

@@ -67,6 +67,19 @@ extension Int64 {
     }
 }
 
+/// What methods and the names of fields are made of (RFC 9110, section 5.6.2).
+enum HTTPToken {
+    static func isValid(_ text: String) -> Bool {
+        !text.isEmpty
+            && text.unicodeScalars.allSatisfy { scalar in
+                switch scalar {
+                case "a"..."z", "A"..."Z", "0"..."9": true
+                default: "!#$%&'*+-.^_`|~".unicodeScalars.contains(scalar)
+                }
+            }
+    }
+}
+
 /// Percent-encoding (RFC 3986, section 2.1). A plus sign is a plus sign.
 package enum PercentEncoding {
     /// `text` decoded once; `nil` when a `%` is not followed by two hexadecimal digits or the bytes are not UTF-8.
@@ -84,6 +97,20 @@ package enum PercentEncoding {
             bytes.append(high << 4 | low)
         }
         return String(validating: bytes, as: UTF8.self)
+    }
+
+    /// `text` with every byte encoded that is not an unreserved character (RFC 3986, section 2.3), or is not one of `others` either.
+    package static func encode(_ text: String, but others: String = "") -> String {
+        var encoded = ""
+        for byte in text.utf8 {
+            let scalar = UnicodeScalar(byte)
+            switch scalar {
+            case "a"..."z", "A"..."Z", "0"..."9", "-", ".", "_", "~": encoded.unicodeScalars.append(scalar)
+            case _ where byte < 0x7F && others.unicodeScalars.contains(scalar): encoded.unicodeScalars.append(scalar)
+            default: encoded += (byte < 16 ? "%0" : "%") + String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return encoded
     }
 
     private static func digit(_ byte: UInt8) -> UInt8? {

@@ -121,6 +121,7 @@ package struct EffectiveConfiguration {
             }
         return [
             ("url", .text(settings.url)), ("tls", settings.certificateAuthority.map { .entries([("ca", .text($0))]) }),
+            ("http2", .word(settings.speaksHTTP2)),
             (
                 "timeouts",
                 .entries([

@@ -97,7 +97,7 @@ extension ProbeExpectation {
         var headers: [Header] = []
         value.section { section in
             for entry in section.named() {
-                guard isToken(entry.name) else {
+                guard HTTPToken.isValid(entry.name), entry.name.utf8.count <= longestText else {
                     entry.key.refuse("expected the name of a header")
                     continue
                 }
@@ -148,14 +148,4 @@ extension ProbeExpectation {
         }
     }
 
-    /// RFC 9110's rule of names.
-    private static func isToken(_ text: String) -> Bool {
-        !text.isEmpty && text.utf8.count <= longestText
-            && text.unicodeScalars.allSatisfy { scalar in
-                switch scalar {
-                case "a"..."z", "A"..."Z", "0"..."9": true
-                default: "!#$%&'*+-.^_`|~".unicodeScalars.contains(scalar)
-                }
-            }
-    }
 }

@@ -8,17 +8,18 @@ extension UpstreamSettings {
     fileprivate static let statuses = 200...599
     fileprivate static let longestBody = 64 * 1024
 
-    /// Reads `url`, `tls`, `timeouts`, `retries` and `fallback` of a service; `nil`: it has no `url`, or that was refused.
+    /// Reads `url`, `tls`, `http2`, `timeouts`, `retries` and `fallback` of a service; `nil`: it has no `url`, or that was refused.
     init?(reading section: ConfigurationSection) {
         var settings = UpstreamSettings(url: "")
         var url: String?
         section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
         section.readOptional("tls", into: &settings.certificateAuthority) { Self.certificateAuthority($0) }
+        section.read("http2", into: &settings.speaksHTTP2) { $0.flag() }
         section.read("timeouts") { settings.readTimeouts($0) }
         section.read("retries") { settings.retries.read($0) }
         section.readOptional("fallback", into: &settings.fallback) { FallbackSettings(reading: $0) }
         if section.value("url").map(\.isNull) ?? true {
-            section.refuse(["tls", "timeouts", "retries", "fallback"], "goes with url, and this service has none")
+            section.refuse(["tls", "http2", "timeouts", "retries", "fallback"], "goes with url, and this service has none")
         } else if url?.lowercased().hasPrefix("http://") == true {
             section.refuse(["tls"], "goes with a url that begins with https://")
         }

@@ -2,10 +2,11 @@ internal import DequeModule
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
+internal import NIOHTTP2
 
-/// One client of the HTTP door: takes one request after another through the gate to its route. Confined to the coordinator's event
-/// loop.
-final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
+/// One client of the HTTP door: takes one request after another through the gate to its route; or one stream of an HTTP/2 connection,
+/// which brings one request. Confined to the coordinator's event loop.
+final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDoorConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
@@ -35,6 +36,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
 
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
+    /// Of which this is a stream; `nil`: it is a connection of its own.
+    private let parent: HTTP2Connection?
+    private let firstRequestBy: NIODeadline
     private let peer = PeerPresence()
     private var context: ChannelHandlerContext?
     private var alarm: LazyAlarm?
@@ -56,6 +60,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     private var isFlushPlanned = false
     /// Nothing more is answered; what still comes is dropped.
     private var isClosing = false
+    /// Its bytes are another handler's.
+    private var isHandedOver = false
     /// What was to be written before the end is written.
     private var isAnswerOut = false
     /// Nothing more of a request comes before the end.
@@ -65,19 +71,48 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     /// What was asked for last, which mostly is asked for again.
     private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
-    init(door: HTTPDoorContext, place: HTTPDoorContext.Place) {
+    private init(
+        door: HTTPDoorContext, place: HTTPDoorContext.Place, parent: HTTP2Connection?, firstRequestBy: NIODeadline
+    ) {
         self.door = door
         self.place = place
+        self.parent = parent
+        self.firstRequestBy = firstRequestBy
+    }
+
+    /// Puts between a connection's bytes and their meaning what stands there.
+    static func onConnection(
+        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline
+    ) throws -> HTTPConnection {
+        let connection = HTTPConnection(door: door, place: place, parent: nil, firstRequestBy: firstRequestBy)
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(HTTPResponseEncoder())
+        try pipeline.addHandler(
+            ByteToMessageHandler(
+                HTTPRequestDecoder(
+                    leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop,
+                    limitConfiguration: HTTPDoorContext.limits)))
+        try pipeline.addHandler(connection)
+        return connection
+    }
+
+    /// The same for one stream of an HTTP/2 connection.
+    static func onStream(_ channel: any Channel, of parent: HTTP2Connection) throws -> HTTPConnection {
+        let door = parent.door
+        let stream = HTTPConnection(
+            door: door, place: parent.place, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: parent.place))
+        try channel.pipeline.syncOperations.addHandlers(
+            HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
+        return stream
     }
 
     // MARK: Channel
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        PeerLiveness.watch(context.channel)
         let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
         self.alarm = alarm
-        alarm.set(.now() + door.firstRequestTimeout(at: place))
+        alarm.set(firstRequestBy)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { end() }
@@ -100,10 +135,14 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
         self.reply = nil
         relay = nil
         reply?.connectionHasEnded()
-        door.disconnected(self)
+        if let parent { parent.ended(self) } else { door.disconnected(self) }
     }
 
+    /// The network has given the client up.
+    func fallSilent() { peer.fallSilent() }
+
     func read(context: ChannelHandlerContext) {
+        guard !isHandedOver else { return context.read() }
         isReadAsked = true
         readIfWanted()
     }
@@ -156,14 +195,15 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // It was told already what is wrong.
         if case ByteToMessageDecoderError.dataReceivedInErrorState = error { return }
-        if PeerLiveness.isSilence(error) { peer.fallSilent() }
-        guard let error = error as? HTTPParserError, !isClosing, !peer.hasLeft else {
+        if PeerLiveness.isSilence(error) { fallSilent() }
+        let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
+        guard isMistake, !isClosing, !peer.hasLeft else {
             clientHasLeft()
             return close()
         }
         // What comes behind what cannot be read cannot be told apart any more.
         isKept = false
-        let problem = HTTPProblem(.invalid, "this is no HTTP/1.1 request that a server may answer: \(error)")
+        let problem = HTTPProblem(.invalid, "this is no HTTP request that a server may answer: \(error)")
         switch request {
         // The one before it is answered first.
         case .whole where reply?.isOver == false: waiting = []
@@ -205,6 +245,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     /// The sidecar goes down: no further request is taken.
     func goDown() {
         isKept = false
+        if isHandedOver { return close() }
         if case .none = request {
             closeBehindAnswer()
             // Who does not agree on TLS, or does not read, cannot hold it up.
@@ -277,22 +318,26 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     /// A request's head has come.
     private func begin(_ head: HTTPRequestHead) {
         alarm?.set(.now() + door.idleTimeout)
-        isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
         isContinueAwaited = HTTPCall.awaitsContinue(head)
-        if Self.asksForUpgrade(head) {
-            isKept = false
-            isDecoderDone = true
+        if parent == nil {
+            isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
+            if Self.asksForUpgrade(head) {
+                isKept = false
+                isDecoderDone = true
+            }
         }
         do throws(HTTPProblem) {
-            let known = found.flatMap { $0.uri == head.uri && $0.method == head.method ? $0 : nil }
-            let target = known?.target ?? HTTPTarget(head.uri)
+            if parent != nil { try HTTPGate.refuseUnclear(head) }
+            let uri = try HTTPTarget.uri(of: head)
+            let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
+            let target = known?.target ?? HTTPTarget(uri)
             let forwarded = try admit(head, target)
             let match: HTTPRouter.Match
             if let known {
                 match = known.match
             } else {
                 match = try door.router.match(method: head.method, path: target.path)
-                found = (head.method, head.uri, target, match)
+                found = (head.method, uri, target, match)
             }
             guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
             do throws(HTTPProblem) {
@@ -431,8 +476,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     func bodyIsAskedFor() { isContinueAwaited = false }
 
     func answered(endsConnection: Bool) {
-        if endsConnection { isKept = false }
         let isRestComing = if case .relayed = request { true } else { false }
+        // A stream has no other request to wait for.
+        if endsConnection || isRestComing && parent != nil { isKept = false }
         planFlush()
         nextIfOver()
         // What is left of the request is read and dropped.
@@ -484,12 +530,22 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
         if peer.hasLeft { isRestRead = true }
         alarm?.set(.now() + door.idleTimeout)
         isFlushPlanned = false
-        context?.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(ByteBuffer())))).assumeIsolated().whenComplete { [self] _ in
-            isAnswerOut = true
-            alarm?.set(.now() + Self.linger)
-            closeIfDone()
+        if parent == nil {
+            context?.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(ByteBuffer())))).assumeIsolated().whenComplete { [self] _ in
+                answerIsOut()
+            }
+        } else {
+            // Nothing can be written behind the end of a stream, nor needs to be.
+            context?.flush()
+            answerIsOut()
         }
         readIfWanted()
+    }
+
+    private func answerIsOut() {
+        isAnswerOut = true
+        alarm?.set(.now() + Self.linger)
+        closeIfDone()
     }
 
     private func closeIfDone() {
@@ -497,6 +553,23 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection {
     }
 
     func breakOff() { close() }
+
+    func handOver(to handler: any ChannelHandler) throws {
+        guard let context, parent == nil else { throw ChannelError.ioOnClosedChannel }
+        isHandedOver = true
+        isKept = false
+        reply = nil
+        relay = nil
+        alarm?.clear()
+        let pipeline = context.pipeline.syncOperations
+        let encoder = try pipeline.context(handlerType: HTTPResponseEncoder.self)
+        let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
+        try pipeline.addHandler(handler, position: .before(self))
+        pipeline.removeHandler(context: encoder, promise: nil)
+        // What has come behind the request is handed on.
+        pipeline.removeHandler(context: decoder, promise: nil)
+        if isReadAsked { context.read() }
+    }
 
     func read(_ isWanted: Bool) {
         isReadWanted = isWanted

@@ -14,7 +14,7 @@ final class HTTPDoorContext {
     private static let keptPlaces = 16
     /// The same as `firstRequestTimeout`, at one of those.
     private static let shortTimeout = TimeAmount.seconds(1)
-    private static let limits: NIOHTTPDecoderLimitConfiguration = {
+    static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 8 * 1024
         limits.maxHeaderListSize = 32 * 1024
@@ -34,7 +34,7 @@ final class HTTPDoorContext {
     let shutdown = Occurrence()
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
-    private var connections: [ObjectIdentifier: HTTPConnection] = [:]
+    private var connections: [ObjectIdentifier: any HTTPDoorConnection] = [:]
     /// Lets the listener accept the next connection.
     private var accept: (() -> Void)?
 
@@ -62,18 +62,15 @@ final class HTTPDoorContext {
 
     /// Serves a connection that was accepted.
     func serve(_ channel: any Channel) throws {
-        let connection = HTTPConnection(door: self, place: connections.count < maximumConnections ? .ordinary : .kept)
-        connections[ObjectIdentifier(connection)] = connection
-        let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(HTTPResponseEncoder())
-        try pipeline.addHandler(
-            ByteToMessageHandler(
-                HTTPRequestDecoder(
-                    leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: Self.limits)))
-        try pipeline.addHandler(connection)
+        PeerLiveness.watch(channel)
+        let choice = HTTPProtocolChoice(door: self, place: connections.count < maximumConnections ? .ordinary : .kept)
+        connected(choice)
+        try channel.pipeline.syncOperations.addHandler(choice)
     }
 
-    func disconnected(_ connection: HTTPConnection) {
+    func connected(_ connection: any HTTPDoorConnection) { connections[ObjectIdentifier(connection)] = connection }
+
+    func disconnected(_ connection: any HTTPDoorConnection) {
         connections[ObjectIdentifier(connection)] = nil
         let accept = accept
         self.accept = nil
@@ -91,6 +88,12 @@ final class HTTPDoorContext {
         shutdown.happen()
         for connection in Array(connections.values) { connection.goDown() }
     }
+}
+
+/// A client's connection as its door knows it. Confined to the coordinator's event loop.
+protocol HTTPDoorConnection: AnyObject {
+    /// The sidecar goes down: no further request is taken.
+    func goDown()
 }
 
 /// Lets a listener accept no connection while there is no place for one.

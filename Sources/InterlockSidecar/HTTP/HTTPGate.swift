@@ -21,6 +21,17 @@ struct HTTPGate: Sendable {
         self.hosts = names
     }
 
+    /// Refuses what the decoder of HTTP/1.1 does, and that of HTTP/2 does not.
+    static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
+        if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
+            throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")
+        }
+        let most = HTTPDoorContext.limits.maxHeaderFieldCount
+        guard head.headers.count <= most else {
+            throw HTTPProblem(.invalid, "the request has more than \(most) fields")
+        }
+    }
+
     /// Whom a request asks.
     /// - Throws: when it does not say so, or says it more than once.
     static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {

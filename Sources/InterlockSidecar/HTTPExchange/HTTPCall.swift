@@ -88,6 +88,11 @@ struct HTTPCall: Sendable {
 
 /// What a request asks for: its path, and where it was said, whom it asks.
 struct HTTPTarget: Sendable {
+    /// What the targets begin with that lead to a service.
+    static let proxyPrefix = "/proxy/"
+    /// Whom a request is for whose path does not say so, and who has answered one.
+    static let serviceField = "Interlock-Service"
+
     /// Begins with a slash, unless it is none that leads anywhere.
     let path: Substring
     /// Without its question mark; `nil`: there is none.
@@ -96,6 +101,14 @@ struct HTTPTarget: Sendable {
     let whole: Substring
     /// Of a target in absolute form, in whose place the `Host` field is not looked at (RFC 9112, section 3.2.2).
     let authority: Substring?
+
+    /// The target of a request; one that names a service in its head is for that service's upstream, whatever its path: clients such
+    /// as gRPC's cannot choose what their paths begin with.
+    static func uri(of head: HTTPRequestHead) throws(HTTPProblem) -> String {
+        guard let service = head.headers.first(name: serviceField) else { return head.uri }
+        let name = try ResourceName(service, what: serviceField)
+        return proxyPrefix + PercentEncoding.encode(name.text) + HTTPTarget(head.uri).whole
+    }
 
     init(_ text: String) {
         var whole = text[...]

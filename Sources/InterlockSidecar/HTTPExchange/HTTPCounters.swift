@@ -3,10 +3,13 @@ internal import NIOHTTP1
 
 /// How often a route was answered, by class of status. Made once for each route, so that counting looks nothing up.
 struct HTTPRouteCounters: Sendable {
+    private let firstClass: Int
     private let classes: [Counter]
 
     init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
-        classes = (2...5).map { digit in
+        // An upstream may change the protocol; nothing else ends with less than 200.
+        firstClass = if case .relay = route.handler { 1 } else { 2 }
+        classes = (firstClass...5).map { digit in
             Counter(
                 label: "interlock_http_requests_total",
                 dimensions: [("method", route.method?.rawValue ?? "any"), ("route", route.path), ("status", "\(digit)xx")],
@@ -15,7 +18,7 @@ struct HTTPRouteCounters: Sendable {
     }
 
     func count(_ status: HTTPResponseStatus) {
-        let index = Int(status.code) / 100 - 2
+        let index = Int(status.code) / 100 - firstClass
         guard classes.indices.contains(index) else { return }
         classes[index].increment()
     }

@@ -43,9 +43,11 @@ final class HTTPReply {
         self.counters = counters
         self.path = path
         self.logger = logger
-        version = head.version.major == 1 && head.version.minor == 0 ? .http1_0 : .http1_1
+        version = head.version == .http2 || head.version == .http1_0 ? head.version : .http1_1
         isHead = head.method == .HEAD
     }
+
+    var eventLoop: any EventLoop { context.eventLoop }
 
     /// Nothing was written, and the client is there.
     var isAwaited: Bool { progress == .awaited }
@@ -154,7 +156,7 @@ final class HTTPReply {
 
     /// Tells a client that waits for it to send its body.
     func writeContinue() {
-        guard progress == .awaited, version == .http1_1 else { return }
+        guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
     }
@@ -166,9 +168,9 @@ final class HTTPReply {
         logger.log(.httpAnswered, ["route": path, "status": "\(status.code)"])
         var headers = headers
         // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
-        isCut = isHead && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
+        isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
         endsConnection = endsConnection || isCut || version == .http1_0 || !connection.mayBeFollowed
-        if endsConnection { headers.replaceOrAdd(name: "Connection", value: "close") }
+        if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
         let head = HTTPResponseHead(version: version, status: status, headers: headers)
         context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
     }
@@ -187,6 +189,19 @@ final class HTTPReply {
     func flush() {
         guard progress == .begun else { return }
         context.flush()
+    }
+
+    /// Changes the protocol: from now on the client's bytes are `handler`'s, as are those that it writes.
+    /// - Throws: when the client has left.
+    func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
+        guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
+        progress = .over
+        departure = nil
+        counters?.count(.switchingProtocols)
+        logger.log(.httpAnswered, ["route": path, "status": "101"])
+        let head = HTTPResponseHead(version: version, status: .switchingProtocols, headers: headers)
+        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+        try connection.handOver(to: handler)
     }
 
     /// The client takes more for now.
@@ -305,6 +320,8 @@ protocol HTTPReplyingConnection: AnyObject {
     func answered(endsConnection: Bool)
     /// Closes at once.
     func breakOff()
+    /// Leaves the connection's bytes to `handler` for as long as it lasts.
+    func handOver(to handler: any ChannelHandler) throws
     /// Whether more of the request is read.
     func read(_ isWanted: Bool)
     func setAlarm(_ deadline: NIODeadline)

@@ -122,7 +122,7 @@ package struct JSONFields {
 
 extension ResourceName {
     /// - Parameter what: what the name is, for the problem's detail.
-    init(_ text: String, what: String) throws {
+    init(_ text: String, what: String) throws(HTTPProblem) {
         do throws(Violation) {
             try self.init(text)
         } catch {

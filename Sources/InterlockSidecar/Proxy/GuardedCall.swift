@@ -1,5 +1,6 @@
 internal import Interlock
 internal import InterlockCore
+internal import InterlockHTTP
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
@@ -30,6 +31,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
 
     private let call: HTTPCall
     private let hasBody: Bool
+    private let isForWebSocket: Bool
+    private let isGRPC: Bool
     private let reply: HTTPReply
     private let service: String
     private let target: ProxyTarget
@@ -70,6 +73,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
         askedAt = started
         deadline = started
         isBodyWhole = !hasBody
+        isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
+        isGRPC = GRPC.isSpoken(in: call.head.headers)
     }
 
     func start() {
@@ -90,6 +95,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
         guard let definition = calls.definition(ofService: service), let settings = definition.upstream,
             let upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
         else { return end(with: HTTPProblem.notProxied(service)) }
+        guard !isForWebSocket || !settings.speaksHTTP2 else { return end(with: HTTPProblem.noWebSocket(service)) }
         self.upstream = upstream
         limits = definition.limits
         if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
@@ -154,10 +160,12 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
             if hasBody, call.awaitsContinue { reply.writeContinue() }
         }
         tries += 1
-        let head = HTTPRequestHead(
+        var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
-                call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody))
+                call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
+                isForHTTP2: upstream.settings.speaksHTTP2))
+        if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
         let exchange = UpstreamExchange(head, to: upstream, service, permit: permit, calls: calls, owner: self)
         stage = .trying(exchange)
         exchange.begin()
@@ -178,15 +186,23 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
 
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
         guard case .trying = stage else { return }
-        // Nothing of ours asks for another protocol, so that no answer can change to one.
-        guard head.status.code >= 200 else {
-            return exchange.fail(ProxyFailure(cause: .broken, reason: "the answer's status is \(head.status.code)"))
-        }
         let mayFareBetter = Self.retriedStatuses.contains(head.status.code) && exchange.retryAfterMilliseconds == nil
         guard mayFareBetter, pause() else { return relay(head, exchange) }
         exchange.hold()
         exchange.reportGood()
         last = .answered(head, exchange)
+    }
+
+    func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        stage = .over
+        var headers = ProxyFields.answer(head.headers)
+        ProxyFields.addUpgrade(to: &headers)
+        mark(&headers)
+        do {
+            try Tunnel.between(connection, on: reply.eventLoop) { try reply.switchProtocols(headers, to: $0) }
+        } catch {
+            reply.breakOff()
+        }
     }
 
     func upstreamFailed(_ failure: ProxyFailure) {
@@ -361,7 +377,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
         exchange.isReadHeld || exchange.isConnected && !isBodyWhole && !exchange.isBackedUp
     }
 
-    private func end(with problem: HTTPProblem) { end(with: HTTPAnswer(problem)) }
+    private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)) }
 
     private func end(with answer: HTTPAnswer) {
         abandonLast()
@@ -370,13 +386,13 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
     }
 
     private func mark(_ headers: inout HTTPHeaders) {
-        headers.add(name: "Interlock-Service", value: service)
+        headers.add(name: HTTPTarget.serviceField, value: service)
         headers.add(name: "Interlock-State", value: breaker.rawValue)
         headers.add(name: "Interlock-Waited", value: "\(waited.nanoseconds / 1_000_000)")
     }
 
     private func marked(_ problem: HTTPProblem) -> HTTPAnswer {
-        var answer = HTTPAnswer(problem)
+        var answer = isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)
         mark(&answer.headers)
         return answer
     }

@@ -75,6 +75,13 @@ extension HTTPProblem {
             .unknownService, "the service \"\(Excerpt(service))\" has no url in the configuration; the proxy does not call it")
     }
 
+    static func noWebSocket(_ service: String) -> HTTPProblem {
+        HTTPProblem(
+            .invalid,
+            "the service \"\(Excerpt(service))\" is called with HTTP/2 (http2 in the configuration), which carries no WebSocket here"
+        )
+    }
+
     /// Breaker, limit or concurrency stand against the call.
     /// - Parameters:
     ///   - retryAfter: in milliseconds; -1: nobody knows.

@@ -4,12 +4,14 @@ internal import NIOHTTP1
 /// Which header fields a proxy passes on, and which it adds (RFC 9110, section 7.6).
 enum ProxyFields {
     private static let via = "1.1 interlock"
+    private static let viaHTTP2 = "2 interlock"
 
     /// Of the connection they came on, and no further than that.
     private static let hopByHop = FieldNames(
         "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
     /// Meant for this sidecar, or said anew to the upstream.
-    private static let ours = FieldNames("host", "x-api-key", "interlock-subject", "expect", "content-length")
+    private static let ours = FieldNames(
+        "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
     /// What is looked at before a body is read.
     private static let atTheHead = FieldNames(
         "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
@@ -22,7 +24,10 @@ enum ProxyFields {
     ///   - forwarded: who asks, as an element of `Forwarded` (RFC 7239).
     ///   - authority: the upstream's, for `Host`.
     ///   - hasBody: something follows the request's head.
-    static func request(_ head: HTTPRequestHead, authority: String, forwarded: String, hasBody: Bool) -> HTTPHeaders {
+    ///   - isForHTTP2: the upstream may speak it.
+    static func request(
+        _ head: HTTPRequestHead, authority: String, forwarded: String, hasBody: Bool, isForHTTP2: Bool
+    ) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(head.headers.count + 4)
         headers.add(name: "Host", value: authority)
@@ -30,10 +35,39 @@ enum ProxyFields {
         for (name, value) in head.headers where isPassedOn(name, named) && !ours.contains(name) {
             headers.add(name: name, value: value)
         }
+        let isFromHTTP2 = head.version == .http2
+        if isFromHTTP2, !isForHTTP2 { joinCookies(in: &headers) }
+        // Servers of gRPC insist on it, and to no other field of its kind is there a place in HTTP/2 (RFC 9113, section 8.2.2).
+        if isForHTTP2, tokens(of: "TE", in: head.headers).contains("trailers") { headers.add(name: "TE", value: "trailers") }
         addLength(of: head, hasBody, to: &headers)
         headers.add(name: "Forwarded", value: forwarded)
-        headers.add(name: "Via", value: via)
+        headers.add(name: "Via", value: isFromHTTP2 ? viaHTTP2 : via)
         return headers
+    }
+
+    /// HTTP/2 may send cookies one by one, HTTP/1.1 may not (RFC 9113, section 8.2.3).
+    private static func joinCookies(in headers: inout HTTPHeaders) {
+        let cookies = headers["Cookie"]
+        if cookies.count > 1 { headers.replaceOrAdd(name: "Cookie", value: cookies.joined(separator: "; ")) }
+    }
+
+    // MARK: A change of protocol
+
+    private static let webSocket = "websocket"
+
+    /// Whether a request asks to go on as a WebSocket (RFC 6455, section 4.1).
+    static func asksForWebSocket(_ head: HTTPRequestHead) -> Bool {
+        head.method == .GET && head.version == .http1_1 && namesWebSocket(head.headers)
+            && tokens(of: "Connection", in: head.headers).contains("upgrade")
+    }
+
+    /// Whether an answer, or a request, is about this protocol.
+    static func namesWebSocket(_ headers: HTTPHeaders) -> Bool { tokens(of: "Upgrade", in: headers).contains(webSocket) }
+
+    /// Says that the connection changes, or is asked to.
+    static func addUpgrade(to headers: inout HTTPHeaders) {
+        headers.add(name: "Connection", value: "Upgrade")
+        headers.add(name: "Upgrade", value: webSocket)
     }
 
     private static func addLength(of head: HTTPRequestHead, _ hasBody: Bool, to headers: inout HTTPHeaders) {

@@ -7,7 +7,7 @@ internal import InterlockHTTP
 /// a way out of the base path is refused here, so that no call leaves it.
 package struct ProxyTarget: Sendable, Equatable {
     /// What every such target begins with.
-    package static let prefix = "/proxy/"
+    package static let prefix = HTTPTarget.proxyPrefix
 
     /// Without the slash it begins with; `nil`: the base URL itself is asked for.
     package let path: String?

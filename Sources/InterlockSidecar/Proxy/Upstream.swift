@@ -41,7 +41,10 @@ final class Upstream {
     private static func origin(_ base: UpstreamBase, _ settings: UpstreamSettings) throws -> HTTPOrigin {
         HTTPOrigin(
             host: base.host, port: base.port,
-            tls: base.isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: settings.certificateAuthority) : nil)
+            tls: base.isTLS
+                ? try HTTPOrigin.clientTLS(
+                    certificateAuthority: settings.certificateAuthority, speaksHTTP2: settings.speaksHTTP2) : nil,
+            speaksHTTP2: settings.speaksHTTP2)
     }
 
     func noteCall() { budget.noteCall() }

@@ -19,6 +19,8 @@ protocol UpstreamExchangeOwner: AnyObject {
     func upstreamFailed(_ failure: ProxyFailure)
     /// The upstream takes more of the body, or no more for now.
     func upstreamIsWritable(_ isWritable: Bool)
+    /// It speaks another protocol from now on, as it was asked to; the exchange is over.
+    func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection)
 }
 
 /// One call to an upstream, with the permit that it was given; what comes of it is reported once. Confined to the coordinator's event
@@ -41,6 +43,8 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var stage = ProxyFailure.Stage.connecting
     private var status: Int?
     private var retryAfter: Int64?
+    /// Where the call's outcome is not in the answer's status: what it says at the head, until it is said at the end.
+    private var isGRPC = false
     private var held: Held?
     /// When the request was sent to its end; `nil`: it has not been.
     private var sentAllAt: NIODeadline?
@@ -193,6 +197,8 @@ final class UpstreamExchange: HTTPClientReceiver {
         due = nil
         latency = millisecondsSinceSent
         status = Int(head.status.code)
+        isGRPC = GRPC.isSpoken(in: head.headers)
+        if isGRPC { noteGRPCStatus(head.headers) }
         if head.status == .tooManyRequests || head.status == .serviceUnavailable {
             retryAfter = head.headers.first(name: "Retry-After").flatMap(RetryAfter.milliseconds)
         }
@@ -209,7 +215,29 @@ final class UpstreamExchange: HTTPClientReceiver {
         if held == nil { ended(trailers) } else { held?.end = .some(trailers) }
     }
 
+    /// A call of gRPC fails with the status 200 (gRPC over HTTP2, "Responses").
+    private func noteGRPCStatus(_ headers: HTTPHeaders) {
+        guard status == 200, let code = GRPC.status(in: headers) else { return }
+        status = code.httpStatus
+    }
+
+    func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        stage = .answering
+        guard self.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
+            return fail(ProxyFailure(cause: .broken, reason: "the answer's status is 101"))
+        }
+        latency = millisecondsSinceSent
+        status = Int(head.status.code)
+        let owner = owner
+        self.owner = nil
+        self.connection = nil
+        due = nil
+        reportGood()
+        owner?.upstreamSwitches(head, connection)
+    }
+
     private func ended(_ trailers: HTTPHeaders?) {
+        if isGRPC, let trailers { noteGRPCStatus(trailers) }
         let owner = owner
         self.owner = nil
         reportGood()

@@ -1,0 +1,211 @@
+internal import InterlockHTTP
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOHTTP2
+
+/// One client of the HTTP door that speaks HTTP/2 (RFC 9113): each of its streams is served as a connection of one request is. Confined
+/// to the coordinator's event loop.
+final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
+    typealias InboundIn = HTTP2Frame
+    typealias OutboundIn = HTTP2Frame
+    typealias OutboundOut = HTTP2Frame
+
+    private static let settings: HTTP2Settings = [
+        HTTP2Setting(parameter: .maxConcurrentStreams, value: 256),
+        HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
+    ]
+
+    let door: HTTPDoorContext
+    let place: HTTPDoorContext.Place
+    private let firstRequestBy: NIODeadline
+    private let breakage = HTTP2Breakage()
+    private var context: ChannelHandlerContext?
+    private var alarm: LazyAlarm?
+    private var streams: [ObjectIdentifier: HTTPConnection] = [:]
+    private var lastStream = HTTP2StreamID.rootStream
+    private var isReadAsked = false
+    /// No stream is served beyond those there are.
+    private var isGoingDown = false
+
+    private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline) {
+        self.door = door
+        self.place = place
+        self.firstRequestBy = firstRequestBy
+    }
+
+    /// Puts between a connection's bytes and their meaning what stands there.
+    static func onConnection(
+        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline
+    ) throws -> HTTP2Connection {
+        let connection = HTTP2Connection(door: door, place: place, firstRequestBy: firstRequestBy)
+        let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
+        let pipeline = channel.pipeline.syncOperations
+        // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
+        _ = try pipeline.configureAsyncHTTP2Pipeline(
+            mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
+            configuration: .init(connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams)
+        ) { stream in
+            stream.eventLoop.makeCompletedFuture { try me.value.serve(stream) }
+        }
+        try pipeline.addHandler(connection)
+        return connection
+    }
+
+    // MARK: Streams
+
+    private func serve(_ channel: any Channel) throws {
+        if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
+        let stream = try HTTPConnection.onStream(channel, of: self)
+        streams[ObjectIdentifier(stream)] = stream
+        alarm?.clear()
+    }
+
+    func ended(_ stream: HTTPConnection) {
+        guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil, streams.isEmpty else { return }
+        // What was written on the last one leaves at the end of this tick.
+        if isGoingDown || place == .kept { return endSoon() }
+        alarm?.set(.now() + door.idleTimeout)
+    }
+
+    private func endSoon() {
+        context?.eventLoop.assumeIsolated().execute { [self] in
+            guard streams.isEmpty else { return }
+            goDown()
+            close()
+        }
+    }
+
+    func goDown() {
+        guard !isGoingDown, let context else { return }
+        isGoingDown = true
+        let farewell = HTTP2Frame.FramePayload.goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: nil)
+        context.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: nil)
+        if streams.isEmpty { endSoon() }
+    }
+
+    private func close() { context?.close(promise: nil) }
+
+    // MARK: Channel
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
+        self.alarm = alarm
+        alarm.set(firstRequestBy)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    private func end() {
+        guard context != nil else { return }
+        context = nil
+        alarm?.cancel()
+        alarm = nil
+        door.disconnected(self)
+    }
+
+    /// It has carried nothing for so long, or its client has read nothing.
+    private func timeIsOver() { if context?.channel.isWritable == true { goDown() } else { close() } }
+
+    /// Nothing is read from a client that does not read: its requests' answers would pile up.
+    func read(context: ChannelHandlerContext) {
+        if context.channel.isWritable { context.read() } else { isReadAsked = true }
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = context.channel.isWritable
+        if !isWritable {
+            alarm?.set(.now() + door.idleTimeout)
+        } else if !streams.isEmpty {
+            alarm?.clear()
+        }
+        if isWritable, isReadAsked {
+            isReadAsked = false
+            context.read()
+        }
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// Frames of the connection itself, which its protocol handler has dealt with.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case ChannelEvent.inputClosed = event { return close() }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if PeerLiveness.isSilence(error) { for stream in streams.values { stream.fallSilent() } }
+        if breakage.isMeant(by: error) { close() }
+    }
+}
+
+/// Whether a connection has told its other side that it cannot go on: NIO's errors do not say whether they concern the connection or
+/// one of its streams. Confined to the connection's event loop.
+private final class HTTP2Breakage: NIOHTTP2FrameDelegate {
+    private var hasHappened = false
+
+    func wroteFrame(_ frame: HTTP2Frame) {
+        if case .goAway(_, let code, _) = frame.payload, code != .noError { hasHappened = true }
+    }
+
+    /// Whether the connection ends with this error.
+    func isMeant(by error: any Error) -> Bool { hasHappened || !(error is any NIOHTTP2Error) }
+}
+
+/// Ends a stream with the last frame that says something, where that has not left yet: gRPC's clients take an answer without a body, whose
+/// status stands in its head, for broken if a frame follows (gRPC over HTTP2, "Trailers-Only").
+final class HTTP2EndOfStream: ChannelOutboundHandler {
+    typealias OutboundIn = HTTP2Frame.FramePayload
+    typealias OutboundOut = HTTP2Frame.FramePayload
+
+    private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let payload = unwrapOutboundIn(data)
+        if case .data(let end) = payload, end.endStream, end.data.readableBytes == 0, let held,
+            let ended = Self.ended(held.payload)
+        {
+            self.held = nil
+            var both = held.promise
+            both.setOrCascade(to: promise)
+            return context.write(wrapOutboundOut(ended), promise: both)
+        }
+        release(context)
+        held = (payload, promise)
+    }
+
+    func flush(context: ChannelHandlerContext) {
+        release(context)
+        context.flush()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        held?.promise?.fail(ChannelError.ioOnClosedChannel)
+        held = nil
+    }
+
+    private func release(_ context: ChannelHandlerContext) {
+        guard let held else { return }
+        self.held = nil
+        context.write(wrapOutboundOut(held.payload), promise: held.promise)
+    }
+
+    /// `nil`: another frame must say it.
+    private static func ended(_ payload: HTTP2Frame.FramePayload) -> HTTP2Frame.FramePayload? {
+        switch payload {
+        case .headers(var headers):
+            headers.endStream = true
+            return .headers(headers)
+        case .data(var data):
+            data.endStream = true
+            return .data(data)
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,93 @@
+internal import InterlockHTTP
+internal import NIOCore
+internal import NIOTLS
+
+/// Waits until a client has shown what it speaks, and makes what serves that: HTTP/2 where TLS agreed on it (RFC 7301) or where the
+/// client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's event loop.
+final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, HTTPDoorConnection {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
+
+    private let door: HTTPDoorContext
+    private let place: HTTPDoorContext.Place
+    private var context: ChannelHandlerContext?
+    private var alarm: LazyAlarm?
+    private var firstRequestBy = NIODeadline.distantFuture
+    private var received = ByteBuffer()
+
+    init(door: HTTPDoorContext, place: HTTPDoorContext.Place) {
+        self.door = door
+        self.place = place
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        firstRequestBy = .now() + door.firstRequestTimeout(at: place)
+        let alarm = LazyAlarm(on: context.eventLoop) { [self] in close() }
+        self.alarm = alarm
+        alarm.set(firstRequestBy)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    private func end() {
+        guard context != nil else { return }
+        context = nil
+        alarm?.cancel()
+        alarm = nil
+        door.disconnected(self)
+    }
+
+    private func close() { context?.close(promise: nil) }
+
+    /// Who does not agree on TLS, or says nothing, cannot hold it up.
+    func goDown() { close() }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard self.context != nil else { return context.fireChannelRead(data) }
+        var bytes = unwrapInboundIn(data)
+        if received.readableBytes == 0 { received = bytes } else { received.writeBuffer(&bytes) }
+        guard Self.preface.starts(with: received.readableBytesView.prefix(Self.preface.count)) else {
+            return begin(isHTTP2: false)
+        }
+        if received.readableBytes >= Self.preface.count { begin(isHTTP2: true) }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case TLSUserEvent.handshakeCompleted(let agreed) where agreed == HTTPProtocol.http2: begin(isHTTP2: true)
+        // It has asked for nothing, and will not.
+        case ChannelEvent.inputClosed: close()
+        default: context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { close() }
+
+    private func begin(isHTTP2: Bool) {
+        guard let context else { return }
+        do {
+            let connection: any HTTPDoorConnection =
+                isHTTP2
+                ? try HTTP2Connection.onConnection(context.channel, door: door, place: place, firstRequestBy: firstRequestBy)
+                : try HTTPConnection.onConnection(context.channel, door: door, place: place, firstRequestBy: firstRequestBy)
+            // Never both, and never neither: a place is not given away in between.
+            door.connected(connection)
+        } catch {
+            return close()
+        }
+        end()
+        if received.readableBytes > 0 {
+            context.fireChannelRead(wrapInboundOut(received))
+            context.fireChannelReadComplete()
+        }
+        context.pipeline.syncOperations.removeHandler(self, promise: nil)
+    }
+}

@@ -1,0 +1,402 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("HTTP door: HTTP/2", .timeLimit(.minutes(1)))
+struct HTTP2Tests {
+    private typealias Client = HTTP2TestClient
+
+    /// RFC 9113, section 7.
+    private enum Code {
+        static let none: UInt32 = 0
+        static let protocolError: UInt32 = 1
+        static let flowControl: UInt32 = 3
+        static let enhanceYourCalm: UInt32 = 11
+    }
+
+    @Test("requests on one connection are answered each on its stream, the slow after the quick")
+    func streams() async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                let wait = #"{"ttl_ms":30000,"wait_ms":20000}"#
+                try await client.send(
+                    Client.head("POST", "/v1/locks/a", stream: 1, ends: false), Client.data(wait, stream: 1, ends: true))
+                let first = try await client.answer(1)
+                #expect(first.status == "201" && first.value("content-type") == "application/json")
+                #expect(first.value("connection") == nil && first.value("content-length") == "\(first.body.utf8.count)")
+                try await client.send(
+                    Client.head("POST", "/v1/locks/a", stream: 3, ends: false), Client.data(wait, stream: 3, ends: true),
+                    Client.head("GET", "/healthz", stream: 5), Client.head("HEAD", "/healthz", stream: 7),
+                    Client.head("GET", "/nowhere", stream: 9))
+                #expect(try await client.answer(5).status == "200")
+                let head = try await client.answer(7)
+                #expect(head.status == "200" && head.body.isEmpty && head.reset == nil)
+                #expect(try await client.answer(9).status == "404")
+                let token = try #require(first.body.firstMatch(of: /"token":"([^"]+)"/)?.output.1)
+                try await client.send(Client.head("DELETE", "/v1/locks/a", [("lease-token", String(token))], stream: 11))
+                #expect(try await client.answer(11).status == "204")
+                #expect(try await client.answer(3).status == "201")
+            }
+        }
+    }
+
+    @Test("who resets a stream gives its wait up, and what was linked to it; the connection goes on")
+    func reset() async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                try await client.send(
+                    Client.head("POST", "/v1/locks/a", stream: 1, ends: false),
+                    Client.data(#"{"ttl_ms":30000,"linked":true}"#, stream: 1, ends: true))
+                _ = try await client.answer(1) { $0.body.contains("granted") || $0.body.contains("token") }
+                try await client.send(
+                    Client.head("POST", "/v1/locks/a", stream: 3, ends: false),
+                    Client.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 3, ends: true),
+                    Client.reset(1))
+                #expect(try await client.answer(3).status == "201")
+                try await client.send(
+                    Client.head("POST", "/v1/locks/a", stream: 5, ends: false),
+                    Client.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 5, ends: true), Client.reset(5))
+                let coordinator = door.coordinator
+                try await eventually("nobody waits") { await coordinator.status.locksWaiting == 0 }
+                try await client.send(Client.head("GET", "/healthz", stream: 7))
+                #expect(try await client.answer(7).status == "200")
+            }
+        }
+    }
+
+    @Test(
+        "a request that is none is refused on its stream or with its connection, comes to no upstream, and harms no other",
+        arguments: [
+            [("X-Upper", "a")], [("connection", "close")], [("transfer-encoding", "chunked")], [("te", "gzip")],
+            [("x", "a\r\nx-injected: b")], [("x", "a\nb")], [("x", "a\u{0}b")], [("", "x")], [("x y", "a")], [(":path", "/b")],
+            [("x", "a"), (":late", "b")], [("content-length", "5")], [("content-length", "x")], [("upgrade", "websocket")],
+            [("x", String(repeating: "y", count: 60_000))],
+            (0..<150).map { ("x\($0)", "y") },
+        ])
+    func malformed(fields: [(String, String)]) async throws {
+        try await refused(HTTP2TestClient.head("POST", "/proxy/shop/a", fields, stream: 1, ends: true))
+    }
+
+    @Test(
+        "a target that would not stand in a line of HTTP/1.1 is refused",
+        arguments: [
+            [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a HTTP/1.1\r\nX: y")],
+            [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a b")],
+            [(":method", "GET /x"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a")],
+            [(":method", "G\u{e9}T"), (":scheme", "http"), (":authority", "localhost"), (":path", "/proxy/shop/a")],
+            [(":method", "GET"), (":scheme", "http"), (":authority", "localhost\r\nX: y"), (":path", "/proxy/shop/a")],
+            [(":method", "GET"), (":scheme", "http"), (":authority", "elsewhere.example"), (":path", "/proxy/shop/a")],
+            [(":method", "GET"), (":scheme", "http"), (":path", "/proxy/shop/a")],
+            [(":method", "GET"), (":authority", "localhost"), (":path", "/proxy/shop/a")],
+            [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "")],
+            [(":method", "CONNECT"), (":authority", "localhost:80")],
+            [
+                (":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "localhost"),
+                (":path", "/proxy/shop/a"),
+            ],
+        ])
+    func target(fields: [(String, String)]) async throws {
+        try await refused(HTTP2TestClient.block(fields, stream: 1, ends: true))
+    }
+
+    private func refused(_ frame: HTTP2TestClient.Frame) async throws {
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                // Frames that are too large are not read to their end.
+                try? await client.send(frame)
+                do {
+                    let answer = try await client.answer(1)
+                    #expect(answer.reset != nil || answer.status.hasPrefix("4"), "\(answer)")
+                } catch is HTTP2TestClient.Closed {
+                    #expect(client.goAway?.errorCode ?? Code.protocolError > 0)
+                }
+            }
+            #expect(proxy.upstream.received == [])
+            try await proxy.door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    // MARK: Floods
+
+    @Test("a client that opens streams only to reset them is sent away, and every call of its is settled")
+    func rapidReset() async throws {
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                for first in stride(from: UInt32(1), to: 20_001, by: 1000) {
+                    let frames = stride(from: first, to: first + 1000, by: 2).flatMap { stream in
+                        [Client.head("GET", "/proxy/shop/a", stream: stream), Client.reset(stream)]
+                    }
+                    // It may have closed already.
+                    guard (try? await client.send(frames)) != nil else { break }
+                }
+                let code = try await client.end()
+                #expect(code ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
+            }
+            try await proxy.isSettled()
+            #expect(proxy.upstream.received.count < 20_000)
+            try await proxy.door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    @Test("a head that goes on in frames without end ends the connection")
+    func continuation() async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                var head = Client.head("GET", "/healthz", stream: 1)
+                head.flags = Client.Frame.endStream
+                let more = Client.Frame(kind: .continuation, stream: 1, payload: ByteBuffer(repeating: 0, count: 10))
+                // It may have closed before all was sent.
+                try? await client.send([head] + Array(repeating: more, count: 10_000))
+                let code = try await client.end()
+                #expect(code ?? Code.enhanceYourCalm > 0)
+            }
+            try await door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    @Test(
+        "a flood of frames that ask for an answer ends the connection", arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
+    func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
+                let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 50_000)
+                try? await client.send(flood)
+                let code = try await client.end()
+                #expect(code ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
+            }
+            try await door.expect(200, "GET", "/healthz")
+        }
+    }
+
+    // MARK: Windows
+
+    @Test("an answer comes as far as the client's window is open, and goes on when it is opened further")
+    func window() async throws {
+        let body = String(repeating: "0123456789", count: 1000)
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
+            try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
+                try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
+                var answer = try await client.answer(1) { !$0.body.isEmpty }
+                #expect(answer.body == "0123456789")
+                try await client.send(Client.windowUpdate(1, by: 5))
+                answer = try await client.answer(1) { $0.body.utf8.count > 10 }
+                #expect(answer.body == "012345678901234")
+                // Another stream has a window of its own.
+                try await client.send(Client.head("GET", "/proxy/shop/b", stream: 3))
+                #expect(try await client.answer(3) { !$0.body.isEmpty }.body == "0123456789")
+                try await client.send(Client.windowUpdate(1, by: 1_000_000))
+                #expect(try await client.answer(1).body == body)
+            }
+        }
+    }
+
+    @Test("a client that sends more than its window ends its connection, or its stream")
+    func windowExceeded() async throws {
+        try await ProxyTestDoor.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                let part = Client.data(String(repeating: "x", count: 16_000), stream: 1, ends: false)
+                // The service has no permit to give yet: nothing is read, and no window opened.
+                try? await client.send(
+                    [Client.head("POST", "/proxy/shop/a", stream: 1, ends: false)] + Array(repeating: part, count: 200))
+                do {
+                    let answer = try await client.answer(1)
+                    #expect(answer.reset == Code.flowControl)
+                } catch is HTTP2TestClient.Closed {
+                    #expect(client.goAway?.errorCode ?? Code.flowControl == Code.flowControl)
+                }
+            }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("a window that would overflow, or opens by nothing, is refused", arguments: [UInt32(0x7FFF_FFFF), 0])
+    func windowOverflow(increment: UInt32) async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                try await client.send(Client.windowUpdate(0, by: increment))
+                let code = try await client.end()
+                #expect(code ?? Code.protocolError > 0)
+            }
+        }
+    }
+
+    @Test("what an upstream still sends to a client that reads nothing waits; the call ends with timeouts.total")
+    func slowReader() async throws {
+        let configure: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(300) }
+        try await ProxyTestDoor.with(
+            configure: configure,
+            upstream: { call in
+                try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                let part = "10000\r\n" + String(repeating: "x", count: 65_536) + "\r\n"
+                while true { try await call.send(part) }
+            }
+        ) { proxy in
+            // A window in which the problem has room that a slow machine makes of it.
+            try await Client.with(port: proxy.client.port, settings: [(4, 2000)]) { client in
+                try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
+                let answer = try await client.answer(1, opensWindow: false)
+                #expect(answer.status == "504" || answer.body.utf8.count == 2000 && answer.reset != nil)
+            }
+            try await proxy.isSettled()
+        }
+    }
+
+    // MARK: The proxy
+
+    @Test("trailers pass from an upstream of HTTP/1.1, and a body streams to it as it comes")
+    func trailers() async throws {
+        try await ProxyTestDoor.with(
+            upstream: { call in
+                try await call.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n")
+                var received = ""
+                while !received.contains("0\r\n\r\n"), let more = try await call.more() {
+                    received += String(buffer: more)
+                    try await call.send("2\r\nok\r\n")
+                }
+                try await call.send("0\r\nX-Sum: 7\r\nInterlock-State: open\r\n\r\n")
+            }
+        ) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(
+                    Client.head("POST", "/proxy/shop/a", [("cookie", "a=1"), ("cookie", "b=2")], stream: 1, ends: false),
+                    Client.data("one", stream: 1, ends: false))
+                // It is answered before the request has ended.
+                _ = try await client.answer(1) { $0.body.hasPrefix("ok") }
+                try await client.send(Client.data("two", stream: 1, ends: true))
+                let answer = try await client.answer(1)
+                #expect(answer.status == "200" && answer.trailers.map(\.name) == ["x-sum"], "\(answer)")
+            }
+            let head = try #require(proxy.upstream.received.first)
+            #expect(head.contains("ookie: a=1; b=2\r\n") && head.contains("Via: 2 interlock") && !head.contains(":authority"))
+        }
+    }
+
+    @Test("a request without a body is one, whatever its method", arguments: ["GET", "HEAD", "POST", "DELETE"])
+    func bodiless(method: String) async throws {
+        try await ProxyTestDoor.with(
+            upstream: { call in try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(method == "HEAD" ? 9 : 0)\r\n\r\n") }
+        ) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(
+                    Client.head(method, "/proxy/shop/a", stream: 1), Client.head(method, "/proxy/shop/a", stream: 3))
+                for stream: UInt32 in [1, 3] {
+                    let answer = try await client.answer(stream)
+                    #expect(answer.status == "200" && answer.body.isEmpty && answer.reset == nil)
+                }
+            }
+            #expect(!proxy.upstream.received.contains { $0.lowercased().contains("transfer-encoding") })
+        }
+    }
+
+    @Test("an answer that breaks off resets its stream")
+    func brokenOff() async throws {
+        try await ProxyTestDoor.with(
+            upstream: { call in
+                try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+                throw TestUpstream.Close()
+            }
+        ) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
+                let answer = try await client.answer(1)
+                #expect(answer.status == "200" && answer.body == "half" && answer.reset != nil)
+                try await client.send(Client.head("GET", "/healthz", stream: 3))
+                #expect(try await client.answer(3).status == "200")
+            }
+        }
+    }
+
+    @Test("a client that leaves ends its calls, and their permits are given back")
+    func departure() async throws {
+        try await ProxyTestDoor.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(
+                    Client.head("GET", "/proxy/shop/a", stream: 1), Client.head("GET", "/proxy/shop/b", stream: 3))
+                try await proxy.isBegun()
+                try await client.send(Client.reset(1))
+            }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("the path of a request that names its service is the upstream's own, and a name that is none is refused")
+    func named() async throws {
+        try await ProxyTestDoor.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(
+                    Client.head("GET", "/v1/locks/a?b=c", [("interlock-service", "shop")], stream: 1),
+                    Client.head("GET", "/a", [("interlock-service", "sh op")], stream: 3),
+                    Client.head("GET", "/a", [("interlock-service", "../v1")], stream: 5))
+                #expect(try await client.answer(1).body == "x")
+                #expect(try await client.answer(3).status == "400")
+                #expect(try await client.answer(5).status == "404")
+            }
+            #expect(proxy.upstream.received.count == 1)
+            #expect(proxy.upstream.received.first?.hasPrefix("GET /v1/locks/a?b=c HTTP/1.1\r\n") == true)
+            #expect(proxy.upstream.received.first?.lowercased().contains("interlock-service") == false)
+        }
+    }
+
+    // MARK: Ends
+
+    @Test("a connection that carries nothing is told so and closed; one that says nothing is closed")
+    func idle() async throws {
+        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100), idleTimeout: .milliseconds(100)) { door in
+            try await Client.with(port: door.client.port) { client in
+                let code = try await client.end()
+                // On a slow machine, its time may be over before it has shown what it speaks.
+                #expect(code ?? Code.none == Code.none)
+            }
+            try await Client.with(port: door.client.port) { client in
+                try await client.send(Client.head("GET", "/healthz", stream: 1))
+                #expect(try await client.answer(1).status == "200")
+                #expect(try await client.end() == Code.none)
+                #expect(client.goAway?.payload.getInteger(at: client.goAway?.payload.readerIndex ?? 0, as: UInt32.self) == 1)
+            }
+            let half = try await RawConnection.exchange(port: door.client.port, String(Client.preface.prefix(10)))
+            #expect(half.isEmpty)
+        }
+    }
+
+    @Test("when the sidecar goes down, what is under way is answered, and nothing further is taken")
+    func shutdown() async throws {
+        try await ProxyTestDoor.with(
+            upstream: { call in
+                _ = try await call.more()
+                try await call.answer("200 OK", [], "late")
+            }
+        ) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                try await client.send(Client.head("POST", "/proxy/shop/a", stream: 1, ends: false))
+                try await proxy.isBegun()
+                await proxy.door.shutDown()
+                while client.goAway == nil { _ = try await client.frame() }
+                try await client.send(Client.data("x", stream: 1, ends: true), Client.head("GET", "/healthz", stream: 3))
+                #expect(try await client.answer(1).body == "late")
+                #expect(try await client.end() == Code.none)
+            }
+        }
+    }
+
+    @Test("a full door tells how the sidecar is, once, and nothing else")
+    func full() async throws {
+        try await HTTPTestDoor.with(maximumConnections: 1) { door in
+            try await Client.with(port: door.client.port) { first in
+                try await first.send(Client.head("GET", "/healthz", stream: 1))
+                #expect(try await first.answer(1).status == "200")
+                try await Client.with(port: door.client.port) { second in
+                    try await second.send(
+                        Client.head("GET", "/healthz", stream: 1), Client.head("POST", "/v1/locks/a", stream: 3))
+                    #expect(try await second.answer(1).status == "200")
+                    #expect(try await second.answer(3).status == "503")
+                    #expect(try await second.end() == Code.none)
+                }
+            }
+        }
+    }
+}

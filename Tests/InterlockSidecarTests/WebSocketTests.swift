@@ -1,0 +1,148 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: WebSockets", .timeLimit(.minutes(1)))
+struct WebSocketTests {
+    private static let request = """
+        GET /proxy/shop/room HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n
+        """
+    private static let change = """
+        HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n
+        """
+
+    /// An upstream that changes the protocol, says `first` right behind that, and gives back what it hears.
+    private static func echo(_ first: String = "") -> TestUpstream.Handler {
+        { call in
+            try await call.send(change + first)
+            while let more = try await call.more() { try await call.send(more) }
+            throw TestUpstream.Close()
+        }
+    }
+
+    @Test("the change is asked for and passed on, and what stands right behind either head is not lost")
+    func opened() async throws {
+        try await ProxyTestDoor.with(upstream: Self.echo("welcome")) { proxy in
+            let bytes = ByteBuffer(string: Self.request + "\u{1}hello")
+            let answer = try await RawConnection.exchange(port: proxy.client.port, bytes) { $0.hasSuffix("hello") }
+            #expect(answer.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            for field in ["Connection: Upgrade", "Upgrade: websocket", "Interlock-Service: shop", "Sec-WebSocket-Accept: s3pPL"] {
+                #expect(answer.ranges(of: "\r\n" + field).count == 1, "\(field) in \(answer)")
+            }
+            #expect(!answer.contains("ransfer-") && !answer.contains("ontent-Length"))
+            #expect(answer.hasSuffix("\r\n\r\nwelcome\u{1}hello"))
+            let head = try #require(proxy.upstream.received.first)
+            #expect(head.hasPrefix("GET /v1/room HTTP/1.1\r\n"))
+            for field in ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhl"] {
+                #expect(head.ranges(of: "\r\n" + field).count == 1, "\(field) in \(head)")
+            }
+            // The permit was for the change alone.
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("megabytes pass either way without loss")
+    func large() async throws {
+        let message = String(repeating: "0123456789abcdef", count: 1 << 18)
+        try await ProxyTestDoor.with(upstream: { call in
+            try await call.send(Self.change)
+            var heard = 0
+            while heard < message.utf8.count, let more = try await call.more() { heard += more.readableBytes }
+            try await call.send(message + "\(heard)")
+            throw TestUpstream.Close()
+        }) { proxy in
+            let head = Self.request.replacing("\r\n\r\n", with: "\r\n\r\n" + message)
+            let answer = try await RawConnection.exchange(port: proxy.client.port, head)
+            #expect(answer.hasSuffix("\r\n\r\n" + message + "\(message.utf8.count)"))
+        }
+    }
+
+    @Test("when the client leaves, the upstream's connection is closed; when the upstream does, the client's is")
+    func ends() async throws {
+        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        try await ProxyTestDoor.with(upstream: { call in
+            defer { left.yield() }
+            try await Self.echo()(&call)
+        }) { proxy in
+            _ = try await RawConnection.exchange(port: proxy.client.port, Self.request, enough: "\r\n\r\n")
+            for await _ in departures { break }
+        }
+        try await ProxyTestDoor.with(upstream: { call in
+            try await call.send("HTTP/1.1 103 Early Hints\r\n\r\n" + Self.change + "bye")
+            throw TestUpstream.Close()
+        }) { proxy in
+            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(answer.hasSuffix("\r\n\r\nbye"))
+        }
+    }
+
+    @Test("when the sidecar goes down, its tunnels close")
+    func shutdown() async throws {
+        try await ProxyTestDoor.with(upstream: Self.echo()) { proxy in
+            let shutDown = proxy.door.shutDown
+            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: Self.request)) { received in
+                if received.contains("\r\n\r\n") { Task { await shutDown() } }
+                return false
+            }
+            #expect(answer.hasPrefix("HTTP/1.1 101 "))
+        }
+    }
+
+    @Test("an upstream that stays with HTTP is answered for as any other, and the connection ends with that")
+    func declined() async throws {
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("426 Upgrade Required", [], "no") }) { proxy in
+            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(answer.hasPrefix("HTTP/1.1 426 ") && answer.contains("Connection: close") && answer.hasSuffix("no"))
+        }
+    }
+
+    @Test(
+        "a change that was not asked for, or to something else, is none",
+        arguments: [
+            (Self.request, Self.change.replacing("websocket", with: "h2c")),
+            (Self.request, Self.change.replacing("Upgrade: websocket\r\n", with: "")),
+            ("GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n", Self.change),
+            (Self.request.replacing("Upgrade: websocket", with: "Upgrade: h2c"), Self.change),
+            (Self.request.replacing("keep-alive, Upgrade", with: "keep-alive"), Self.change),
+            (Self.request.replacing("GET", with: "POST"), Self.change),
+            (Self.request.replacing("HTTP/1.1", with: "HTTP/1.0"), Self.change),
+            (Self.request.replacing("Upgrade: websocket", with: "Upgrade: websocket\r\nContent-Length: 2") + "{}", Self.change),
+        ])
+    func unasked(request: String, answer: String) async throws {
+        try await ProxyTestDoor.with(
+            configure: { $0.upstream?.retries.attempts = 0 },
+            upstream: { call in
+                try await call.send(answer)
+                while try await call.more() != nil {}
+            }
+        ) { proxy in
+            let answer = try await RawConnection.exchange(port: proxy.client.port, request, enough: "upstream_failed")
+            #expect(answer.contains(" 502 ") && !answer.contains(" 101 "), "\(answer)")
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("a page of another origin opens none")
+    func foreign() async throws {
+        try await ProxyTestDoor.with(upstream: Self.echo()) { proxy in
+            let foreign = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
+            let answer = try await RawConnection.exchange(port: proxy.client.port, foreign)
+            #expect(answer.hasPrefix("HTTP/1.1 403 "))
+            #expect(proxy.upstream.received == [])
+        }
+    }
+
+    @Test("a service of HTTP/2 has none, and says so")
+    func overHTTP2() async throws {
+        try await ProxyTestDoor.with(configure: { $0.upstream?.speaksHTTP2 = true }, upstream: Self.echo()) { proxy in
+            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
+            #expect(answer.hasPrefix("HTTP/1.1 400 ") && answer.contains("http2"))
+        }
+    }
+}
