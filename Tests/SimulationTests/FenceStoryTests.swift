@@ -6,9 +6,9 @@ import Testing
 
 @Suite("Fences rise, whatever becomes of their counters and of the clocks")
 struct FenceStoryTests {
-    /// Grants and releases the lock once.
-    private static func fence(on stage: Stage, through sidecar: Int = 0) throws -> Int64 {
-        let request = try LockFaultTests.request("orders", ttl: 30_000)
+    /// Grants and releases a lock once.
+    private static func fence(of name: String = "orders", on stage: Stage, through sidecar: Int = 0) throws -> Int64 {
+        let request = try LockFaultTests.request(name, ttl: 30_000)
         let lease = try #require(stage.result(of: stage.acquire(request, through: sidecar))?.lease)
         _ = stage.result(of: stage.release(lease, through: sidecar))
         return lease.fence
@@ -37,6 +37,9 @@ struct FenceStoryTests {
         let stage = Stage()
         _ = try Self.fence(on: stage)
         stage.run(milliseconds: 5000)
+        // The clock is known then, and the counter is counted on.
+        _ = try Self.fence(on: stage)
+        stage.run(milliseconds: 150)
         let last = try Self.fence(on: stage)
         stage.cli("SET", "interlock:fence:{orders}", "\(last - lost - 4_000_000)", "PX", "60000")
         #expect(try Self.fence(on: stage) > last)
@@ -53,6 +56,8 @@ struct FenceStoryTests {
         stage.cli("SET", "interlock:fence:{orders}", "\(earlier)", "PX", "60000")
         stage.run(upTo: 1000) { stage.status()?.isRedisUp == false }
         #expect(stage.run(upTo: 1000) { stage.status()?.isRedisUp ?? false })
+        // That the server is a primary is known with this.
+        _ = try Self.fence(of: "other", on: stage)
         stage.run(milliseconds: milliseconds)
         #expect(try Self.fence(on: stage) > last)
     }

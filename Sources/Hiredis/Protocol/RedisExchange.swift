@@ -16,7 +16,7 @@ struct ServerClock {
     /// A proof counts for so long.
     private static let proofTime = TimeAmount.seconds(1)
 
-    /// - Parameter delay: for so long after the first look nothing is known of it.
+    /// - Parameter delay: for so long after the first proof nothing is known of it.
     init(delay: TimeAmount) {
         self.delay = delay
     }
@@ -31,14 +31,13 @@ struct ServerClock {
 
     /// - Parameter microseconds: `nil`: nobody knows what it shows.
     mutating func see(_ microseconds: Int64?, now: NIODeadline) {
-        if seen == nil { knownFrom = now + delay }
         seen = microseconds.map { ($0, now) }
     }
 
     /// The server was a primary when it carried out a command that was sent then. After a while without a proof it may have become one just
     /// now.
     mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
-        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = max(knownFrom, now + delay) }
+        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay }
         provenAt = max(provenAt ?? sentAt, sentAt)
     }
 
