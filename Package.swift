@@ -17,7 +17,6 @@ let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
 let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
-let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
@@ -35,7 +34,6 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -53,10 +51,11 @@ let package = Package(
             // No pkg-config: Debian's flags for hiredis are refused by SwiftPM, and the default paths have it.
             providers: [.apt(["libhiredis-dev"])]
         ),
+        .systemLibrary(name: "CLibMD", providers: [.apt(["libmd-dev"])]),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
         .target(
             name: "Hiredis",
-            dependencies: ["CHiredis", nioCore, nioPosix, nioSSL, crypto, deque, logging],
+            dependencies: ["CHiredis", "CLibMD", nioCore, nioPosix, nioSSL, deque, logging],
             swiftSettings: houseRules
         ),
         .target(
@@ -103,7 +102,7 @@ let package = Package(
                 "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
                 unixSignals, subprocess, "Yams",
-                crypto,
+                "CLibMD",
                 "InterlockHTTP", nioHTTP1, nioHTTP2, nioTLS,
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
@@ -164,7 +163,7 @@ let package = Package(
             providers: [.apt(["liblua5.1-0-dev", "lua-cjson-dev"])]
         ),
         .target(
-            name: "SimulatedRedis", dependencies: ["CLua", crypto], path: "Tests/Simulation/SimulatedRedis",
+            name: "SimulatedRedis", dependencies: ["CLua", "CLibMD"], path: "Tests/Simulation/SimulatedRedis",
             swiftSettings: houseRules),
         .target(
             name: "Simulation",

@@ -71,6 +71,7 @@ case "${1:-}" in
 build)
     check_swift
     need libhiredis-dev has_hiredis
+    need libmd-dev test -e /usr/include/sha2.h
     need liblua5.1-0-dev test -e /usr/include/lua5.1/lua.h
     need lua-cjson-dev compgen -G '/usr/lib/*/liblua5.1-cjson.so'
     need redis-server has redis-server

@@ -1,4 +1,4 @@
-internal import Crypto
+internal import CLibMD
 
 /// A command of Redis: how its arguments are written, and what its reply means.
 package protocol RedisCommand {
@@ -39,9 +39,9 @@ package struct RedisScript: Sendable {
         self.name = name
         self.source = source
         // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
-        digest = Insecure.SHA1.hash(data: source).map { byte in
-            (byte < 16 ? "0" : "") + String(byte, radix: 16)
-        }.joined()
+        var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
+        SHA1Data(source, source.count, &text)
+        digest = String(decoding: text.dropLast().map(UInt8.init), as: UTF8.self)
     }
 }
 

@@ -1,5 +1,5 @@
+internal import CLibMD
 internal import CLua
-internal import Crypto
 
 /// A server's Lua state, with Redis' libraries and the loaded scripts.
 ///
@@ -63,10 +63,11 @@ final class ScriptEngine {
     }
 
     static func digest(of source: Bytes) -> Bytes {
-        let digits = Array("0123456789abcdef".utf8)
         // Redis names scripts by SHA-1. Nothing here relies on its strength.
-        return Bytes(
-            Insecure.SHA1.hash(data: source.storage).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
+        let source = Array(source.storage)
+        var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
+        SHA1Data(source, source.count, &text)
+        return Bytes(text.dropLast().map(UInt8.init))
     }
 
     func run(
