@@ -1,4 +1,4 @@
-package import NIOCore
+internal import NIOCore
 package import NIOSSL
 
 /// A server that requests are sent to: its address, and how it is spoken to.

@@ -5,7 +5,7 @@ struct FleetOfLimiters {
     private enum Phase {
         case idle
         case asking(LimitBatch, sentAt: Instant, judgedAt: Instant)
-        case answered(LimitVerdict, sentAt: Instant, arrivesAt: Instant)
+        case answered(LimitVerdict, of: LimitBatch, sentAt: Instant, arrivesAt: Instant)
     }
 
     private struct Sidecar {
@@ -62,7 +62,7 @@ struct FleetOfLimiters {
             switch sidecars[index].phase {
             case .idle: limiter.nextWakeUp(now: now) ?? (limiter.hasArrivals ? now : .distantFuture)
             case .asking(_, _, let judgedAt): judgedAt
-            case .answered(_, _, let arrivesAt): arrivesAt
+            case .answered(_, _, _, let arrivesAt): arrivesAt
             }
     }
 
@@ -75,12 +75,12 @@ struct FleetOfLimiters {
             sidecars[index].phase = .asking(batch, sentAt: now, judgedAt: travel())
         case .asking(let batch, let sentAt, _):
             let verdict = redis.judge(batch, now: now)
-            sidecars[index].phase = .answered(verdict, sentAt: sentAt, arrivesAt: travel())
-        case .answered(let verdict, let sentAt, _):
+            sidecars[index].phase = .answered(verdict, of: batch, sentAt: sentAt, arrivesAt: travel())
+        case .answered(let verdict, let batch, let sentAt, _):
             var settlements: [ServiceLimiter.Settlement] = []
             sidecars[index].phase = .idle
             sidecars[index].limiter.settle(
-                verdict, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &settlements)
+                verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 sidecars[index].granted.append(settlement.id)
                 enter(index)

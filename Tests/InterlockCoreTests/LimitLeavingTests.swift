@@ -18,7 +18,7 @@ struct LimitLeavingTests {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
         let verdict = counters.judge(batch, sidecars: sidecars, now: now)
-        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
+        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 

@@ -17,7 +17,7 @@ struct ServiceLimiterTests {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         let verdict = counters.judge(batch, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
+        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -42,15 +42,92 @@ struct ServiceLimiterTests {
         #expect(batch?.runs.map(\.count) == [5, 1])
     }
 
-    @Test("at most one batch is under way")
-    func oneBatch() {
+    @Test("one batch is under way, unless the next one is work enough")
+    func oneBatch() throws {
         var limiter = limiter([perSecond])
         _ = limiter.admit(LimitRequest(id: 0), now: start)
-        #expect(limiter.nextBatch(now: start) != nil)
+        let asked = limiter.nextBatch(now: start)
+        let first = try #require(asked)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
         #expect(limiter.nextBatch(now: start) == nil)
-        #expect(limiter.abandonBatch().map(\.id) == [0])
+        limiter.abandon(first)
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1])
+    }
+
+    /// Many subjects' calls, each a run of its own.
+    private func admit(_ count: Int, from first: Int, deadline: Instant? = nil, to limiter: inout ServiceLimiter) {
+        for id in first..<(first + count) {
+            _ = limiter.admit(LimitRequest(id: id, subject: "\(id)", deadline: deadline), now: start)
+        }
+    }
+
+    @Test("a batch that is work enough follows the one under way, and their verdicts may come in any order")
+    func twoBatches() throws {
+        let perSubject = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), isPerSubject: true)
+        for isInOrder in [true, false] {
+            var limiter = limiter([perSubject])
+            var counters = LocalCounters()
+            admit(100, from: 0, to: &limiter)
+            let asked = limiter.nextBatch(now: start)
+            let first = try #require(asked)
+            admit(63, from: 0, to: &limiter)
+            #expect(!limiter.mayFlush && limiter.nextBatch(now: start) == nil)
+            admit(37, from: 63, to: &limiter)
+            let askedNext = limiter.nextBatch(now: start)
+            let second = try #require(askedNext)
+            #expect(first.requests.map(\.id) == Array(0..<100) && second.requests.map(\.id) == Array(0..<100))
+            admit(100, from: 0, to: &limiter)
+            #expect(!limiter.mayFlush)
+            let verdicts = [(first, counters.judge(first, now: start)), (second, counters.judge(second, now: start))]
+            var settlements: [ServiceLimiter.Settlement] = []
+            for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
+                limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+            }
+            // The third hundred are answered by what the second's refusals have told.
+            #expect(settlements.count == 300 && settlements.filter(\.answer.isTaken).count == 100)
+            #expect(!limiter.hasArrivals && limiter.mayFlush)
+        }
+    }
+
+    @Test("no batch follows one in which somebody waits, nor is one with such a caller sent behind another")
+    func noneFollowsWaiters() throws {
+        let perSubject = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), isPerSubject: true)
+        for areFirst in [true, false] {
+            var limiter = limiter([perSubject])
+            admit(100, from: 0, deadline: areFirst ? .distantFuture : nil, to: &limiter)
+            #expect(limiter.nextBatch(now: start) != nil)
+            admit(100, from: 100, deadline: areFirst ? nil : .distantFuture, to: &limiter)
+            #expect(!limiter.mayFlush)
+        }
+    }
+
+    @Test("the end of a fixed window is told with the next batch, for as long as it lasts, and of no other limit")
+    func windowEnds() throws {
+        let definitions = [
+            LimitDefinition(name: "1s", limit: 9, window: .seconds(1)),
+            LimitDefinition(name: "own", limit: 9, window: .seconds(1), isPerSubject: true),
+            LimitDefinition(name: "log", limit: 9, window: .seconds(1), algorithm: .sliding),
+        ]
+        var limiter = limiter(definitions)
+        /// Asks for a call of subject "a" at a time of Redis' clock. Returns what was told of the ends.
+        func ask(at milliseconds: Int64, taken: Int64, resetAfter: Int64) throws -> [String: Int64] {
+            _ = limiter.admit(LimitRequest(id: 0, subject: "a"), now: start)
+            let asked = limiter.nextBatch(now: start)
+            let batch = try #require(asked)
+            let verdict = LimitVerdict(
+                timeMicroseconds: milliseconds * 1000 + 999,
+                counters: batch.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
+                runs: [.init(granted: 1, binding: 0, retryAfterMicroseconds: 0)])
+            var settlements: [ServiceLimiter.Settlement] = []
+            limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+            return Dictionary(uniqueKeysWithValues: batch.counters.map { (definitions[$0.definition].name, $0.endsAt) })
+        }
+        #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
+        // That one was begun by this very batch: whether it has begun, only the next one finds out.
+        #expect(try ask(at: 5100, taken: 1, resetAfter: 900) == ["1s": 0, "own": 0, "log": 0])
+        #expect(try ask(at: 5200, taken: 2, resetAfter: 800) == ["1s": 6000, "own": 6000, "log": 0])
+        #expect(try ask(at: 7000, taken: 1, resetAfter: 700) == ["1s": 6000, "own": 6000, "log": 0])
+        #expect(try ask(at: 7100, taken: 2, resetAfter: 600) == ["1s": 7700, "own": 7700, "log": 0])
     }
 
     @Test("a refusal is remembered for its cost and above, exactly until the window ends")
@@ -110,7 +187,7 @@ struct ServiceLimiterTests {
         limiter = limiter.redefined(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, sentAt: start, now: start, into: &settlements)
+        limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
         #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
     }
 

@@ -22,7 +22,7 @@ struct ShadowLimitTests {
         guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
         let verdict = counters.judge(batch, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, sentAt: now, now: now, into: &settlements)
+        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return (settlements, verdict.counters.reduce(0) { $0 + $1.excess })
     }
 

@@ -214,6 +214,25 @@ struct LimitTests {
         }
     }
 
+    @Test("what is known of a window's end neither keeps a deleted counter nor leaves one without an end")
+    func knownEnd() async throws {
+        let limit = LimitDefinition(name: "short", limit: 1_000_000, window: .milliseconds(300))
+        try await Fleet.run(services: [Self.service([limit])]) { fleet in
+            let (key, sidecar) = ("interlock:rate:{catalog}:short", fleet.sidecars[0])
+            for _ in 0..<4 { _ = try await sidecar.take(service: "catalog") }
+            try await fleet.cli("DEL", key)
+            let first = try await sidecar.take(service: "catalog")
+            #expect((1...300).contains(first.resetAfter))
+            #expect(try await fleet.cli("PTTL", key).integer ?? 0 > 0)
+            _ = try await sidecar.take(service: "catalog")
+            try await fleet.cli("PERSIST", key)
+            try await eventually("it has an end again") {
+                _ = try await sidecar.take(service: "catalog")
+                return try await fleet.cli("PTTL", key).integer ?? -1 > 0
+            }
+        }
+    }
+
     @Test("a reload changes the limit at once, remembered refusals included")
     func reload() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in

@@ -106,7 +106,7 @@ final class RateLimitCoordinator {
 
     /// All calls of one tick travel together.
     private func planFlush(of service: GuardedService) {
-        guard !service.isFlushPlanned, !service.limiter.hasBatchInFlight else { return }
+        guard !service.isFlushPlanned, service.limiter.mayFlush else { return }
         service.isFlushPlanned = true
         planned.append(service)
         guard planned.count == 1 else { return }
@@ -166,7 +166,7 @@ final class RateLimitCoordinator {
         var settled = settlements
         settlements = []
         service.limiter.settle(
-            verdict, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
+            verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
         if service.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
         var limitedFor: Int64?
@@ -282,7 +282,8 @@ final class RateLimitCoordinator {
 
     private func decideAlone(_ service: GuardedService, _ batch: LimitBatch, reason: RedisError, now: Instant) {
         guard reason.isUnavailability, service.definition.whenRedisIsDown != .deny else {
-            for request in service.limiter.abandonBatch() {
+            service.limiter.abandon(batch)
+            for request in batch.requests {
                 failed(service, id: request.id, count: request.count, InterlockError(reason))
             }
             return

@@ -21,7 +21,8 @@ struct TakeScript: ScriptCommand {
                 encoder.append(starts[counter.definition])
             }
         }
-        var numbers = PackedNumbers(capacity: 2 + 5 * batch.definitions.count + 4 * batch.runs.count)
+        var numbers = PackedNumbers(
+            capacity: 3 + 5 * batch.definitions.count + batch.counters.count + 4 * batch.runs.count)
         numbers.append(batch.serviceWideCount)
         numbers.append(batch.perSubjectCount)
         for definition in batch.definitionsInOrder {
@@ -31,6 +32,9 @@ struct TakeScript: ScriptCommand {
             numbers.append(definition.windowMilliseconds)
             numbers.append(definition.isShadow ? 1 : 0)
         }
+        let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
+        numbers.append(base == .max ? 0 : base)
+        for counter in batch.counters { numbers.append(counter.endsAt == 0 ? 0 : counter.endsAt - base + 1) }
         for run in batch.runs {
             numbers.append(run.count)
             numbers.append(run.cost)

@@ -4,6 +4,7 @@
 -- ARGV  1 whole numbers in MessagePack, which costs a fraction of as many arguments:
 --       how many limits are service-wide, how many are per subject;
 --       of each of these: algorithm (0 fixed, 1 sliding, 2 gcra), capacity, limit, window in ms, shadow (1 or 0);
+--       a time in ms of Redis' clock; of each counter how many ms after it its fixed window ends, from 1, or 0: that is not known;
 --       of each run of equal calls: count, cost, waits (1 or 0), subject (its number from 1, or 0)
 -- Reply whole numbers in MessagePack: time in microseconds;
 --       of each counter: what was taken before, ms until it is whole again after this, calls that a shadow would refuse;
@@ -20,6 +21,9 @@ local wide, narrow = batch[1], batch[2]
 local floor, call = math.floor, redis.call
 local clock = call('TIME')
 local time = clock[1] * 1000000 + clock[2]
+-- What was told of the windows' ends stands from here on, and is told from this moment on.
+local told = 3 + 5 * (wide + narrow)
+local since = batch[told] - 1 - floor(time / 1000)
 
 local values
 if #KEYS <= 4000 then
@@ -41,12 +45,17 @@ for k = 1, #KEYS do
   if batch[d] == 0 then
     taken = value and tonumber(value) or 0
     if taken > 0 then
-      ttl[k] = call('PTTL', KEYS[k])
-      -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
-      if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then
-        call('PEXPIRE', KEYS[k], batch[d + 3])
-        ttl[k] = batch[d + 3]
+      -- A window does not change its end. Of one that was deleted meanwhile, and begun anew, an earlier end is told until then.
+      local left = batch[told + k] + since
+      if batch[told + k] == 0 or left <= 0 then
+        left = call('PTTL', KEYS[k])
+        -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
+        if left == -1 or left > 2 * batch[d + 3] then
+          call('PEXPIRE', KEYS[k], batch[d + 3])
+          left = batch[d + 3]
+        end
       end
+      ttl[k] = left
     elseif value and not tonumber(value) then
       return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not a number')
     else
@@ -75,7 +84,7 @@ local function wait_for(k, cost)
 end
 
 local runs, size = {}, 0
-for r = 3 + 5 * (wide + narrow), #batch, 4 do
+for r = told + #KEYS + 1, #batch, 4 do
   local count, cost, waits, subject = batch[r], batch[r + 1], batch[r + 2], batch[r + 3]
   -- Counter i of this run, from 1, is number i when it is service-wide, and i + shift when it is its subject's.
   local own, shift = wide, 0

@@ -17,6 +17,8 @@ package struct LimitBatch: Sendable {
     package struct Counter: Equatable, Sendable {
         package var definition: Int
         package var subject: String?
+        /// When its fixed window ends, in ms by Redis' clock, as far as is known; 0: it is not.
+        package var endsAt: Int64 = 0
     }
 
     /// With so many counters or runs it is full: Redis answers nobody else while it judges, and a larger one would take it
@@ -31,6 +33,10 @@ package struct LimitBatch: Sendable {
     package private(set) var counters: [Counter]
     package private(set) var runs: [Run] = []
     package private(set) var requests: [LimitRequest] = []
+    /// Some of its requests wait when they are refused.
+    private(set) var hasWaiters = false
+    /// Which of its limiter's batches it is.
+    var number: UInt64 = 0
     private var groups: [ExactText: Int] = [:]
 
     init(definitions: [LimitDefinition], serviceWide: [Int], perSubject: [Int]) {
@@ -56,6 +62,13 @@ package struct LimitBatch: Sendable {
         }
     }
 
+    /// Notes what is known of the windows' ends.
+    mutating func note(_ ends: WindowEnds) {
+        for index in counters.indices where definitions[counters[index].definition].algorithm == .fixed {
+            counters[index].endsAt = ends[counters[index]]
+        }
+    }
+
     /// The places in `counters` of those that bind the request at `place`.
     package func counterIndices(ofRequestAt place: Int) -> [Int] {
         let group = requests[place].subject.flatMap { groups[ExactText($0)] } ?? 0
@@ -73,6 +86,7 @@ package struct LimitBatch: Sendable {
         requests.append(request)
         let group = group(of: request.subject)
         let waits = request.deadline != nil
+        if waits { hasWaiters = true }
         if let last = runs.last, last.cost == request.cost, last.group == group, last.waits == waits {
             runs[runs.count - 1].count += request.count
         } else {

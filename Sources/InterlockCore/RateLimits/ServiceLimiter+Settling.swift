@@ -25,14 +25,14 @@ extension ServiceLimiter {
         func hasRefused(_ counter: Int) -> Bool { !ahead.isEmpty && ahead[counter] != nil }
     }
 
-    /// The verdict on the batch under way: appends an answer for each call that has one; the others wait on.
+    /// The verdict on a batch under way: appends an answer for each call that has one; the others wait on.
     /// - Parameters:
     ///   - sentAt: before the batch was sent.
     package mutating func settle(
-        _ verdict: LimitVerdict, sentAt: Instant, now: Instant, sidecars: Int = 1, into settlements: inout [Settlement]
+        _ verdict: LimitVerdict, of batch: LimitBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
+        into settlements: inout [Settlement]
     ) {
-        guard let (batch, sequences) = inFlight else { return }
-        inFlight = nil
+        guard let sequences = takeFromFlight(batch) else { return }
         var judgement = Judgement(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
             isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
@@ -63,6 +63,7 @@ extension ServiceLimiter {
         }
         if !judgement.again.isEmpty { putBack(judgement.again) }
         guard judgement.isCurrent else { return }
+        windowEnds.note(batch, verdict)
         note(judgement)
         if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
     }

@@ -2,9 +2,9 @@ internal import DequeModule
 
 /// The limits of one service within one sidecar: which calls travel together, who waits, and what is already known.
 ///
-/// At most one batch is under way. Calls that arrive meanwhile form the next one; a call that waits for its turn is never
-/// overtaken by a later one that needs the same counter. The caller asks `nextBatch` at the end of its tick, has the
-/// script judge it, and hands the verdict to `settle`.
+/// One batch is under way; a second one follows it where both are work enough for Redis, and nobody in them waits. Calls that arrive
+/// meanwhile form the next one; a call that waits for its turn is never overtaken by a later one that needs the same counter. The caller
+/// asks `nextBatch` at the end of its tick, has the script judge it, and hands the verdict to `settle`.
 ///
 /// Where `sidecars` is asked for, it is how many of the fleet may be at the same limits; see `TurnSharing`.
 package struct ServiceLimiter: Sendable {
@@ -45,8 +45,10 @@ package struct ServiceLimiter: Sendable {
     /// In the order of arrival.
     var waiting: Deque<Waiter> = []
     private var waitingSubjects = SubjectTally()
-    var inFlight: (batch: LimitBatch, sequences: [UInt64])?
+    var inFlight: [(batch: LimitBatch, sequences: [UInt64])] = []
+    private var batchCount: UInt64 = 0
     var refusals = RefusalMemory()
+    var windowEnds = WindowEnds()
     var notices: LimitNotices
     private var nextSequence: UInt64 = 0
 
@@ -62,7 +64,15 @@ package struct ServiceLimiter: Sendable {
     }
 
     package var waitingCount: Int { waiting.count }
-    package var hasBatchInFlight: Bool { inFlight != nil }
+    /// Whether the next batch need not wait for the verdict on the one before it. While Redis judges that, this sidecar makes the next
+    /// one; what is quick to judge waits instead, and grows.
+    package var mayFlush: Bool {
+        guard let last = inFlight.last else { return true }
+        return inFlight.count < Self.mostInFlight && arrived.runs.count >= Self.worthFollowing && !arrived.hasWaiters
+            && waiting.isEmpty && !last.batch.hasWaiters
+    }
+    private static let mostInFlight = 2
+    private static let worthFollowing = 64
     /// Calls that came travel with the next batch.
     package var hasArrivals: Bool { !arrived.isEmpty }
     /// So many requests are still to be asked about that answering them keeps everybody else waiting for half a millisecond.
@@ -86,9 +96,9 @@ package struct ServiceLimiter: Sendable {
         return .queued
     }
 
-    /// The calls to be judged next, oldest first; `nil` while a batch is under way or when there is nothing to ask.
+    /// The calls to be judged next, oldest first; `nil` unless `mayFlush`, or when there is nothing to ask.
     package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> LimitBatch? {
-        guard inFlight == nil else { return nil }
+        guard mayFlush else { return nil }
         var batch = arrived
         var sequences = arrivedSequences
         if waiting.isEmpty {
@@ -100,14 +110,20 @@ package struct ServiceLimiter: Sendable {
             guard !batch.isEmpty else { return nil }
         }
         if batch.isFull { (batch, sequences) = firstPart(of: batch, sequences) }
-        inFlight = (batch, sequences)
+        batch.note(windowEnds)
+        batchCount += 1
+        batch.number = batchCount
+        inFlight.append((batch, sequences))
         return batch
     }
 
-    /// The batch under way has no verdict: its calls, for the caller to answer.
-    package mutating func abandonBatch() -> [LimitRequest] {
-        defer { inFlight = nil }
-        return inFlight?.batch.requests ?? []
+    /// A batch under way has no verdict: its calls are for the caller to answer.
+    package mutating func abandon(_ batch: LimitBatch) { _ = takeFromFlight(batch) }
+
+    /// In which order its calls came; `nil`: it is not under way.
+    mutating func takeFromFlight(_ batch: LimitBatch) -> [UInt64]? {
+        guard let place = inFlight.firstIndex(where: { $0.batch.number == batch.number }) else { return nil }
+        return inFlight.remove(at: place).sequences
     }
 
     /// When `nextBatch` and `expire` want to be called next because of those who wait; `nil`: nobody waits.
@@ -167,6 +183,7 @@ package struct ServiceLimiter: Sendable {
     package func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
         var next = ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
         next.inFlight = inFlight
+        next.batchCount = batchCount
         next.nextSequence = nextSequence
         let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))
         for (request, sequence) in pending {
