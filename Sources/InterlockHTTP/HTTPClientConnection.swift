@@ -89,7 +89,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         try pipeline.addHandler(
             ByteToMessageHandler(
                 HTTPResponseDecoder(
-                    leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: limits)))
+                    leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: limits)))
         try pipeline.addHandler(connection)
         return connection
     }
@@ -204,8 +204,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         home?.free(self)
     }
 
-    /// Leaves the connection to `handler`, whose reads and writes are its bytes as they are: after `switchedProtocols`. It may write when
-    /// this tick is over.
+    /// Leaves the connection to `handler`, whose reads and writes are its bytes as they are: after `switchedProtocols`. When this tick is
+    /// over it may write, and has been given what came in it after this.
     /// - Returns: what has come already.
     package func handOver(to handler: any ChannelHandler) throws -> ByteBuffer {
         guard let context, let gate else { throw Closed() }

@@ -32,12 +32,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// Those that speak HTTP/2, the eldest first.
     private var carriers: [HTTP2ClientConnection] = []
     private var connecting = 0
+    private var mayAgreeToHTTP2: Bool
     private var waiting: Deque<(receiver: any HTTPClientReceiver, since: NIODeadline)> = []
     private var sweep: Scheduled<Void>?
     private var isClosed = false
 
     package init(_ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop) {
         self.origin = origin
+        mayAgreeToHTTP2 = origin.speaksHTTP2
         self.settings = settings
         self.eventLoop = eventLoop
     }
@@ -71,8 +73,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     // MARK: Connecting
 
     private func connectIfNeeded() {
-        guard waiting.count > connecting * expectedRoom else { return }
-        guard connections.count + carriers.count + connecting < settings.mostConnections else { return }
+        while waiting.count > connecting * expectedRoom,
+            connections.count + carriers.count + connecting < settings.mostConnections
+        {
+            connect()
+        }
+    }
+
+    private func connect() {
         connecting += 1
         let begun = NIODeadline.now()
         let end = begun + settings.connectTimeout
@@ -91,8 +99,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
             }
     }
 
-    /// How many requests a connection can carry that is on its way.
-    private var expectedRoom: Int { origin.speaksHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
+    /// How many requests a connection can carry that is on its way, as far as the server has agreed to HTTP/2 so far.
+    private var expectedRoom: Int { mayAgreeToHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
 
     private typealias Made = (channel: any Channel, speaksHTTP2: Bool)
 
@@ -110,6 +118,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
+        mayAgreeToHTTP2 = speaksHTTP2
         guard speaksHTTP2 else {
             let connection = try HTTPClientConnection.onConnection(channel, home: self)
             connections[ObjectIdentifier(connection)] = connection

@@ -109,7 +109,11 @@ package struct ExactText: Hashable, Sendable {
     }
 
     package static func == (left: Self, right: Self) -> Bool {
-        left.text.utf8.elementsEqual(right.text.utf8)
+        let areSame = left.text.utf8.withContiguousStorageIfAvailable { left in
+            right.text.utf8.withContiguousStorageIfAvailable { left.count == $0.count && left.elementsEqual($0) }
+        }
+        // Texts that are not Swift's own are compared as what they show.
+        return (areSame ?? nil) ?? left.text.utf8.elementsEqual(right.text.utf8)
     }
 
     package func hash(into hasher: inout Hasher) {

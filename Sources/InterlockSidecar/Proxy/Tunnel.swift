@@ -29,8 +29,11 @@ final class Tunnel {
             near.mayWrite = true
             near.write(early)
             near.flush()
-            // What the client has said too early is handed on in the next tick.
-            eventLoop.assumeIsolated().execute { far.flush() }
+            // What either side has said in this tick is handed on at its end.
+            eventLoop.assumeIsolated().execute {
+                near.flush()
+                far.flush()
+            }
         } catch {
             tunnel.close()
             throw error
