@@ -12,14 +12,23 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPClientConnection.limits.maxHeaderListSize),
     ]
 
+    /// A server that resets streams has its reasons: no bound of a client's flood.
+    private static let mostResets = 1_000_000
+    /// The numbers of streams end at 2^31, and each has two.
+    private static let mostRequests = 1 << 29
+
     /// So many streams at a time until the server has said how many it takes; that many every server should (section 6.5.2).
     static let assumedStreams = 100
 
     private let isTLS: Bool
     /// A server that was asked whether it is there must say something within so long.
     private let silenceLimit: TimeAmount
-    /// `nil`: no further request is taken.
-    private var pool: HTTPConnectionPool?
+    private let pool: HTTPConnectionPool
+    /// The server has said how many streams it takes.
+    private(set) var isReady = false
+    /// No further request is taken.
+    private var isRetired = false
+    private var requests = 0
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
     private var mostStreams = assumedStreams
@@ -27,15 +36,18 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private var opening: [ObjectIdentifier: any HTTPClientReceiver] = [:]
     /// Each with when its request began.
     private var streams: [ObjectIdentifier: NIODeadline] = [:]
+    private var isToldToGo = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
+    /// Goes off when the server has not said within a while what it was asked.
     private var doubt: Scheduled<Void>?
     /// Since when it has carried nothing.
-    var idleSince = NIODeadline.uptimeNanoseconds(0)
+    var idleSince = NIODeadline.now()
 
     private init(pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount) {
         self.pool = pool
         self.isTLS = isTLS
-        self.silenceLimit = silenceLimit
+        // Many calls depend on the connection: a pause that would be too long for a handshake does not end it.
+        self.silenceLimit = max(silenceLimit, .seconds(1))
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
@@ -45,16 +57,17 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         let connection = HTTP2ClientConnection(pool: pool, isTLS: isTLS, silenceLimit: silenceLimit)
         let protocolHandler = NIOHTTP2Handler(
             mode: .client, eventLoop: channel.eventLoop, connectionConfiguration: HTTPProtocol.connection(settings),
-            streamConfiguration: HTTPProtocol.streams
+            streamConfiguration: HTTPProtocol.streams(mostResets: mostResets)
         ) { pushed in pushed.close() }
         try channel.pipeline.syncOperations.addHandlers(protocolHandler, connection)
         connection.multiplexer = try protocolHandler.syncMultiplexer()
+        connection.expectWord()
         return connection
     }
 
     // MARK: Requests
 
-    var hasRoom: Bool { pool != nil && isOpen && opening.count + streams.count < mostStreams }
+    var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < mostStreams }
 
     var isIdle: Bool { opening.isEmpty && streams.isEmpty }
 
@@ -62,6 +75,8 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     func begin(for receiver: any HTTPClientReceiver) {
         guard let multiplexer, let context else { return receiver.notConnected(HTTPClientConnection.Closed()) }
+        requests += 1
+        if requests >= Self.mostRequests { retire() }
         let id = ObjectIdentifier(receiver)
         opening[id] = receiver
         let me = NIOLoopBound(self, eventLoop: context.eventLoop)
@@ -79,6 +94,10 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
                 return changed()
             }
             switch (result, stream.value) {
+            // It was told so in the meantime, and would fail.
+            case (.success(let channel), _?) where isToldToGo:
+                channel.close(promise: nil)
+                pool.lease(for: receiver)
             case (.success, let stream?):
                 streams[ObjectIdentifier(stream)] = .now()
                 stream.begin(for: receiver)
@@ -92,9 +111,9 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     /// No further request is sent; those under way go on, and the connection ends with the last.
     func retire() {
-        let pool = pool
-        self.pool = nil
-        pool?.retired(self)
+        guard !isRetired else { return }
+        isRetired = true
+        pool.retired(self)
         if isIdle { context?.close(promise: nil) }
     }
 
@@ -107,19 +126,27 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     }
 
     private func changed() {
-        if let pool { pool.hasRoom(self) } else if isIdle { context?.close(promise: nil) }
+        if !isRetired { pool.hasRoom(self) } else if isIdle { context?.close(promise: nil) }
     }
 
-    /// Nothing came for a request that was given up: the server may not be there any more, which no error tells.
+    /// The server may not be there any more, or not understood, which no error tells.
     private func ask() {
         guard doubt == nil, isOpen, let context else { return }
-        let asked = NIODeadline.now()
         write(.ping(HTTP2PingData(withInteger: 0), ack: false), context)
-        let doubt = context.eventLoop.assumeIsolated().scheduleTask(in: silenceLimit) { [self] in
+        expectWord()
+    }
+
+    private func expectWord() {
+        let doubt = context?.eventLoop.assumeIsolated().scheduleTask(in: silenceLimit) { [self] in
             self.doubt = nil
-            if lastRead < asked { self.context?.close(promise: nil) }
+            context?.close(promise: nil)
         }
         self.doubt = doubt
+    }
+
+    private func isThere() {
+        doubt?.cancel()
+        doubt = nil
     }
 
     private func write(_ payload: HTTP2Frame.FramePayload, _ context: ChannelHandlerContext) {
@@ -135,9 +162,14 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data).payload {
         case .settings(.settings(let settings)):
+            isReady = true
+            isThere()
             if let most = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { mostStreams = most.value }
             changed()
-        case .goAway: retire()
+        case .ping(_, ack: true): isThere()
+        case .goAway:
+            isToldToGo = true
+            retire()
         default: break
         }
     }
@@ -148,8 +180,10 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // It may concern one stream alone, which NIO does not say; those under way go on where they can.
-        if error is any NIOHTTP2Error { retire() } else { context.close(promise: nil) }
+        guard error is any NIOHTTP2Error else { return context.close(promise: nil) }
+        // It may concern one stream alone, which NIO does not say: then the server still answers, and those under way go on.
+        retire()
+        ask()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
@@ -160,13 +194,10 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private func ended() {
         context = nil
         multiplexer = nil
-        doubt?.cancel()
-        doubt = nil
-        let pool = pool
-        self.pool = nil
+        isThere()
         let opening = opening
         self.opening = [:]
         for receiver in opening.values { receiver.notConnected(HTTPClientConnection.Closed()) }
-        pool?.retired(self)
+        retire()
     }
 }

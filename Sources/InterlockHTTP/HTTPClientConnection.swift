@@ -196,8 +196,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         guard isTaken, isAnswerWhole else { return }
         isTaken = false
         if isStream {
-            // With both sides at their end it closes by itself.
-            return mayBeUsedAgain ? leaveHome() : close()
+            leaveHome()
+            // With both sides at their end it has closed by itself then.
+            context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
+            return
         }
         guard mayBeUsedAgain, isOpen else { return close() }
         resumeReading()
@@ -245,6 +247,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             // More of them may come, and then the answer.
             if head.status.code < 200 { return }
             if !isStream, !head.isKeepAlive { mayBeUsedAgain = false }
+            if isStream, !head.headers.hasClearLength {
+                error = HTTPParserError.invalidContentLength
+                return close()
+            }
             receiver?.received(head)
         case .body(let part):
             receiver?.received(part)
@@ -296,6 +302,16 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let receiver = receiver
         self.receiver = nil
         receiver?.failed(error ?? Closed())
+    }
+}
+
+extension HTTPHeaders {
+    /// Whether the length of what follows is a number of digits alone, and said once: the decoder of HTTP/1.1 sees to that, that of
+    /// HTTP/2 does not.
+    package var hasClearLength: Bool {
+        let lengths = self[canonicalForm: "Content-Length"]
+        return lengths.count < 2
+            && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
     }
 }
 

@@ -73,7 +73,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     // MARK: Connecting
 
     private func connectIfNeeded() {
-        while waiting.count > connecting * expectedRoom,
+        while waiting.count > (connecting + carriers.count { !$0.isReady }) * expectedRoom,
             connections.count + carriers.count + connecting < settings.mostConnections
         {
             connect()

@@ -23,17 +23,19 @@ package enum HTTPProtocol {
         // gRPC's clients measure a path with one PING in each round trip: on this host, some thousand a second.
         configuration.controlFrameRateLimit.maximumCount = 10_000
         configuration.controlFrameRateLimit.windowLength = .seconds(1)
+        // What is still on its way on a stream that was reset does no harm: there may be as many of them as streams, and more.
+        configuration.maximumRecentlyResetStreams = 4096
         return configuration
     }
 
-    package static let streams: NIOHTTP2Handler.StreamConfiguration = {
+    /// - Parameter mostResets: within ten seconds; whoever opens streams only to reset them goes on and on.
+    package static func streams(mostResets: Int) -> NIOHTTP2Handler.StreamConfiguration {
         var configuration = NIOHTTP2Handler.StreamConfiguration()
         configuration.targetWindowSize = window
         configuration.outboundBufferSizeHighWatermark = window
         configuration.outboundBufferSizeLowWatermark = window / 2
-        // Callers give calls up, hundreds at once where a service is slow; whoever opens streams only to reset them goes on.
-        configuration.streamResetFrameRateLimit.maximumCount = 1000
+        configuration.streamResetFrameRateLimit.maximumCount = mostResets
         configuration.streamResetFrameRateLimit.windowLength = .seconds(10)
         return configuration
-    }()
+    }
 }

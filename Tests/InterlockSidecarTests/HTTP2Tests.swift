@@ -73,7 +73,9 @@ struct HTTP2Tests {
         arguments: [
             [("X-Upper", "a")], [("connection", "close")], [("transfer-encoding", "chunked")], [("te", "gzip")],
             [("x", "a\r\nx-injected: b")], [("x", "a\nb")], [("x", "a\u{0}b")], [("", "x")], [("x y", "a")], [(":path", "/b")],
-            [("x", "a"), (":late", "b")], [("content-length", "5")], [("content-length", "x")], [("upgrade", "websocket")],
+            [("x", "a"), (":late", "b")], [("content-length", "5")], [("content-length", "x")],
+            [("content-length", "+0")], [("content-length", "-0")], [("content-length", "0"), ("content-length", "0")],
+            [("upgrade", "websocket")],
             [("x", String(repeating: "y", count: 60_000))],
             (0..<150).map { ("x\($0)", "y") },
         ])
@@ -192,6 +194,51 @@ struct HTTP2Tests {
                 try await client.send(Client.windowUpdate(1, by: 1_000_000))
                 #expect(try await client.answer(1).body == body)
             }
+        }
+    }
+
+    @Test("an answer that comes before the request's end is whole, however late its window opens, and then the stream ends")
+    func early() async throws {
+        let body = String(repeating: "0123456789", count: 100)
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
+            try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
+                try await client.send(
+                    Client.head("POST", "/proxy/shop/a", stream: 1, ends: false), Client.data("x", stream: 1, ends: false))
+                _ = try await client.answer(1) { $0.body.utf8.count == 10 }
+                try await client.send(Client.windowUpdate(1, by: 100_000))
+                #expect(try await client.answer(1).body == body)
+                // What is too large is told so as well, with its end in the same frame.
+                let large = String(repeating: "x", count: 16_000)
+                try await client.send(Client.head("POST", "/v1/locks/a", stream: 3, ends: false))
+                for turn in 1...5 { try await client.send(Client.data(large, stream: 3, ends: turn == 5)) }
+                try await client.send(Client.windowUpdate(3, by: 100_000))
+                let refused = try await client.answer(3)
+                #expect(refused.status == "413" && refused.body.contains("too_large") && refused.reset == nil)
+            }
+        }
+    }
+
+    @Test("streams that are given up by the hundred take no other with them")
+    func givenUp() async throws {
+        try await ProxyTestDoor.with(
+            configure: { $0.upstream?.retries.attempts = 0 },
+            upstream: { call in
+                if call.request.hasSuffix("/last") { return try await call.answer("200 OK", [], "x") }
+                while try await call.more() != nil {}
+            }
+        ) { proxy in
+            try await Client.with(port: proxy.client.port) { client in
+                // More than a hundred are for those who know that so many may be.
+                try await client.send(Client.head("GET", "/healthz", stream: 1))
+                #expect(try await client.answer(1).status == "200")
+                let calls = stride(from: UInt32(3), to: 300, by: 2)
+                try await client.send(calls.map { Client.head("POST", "/proxy/shop/a", stream: $0, ends: false) })
+                try await proxy.isBegun()
+                try await client.send(calls.map { Client.reset($0) })
+                try await client.send(Client.head("GET", "/proxy/shop/last", stream: 301))
+                #expect(try await client.answer(301).body == "x")
+            }
+            try await proxy.isSettled()
         }
     }
 
@@ -379,6 +426,23 @@ struct HTTP2Tests {
                 try await client.send(Client.data("x", stream: 1, ends: true), Client.head("GET", "/healthz", stream: 3))
                 #expect(try await client.answer(1).body == "late")
                 #expect(try await client.end() == Code.none)
+            }
+        }
+    }
+
+    @Test("of all streams together there are as many as of connections, and those beyond tell how the sidecar is")
+    func manyStreams() async throws {
+        try await HTTPTestDoor.with(maximumConnections: 2) { door in
+            try await Client.with(port: door.client.port) { client in
+                for stream: UInt32 in [1, 3] {
+                    try await client.send(Client.head("POST", "/v1/locks/a", stream: stream, ends: false))
+                }
+                try await client.send(
+                    Client.head("GET", "/v1/locks", stream: 5), Client.head("GET", "/healthz", stream: 7))
+                #expect(try await client.answer(5).status == "503")
+                #expect(try await client.answer(7).status == "200")
+                try await client.send(Client.reset(1), Client.head("GET", "/v1/locks", stream: 9))
+                #expect(try await client.answer(9).status == "200")
             }
         }
     }

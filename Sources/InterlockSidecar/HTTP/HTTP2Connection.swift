@@ -10,6 +10,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
+    /// Callers give calls up, hundreds at once where a service is slow.
+    private static let mostResets = 1000
+    /// For so long the last of what was written may be on its way.
+    private static let linger = TimeAmount.seconds(1)
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: 256),
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
@@ -43,7 +47,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
-            configuration: .init(connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams)
+            configuration: .init(
+                connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams(mostResets: mostResets))
         ) { stream in
             stream.eventLoop.makeCompletedFuture { try me.value.serve(stream) }
         }
@@ -55,32 +60,36 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     private func serve(_ channel: any Channel) throws {
         if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
-        let stream = try HTTPConnection.onStream(channel, of: self)
+        let stream = try HTTPConnection.onStream(channel, of: self, place: place == .kept ? .kept : door.streamBegins())
         streams[ObjectIdentifier(stream)] = stream
         alarm?.clear()
     }
 
     func ended(_ stream: HTTPConnection) {
-        guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil, streams.isEmpty else { return }
-        // What was written on the last one leaves at the end of this tick.
-        if isGoingDown || place == .kept { return endSoon() }
+        guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil else { return }
+        if place == .ordinary { door.streamEnded() }
+        guard streams.isEmpty else { return }
+        if isGoingDown || place == .kept { return endGently() }
         alarm?.set(.now() + door.idleTimeout)
     }
 
-    private func endSoon() {
-        context?.eventLoop.assumeIsolated().execute { [self] in
-            guard streams.isEmpty else { return }
-            goDown()
-            close()
-        }
+    func goDown() {
+        isGoingDown = true
+        if streams.isEmpty { endGently() } else { sayFarewell(nil) }
     }
 
-    func goDown() {
-        guard !isGoingDown, let context else { return }
+    /// Closes when all is written, a little later: with bytes of the client unread, it would not get to read the last of it.
+    private func endGently() {
         isGoingDown = true
+        let written = context?.eventLoop.makePromise(of: Void.self)
+        written?.futureResult.assumeIsolated().whenComplete { [self] _ in alarm?.set(.now() + Self.linger) }
+        sayFarewell(written)
+    }
+
+    /// No stream is served beyond those there are.
+    private func sayFarewell(_ written: EventLoopPromise<Void>?) {
         let farewell = HTTP2Frame.FramePayload.goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: nil)
-        context.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: nil)
-        if streams.isEmpty { endSoon() }
+        context?.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: written)
     }
 
     private func close() { context?.close(promise: nil) }
@@ -110,7 +119,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     }
 
     /// It has carried nothing for so long, or its client has read nothing.
-    private func timeIsOver() { if context?.channel.isWritable == true { goDown() } else { close() } }
+    private func timeIsOver() { if context?.channel.isWritable == true, !isGoingDown { goDown() } else { close() } }
 
     /// Nothing is read from a client that does not read: its requests' answers would pile up.
     func read(context: ChannelHandlerContext) {

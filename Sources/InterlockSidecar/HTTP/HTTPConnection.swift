@@ -97,10 +97,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     }
 
     /// The same for one stream of an HTTP/2 connection.
-    static func onStream(_ channel: any Channel, of parent: HTTP2Connection) throws -> HTTPConnection {
+    static func onStream(
+        _ channel: any Channel, of parent: HTTP2Connection, place: HTTPDoorContext.Place
+    ) throws -> HTTPConnection {
         let door = parent.door
         let stream = HTTPConnection(
-            door: door, place: parent.place, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: parent.place))
+            door: door, place: place, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         return stream
@@ -285,7 +287,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
                 nextIfOver()
             }
         case .dropped:
-            alarm?.set(.now() + door.idleTimeout)
+            if parent == nil { alarm?.set(.now() + door.idleTimeout) }
             guard case .end = part else { return }
             request = .whole
             nextIfOver()
@@ -475,10 +477,21 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
 
     func bodyIsAskedFor() { isContinueAwaited = false }
 
+    var isWrittenAwaited: Bool {
+        guard parent != nil else { return false }
+        if case .whole = request { return false }
+        return true
+    }
+
     func answered(endsConnection: Bool) {
-        let isRestComing = if case .relayed = request { true } else { false }
-        // A stream has no other request to wait for.
-        if endsConnection || isRestComing && parent != nil { isKept = false }
+        let isRestComing: Bool
+        if parent != nil {
+            // It ends by itself with both sides' ends; until the answer is out, its client's may be on its way.
+            isRestComing = isWrittenAwaited
+        } else {
+            isRestComing = if case .relayed = request { true } else { false }
+            if endsConnection { isKept = false }
+        }
         planFlush()
         nextIfOver()
         // What is left of the request is read and dropped.
@@ -547,6 +560,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         alarm?.set(.now() + Self.linger)
         closeIfDone()
     }
+
+    func answerIsWritten() { alarm?.set(.now() + Self.linger) }
 
     private func closeIfDone() {
         if isAnswerOut, isRestRead { close() }

@@ -35,6 +35,8 @@ final class HTTPDoorContext {
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: any HTTPDoorConnection] = [:]
+    /// How many streams the connections have that have many.
+    private var streams = 0
     /// Lets the listener accept the next connection.
     private var accept: (() -> Void)?
 
@@ -76,6 +78,15 @@ final class HTTPDoorContext {
         self.accept = nil
         accept?()
     }
+
+    /// One request more among the streams of all connections, of which there may be as many as of connections.
+    /// - Returns: its place.
+    func streamBegins() -> Place {
+        streams += 1
+        return streams <= maximumConnections ? .ordinary : .kept
+    }
+
+    func streamEnded() { streams -= 1 }
 
     /// Calls `accept` when there is a place, kept ones among them.
     func whenFree(_ accept: @escaping () -> Void) {

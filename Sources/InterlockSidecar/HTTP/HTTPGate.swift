@@ -1,4 +1,5 @@
 internal import Interlock
+internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 
@@ -25,6 +26,9 @@ struct HTTPGate: Sendable {
     static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")
+        }
+        guard head.headers.hasClearLength else {
+            throw HTTPProblem(.invalid, "Content-Length is not one number of digits")
         }
         let most = HTTPDoorContext.limits.maxHeaderFieldCount
         guard head.headers.count <= most else {

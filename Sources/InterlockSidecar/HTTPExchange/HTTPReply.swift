@@ -234,6 +234,12 @@ final class HTTPReply {
     private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
         progress = .over
         departure = nil
+        var written = written
+        if connection.isWrittenAwaited {
+            let end = written ?? context.eventLoop.makePromise(of: Void.self)
+            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerIsWritten() }
+            written = end
+        }
         if isCut {
             context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(ByteBuffer()))), promise: written)
         } else {
@@ -316,8 +322,12 @@ protocol HTTPReplyingConnection: AnyObject {
     var mayBeFollowed: Bool { get }
     /// The client was told to send its body.
     func bodyIsAskedFor()
+    /// Whether it wants to know when the end of the answer is with the network.
+    var isWrittenAwaited: Bool { get }
     /// The answer is written to its end, and not flushed.
     func answered(endsConnection: Bool)
+    /// The end of the answer is with the network.
+    func answerIsWritten()
     /// Closes at once.
     func breakOff()
     /// Leaves the connection's bytes to `handler` for as long as it lasts.

@@ -374,7 +374,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
 
     /// Whether the call would go on if the client sent more, or read more.
     private func isClientAwaited(_ exchange: UpstreamExchange) -> Bool {
-        exchange.isReadHeld || exchange.isConnected && !isBodyWhole && !exchange.isBackedUp
+        // A stream of gRPC's stays open for as long as either side has something to say: there it is the service that is late.
+        exchange.isReadHeld || !isGRPC && exchange.isConnected && !isBodyWhole && !exchange.isBackedUp
     }
 
     private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)) }

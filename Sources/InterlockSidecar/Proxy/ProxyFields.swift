@@ -36,7 +36,7 @@ enum ProxyFields {
             headers.add(name: name, value: value)
         }
         let isFromHTTP2 = head.version == .http2
-        if isFromHTTP2, !isForHTTP2 { joinCookies(in: &headers) }
+        if isFromHTTP2 { joinCookies(in: &headers) }
         // Servers of gRPC insist on it, and to no other field of its kind is there a place in HTTP/2 (RFC 9113, section 8.2.2).
         if isForHTTP2, tokens(of: "TE", in: head.headers).contains("trailers") { headers.add(name: "TE", value: "trailers") }
         addLength(of: head, hasBody, to: &headers)

@@ -56,6 +56,9 @@ final class Tunnel {
         typealias OutboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
 
+        /// For so long what was written before may still be on its way.
+        private static let linger = TimeAmount.seconds(5)
+
         private let tunnel: Tunnel
         fileprivate var other: End?
         private var context: ChannelHandlerContext?
@@ -72,7 +75,10 @@ final class Tunnel {
             guard let context else { return }
             self.context = nil
             guard mayWrite else { return context.close(promise: nil) }
-            context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in context.close(promise: nil)
+            let forced = context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
+                forced.cancel()
+                context.close(promise: nil)
             }
         }
 
