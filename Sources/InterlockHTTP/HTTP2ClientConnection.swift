@@ -40,6 +40,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
     /// Goes off when the server has not said within a while what it was asked.
     private var doubt: Scheduled<Void>?
+    private let madeAt = NIODeadline.now()
     /// Since when it has carried nothing.
     var idleSince = NIODeadline.now()
 
@@ -69,16 +70,17 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < mostStreams }
 
-    var isIdle: Bool { opening.isEmpty && streams.isEmpty }
+    /// It carries nothing. One that is not ready is waited for.
+    var isIdle: Bool { isReady && opening.isEmpty && streams.isEmpty }
 
     private var isOpen: Bool { context?.channel.isActive ?? false }
 
     func begin(for receiver: any HTTPClientReceiver) {
         guard let multiplexer, let context else { return receiver.notConnected(HTTPClientConnection.Closed()) }
-        requests += 1
-        if requests >= Self.mostRequests { retire() }
         let id = ObjectIdentifier(receiver)
         opening[id] = receiver
+        requests += 1
+        if requests >= Self.mostRequests { retire() }
         let me = NIOLoopBound(self, eventLoop: context.eventLoop)
         let made = context.eventLoop.makePromise(of: (any Channel).self)
         let stream = NIOLoopBoundBox<HTTPClientConnection?>(nil, eventLoop: context.eventLoop)
@@ -98,6 +100,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             case (.success(let channel), _?) where isToldToGo:
                 channel.close(promise: nil)
                 pool.lease(for: receiver)
+                changed()
             case (.success, let stream?):
                 streams[ObjectIdentifier(stream)] = .now()
                 stream.begin(for: receiver)
@@ -132,8 +135,9 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     /// The server may not be there any more, or not understood, which no error tells.
     private func ask() {
         guard doubt == nil, isOpen, let context else { return }
-        write(.ping(HTTP2PingData(withInteger: 0), ack: false), context)
+        // First: what is written may fail at once, and come back here.
         expectWord()
+        write(.ping(HTTP2PingData(withInteger: 0), ack: false), context)
     }
 
     private func expectWord() {
@@ -180,7 +184,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard error is any NIOHTTP2Error else { return context.close(promise: nil) }
+        guard isReady, error is any NIOHTTP2Error else { return context.close(promise: nil) }
         // It may concern one stream alone, which NIO does not say: then the server still answers, and those under way go on.
         retire()
         ask()
@@ -198,6 +202,8 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         let opening = opening
         self.opening = [:]
         for receiver in opening.values { receiver.notConnected(HTTPClientConnection.Closed()) }
-        retire()
+        guard !isRetired, !isReady else { return retire() }
+        isRetired = true
+        pool.cameToNothing(self, madeAt: madeAt)
     }
 }

@@ -309,7 +309,7 @@ extension HTTPHeaders {
     /// Whether the length of what follows is a number of digits alone, and said once: the decoder of HTTP/1.1 sees to that, that of
     /// HTTP/2 does not.
     package var hasClearLength: Bool {
-        let lengths = self[canonicalForm: "Content-Length"]
+        let lengths = self["Content-Length"]
         return lengths.count < 2
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
     }

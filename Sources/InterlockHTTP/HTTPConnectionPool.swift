@@ -67,7 +67,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         sweep = nil
         for connection in idle { connection.close() }
         idle = []
-        for carrier in carriers { carrier.retire() }
+        // One that is not ready is waited for, and ends with those who do.
+        for carrier in carriers where carrier.isReady { carrier.retire() }
     }
 
     // MARK: Connecting
@@ -159,10 +160,21 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// It takes requests, or one more.
     func hasRoom(_ carrier: HTTP2ClientConnection) {
         while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
-        guard carrier.isIdle else { return }
+        guard carrier.isIdle else { return connectIfNeeded() }
         guard !isClosed else { return carrier.retire() }
         carrier.idleSince = .now()
         planSweep()
+    }
+
+    /// It has ended before it was ready: so those are told who have waited for it.
+    func cameToNothing(_ carrier: HTTP2ClientConnection, madeAt: NIODeadline) {
+        carriers.removeAll { $0 === carrier }
+        var told: [any HTTPClientReceiver] = []
+        while told.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= madeAt {
+            told.append(waiting.removeFirst().receiver)
+        }
+        for receiver in told { receiver.notConnected(HTTPClientConnection.Closed()) }
+        connectIfNeeded()
     }
 
     /// It takes no requests any more.

@@ -74,6 +74,25 @@ struct HTTP2UpstreamTests {
         }
     }
 
+    @Test("a server that is none of HTTP/2 fails each call at once, by one connection for each")
+    func otherProtocol() async throws {
+        let configure: (inout ServiceDefinition) -> Void = {
+            $0.upstream?.speaksHTTP2 = true
+            $0.upstream?.retries.attempts = 0
+            $0.upstream?.connectTimeout = .seconds(20)
+        }
+        try await ProxyTestDoor.with(
+            configure: configure,
+            upstream: { call in
+                try await call.send("HTTP/1.1 400 Bad Request\r\n\r\n")
+                throw TestUpstream.Close()
+            }
+        ) { proxy in
+            for _ in 0..<3 { try await proxy.door.expect(502, "GET", "/proxy/shop/a") }
+            #expect(proxy.upstream.connectionCount == 3)
+        }
+    }
+
     @Test("a server that says farewell finishes what it has, and is called on another connection")
     func farewell() async throws {
         let reply: @Sendable (Int, Frame) -> [Frame] = { number, frame in

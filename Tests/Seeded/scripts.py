@@ -158,8 +158,8 @@ BUGS = [
     Bug(
         "every-take-begins-the-window",
         "take.lua",
-        "if ttl[k] == -1 or ttl[k] > 2 * batch[d + 3] then",
-        "if ttl[k] ~= 0 then",
+        "if batch[told + k] == 0 or left <= 0 or left > 2 * batch[d + 3] then",
+        "if true then call('PEXPIRE', KEYS[k], batch[d + 3])",
         ("limits-refill",),
         RUSH,
     ),

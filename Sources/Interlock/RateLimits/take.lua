@@ -47,7 +47,7 @@ for k = 1, #KEYS do
     if taken > 0 then
       -- A window does not change its end. Of one that was deleted meanwhile, and begun anew, an earlier end is told until then.
       local left = batch[told + k] + since
-      if batch[told + k] == 0 or left <= 0 then
+      if batch[told + k] == 0 or left <= 0 or left > 2 * batch[d + 3] then
         left = call('PTTL', KEYS[k])
         -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
         if left == -1 or left > 2 * batch[d + 3] then

@@ -27,9 +27,10 @@ struct WindowEnds: Sendable {
         guard verdict.timeMicroseconds > 0 else { return }
         let now = verdict.timeMicroseconds / 1000
         for (counter, judged) in zip(batch.counters, verdict.counters) {
-            guard counter.endsAt <= now, judged.count > 0,
-                batch.definitions[counter.definition].algorithm == .fixed
-            else { continue }
+            let definition = batch.definitions[counter.definition]
+            // One that is far away is of a clock that was set back.
+            let isKnown = counter.endsAt > now && counter.endsAt - now <= 2 * definition.windowMilliseconds
+            guard !isKnown, judged.count > 0, definition.algorithm == .fixed else { continue }
             if ends.count >= Self.capacity { ends = [:] }
             ends[Self.key(of: counter)] = now + judged.resetAfter
         }

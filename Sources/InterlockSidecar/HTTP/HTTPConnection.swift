@@ -491,15 +491,17 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         } else {
             isRestComing = if case .relayed = request { true } else { false }
             if endsConnection { isKept = false }
+            planFlush()
         }
-        planFlush()
         nextIfOver()
         // What is left of the request is read and dropped.
-        guard !isClosing, isRestComing else { return }
-        relay = nil
-        request = .dropped
-        alarm?.set(.now() + door.idleTimeout)
-        read(true)
+        if !isClosing, isRestComing {
+            relay = nil
+            request = .dropped
+            alarm?.set(.now() + door.idleTimeout)
+            read(true)
+        }
+        if parent != nil { planFlush() }
     }
 
     /// The request has come to its end and was answered: the next one's turn, or the connection's end.
