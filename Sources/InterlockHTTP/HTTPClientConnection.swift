@@ -117,9 +117,6 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     var isOpen: Bool { home != nil && context?.channel.isActive ?? false }
 
-    /// It speaks HTTP/2, or anything newer, in which a connection has no other protocol to change to.
-    package var isOfManyStreams: Bool { isStream }
-
     package func send(_ head: HTTPRequestHead) {
         if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
         context?.write(wrapOutboundOut(.head(head)), promise: nil)

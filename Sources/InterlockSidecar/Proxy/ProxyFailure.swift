@@ -78,7 +78,7 @@ extension HTTPProblem {
     static func noWebSocket(_ service: String) -> HTTPProblem {
         HTTPProblem(
             .invalid,
-            "the service \"\(Excerpt(service))\" is called with HTTP/2 (http2 in the configuration), which carries no WebSocket here"
+            "the service \"\(Excerpt(service))\" is called with HTTP/2 (http2 in the configuration), which carries no WebSocket; name it once more, without http2, for those"
         )
     }
 
