@@ -45,16 +45,18 @@ struct PackedNumbers {
 struct PackedNumberReader {
     private let bytes: [UInt8]
     private var place: Int
-    /// How many there are.
-    let count: Int
+    /// How many follow still.
+    private var left: Int
+
+    var isAtEnd: Bool { left == 0 && place == bytes.count }
 
     /// `nil`: it is no array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {
-        case 0x90...0x9F: (count, place) = (Int(first & 0x0F), 1)
-        case 0xDC where bytes.count >= 3: (count, place) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
-        case 0xDD where bytes.count >= 5: (count, place) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
+        case 0x90...0x9F: (left, place) = (Int(first & 0x0F), 1)
+        case 0xDC where bytes.count >= 3: (left, place) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
+        case 0xDD where bytes.count >= 5: (left, place) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
         default: return nil
         }
         self.bytes = bytes
@@ -62,7 +64,8 @@ struct PackedNumberReader {
 
     /// `nil`: what comes next is no whole number.
     mutating func next() -> Int64? {
-        guard place < bytes.count else { return nil }
+        guard left > 0, place < bytes.count else { return nil }
+        left -= 1
         let type = bytes[place]
         place += 1
         return switch type {

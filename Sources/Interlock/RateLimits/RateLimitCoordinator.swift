@@ -169,22 +169,7 @@ final class RateLimitCoordinator {
             verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
         for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
         if service.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
-        var limitedFor: Int64?
-        var granted: Int64 = 0
-        for (run, decided) in zip(batch.runs, verdict.runs) {
-            granted += Int64(decided.granted) * run.cost
-            guard decided.granted < run.count,
-                !batch.definitions[batch.counters[decided.binding].definition].isPerSubject
-            else { continue }
-            let pause = Self.pause(forCost: run.cost, (decided.retryAfterMicroseconds + 999) / 1000)
-            limitedFor = min(limitedFor ?? pause, pause)
-        }
-        let areAllGranted = zip(batch.runs, verdict.runs).allSatisfy { $0.count == $1.granted }
-        if let limitedFor {
-            onLimited(service, limitedFor)
-        } else if areAllGranted || (granted > 0 && batch.hasRoom(after: granted, by: verdict)) {
-            onTaken(service)
-        }
+        tellHowFull(service, batch, verdict)
         var taken = 0
         var limited = 0
         for settlement in settled {
@@ -213,6 +198,26 @@ final class RateLimitCoordinator {
         // Those who were under way when waiting ended do not begin to wait.
         if let end = service.waitingEnd { failWaiting(service, end) }
         planWakeUp(of: service, now: now)
+    }
+
+    /// Whether the limits of the whole service had room for the batch.
+    private func tellHowFull(_ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict) {
+        var areAllGranted = true
+        var limitedFor: Int64?
+        var granted: Int64 = 0
+        for (run, decided) in zip(batch.runs, verdict.runs) {
+            granted += Int64(decided.granted) * run.cost
+            guard decided.granted < run.count else { continue }
+            areAllGranted = false
+            guard !batch.definitions[batch.counters[decided.binding].definition].isPerSubject else { continue }
+            let pause = Self.pause(forCost: run.cost, (decided.retryAfterMicroseconds + 999) / 1000)
+            limitedFor = min(limitedFor ?? pause, pause)
+        }
+        if let limitedFor {
+            onLimited(service, limitedFor)
+        } else if areAllGranted || (granted > 0 && batch.hasRoom(after: granted, by: verdict)) {
+            onTaken(service)
+        }
     }
 
     private func deliverRefusal(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {

@@ -22,7 +22,7 @@ struct TakeScript: ScriptCommand {
             }
         }
         var numbers = PackedNumbers(
-            capacity: 3 + 5 * batch.definitions.count + batch.counters.count + 4 * batch.runs.count)
+            capacity: 3 + 5 * batch.definitions.count + 2 * batch.counters.count)
         numbers.append(batch.serviceWideCount)
         numbers.append(batch.perSubjectCount)
         for definition in batch.definitionsInOrder {
@@ -35,37 +35,52 @@ struct TakeScript: ScriptCommand {
         let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
         numbers.append(base == .max ? 0 : base)
         for counter in batch.counters { numbers.append(counter.endsAt == 0 ? 0 : counter.endsAt - base + 1) }
-        for run in batch.runs {
-            numbers.append(run.count)
-            numbers.append(run.cost)
-            numbers.append(run.waits ? 1 : 0)
-            numbers.append(run.group)
-        }
+        for counter in batch.counters { numbers.append(counter.asked) }
         encoder.append(numbers.bytes)
+        var runs = PackedNumbers(capacity: 4 * batch.runs.count)
+        for run in batch.runs {
+            runs.append(run.count)
+            runs.append(run.cost)
+            runs.append(run.waits ? 1 : 0)
+            runs.append(run.group)
+        }
+        encoder.append(runs.bytes)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> LimitVerdict {
-        guard case .bulk(let bytes) = reply, var numbers = PackedNumberReader(bytes),
-            numbers.count == 1 + 3 * batch.counters.count + 3 * batch.runs.count, let time = numbers.next()
+        guard case .bulk(let bytes) = reply, var numbers = PackedNumberReader(bytes), let verdict = verdict(&numbers),
+            numbers.isAtEnd
         else { throw reply.unexpected(for: Self.source.name) }
+        return verdict
+    }
+
+    /// `nil`: it is none.
+    private func verdict(_ numbers: inout PackedNumberReader) -> LimitVerdict? {
+        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
         var verdict = LimitVerdict(timeMicroseconds: time, counters: [], runs: [])
         verdict.counters.reserveCapacity(batch.counters.count)
         for counter in batch.counters {
-            guard let count = numbers.next(), let resetAfter = numbers.next(), let excess = numbers.next() else {
-                throw reply.unexpected(for: Self.source.name)
-            }
+            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
             verdict.counters.append(
                 LimitVerdict.Counter(
-                    count: count, capacity: batch.definitions[counter.definition].capacity, resetAfter: resetAfter,
-                    excess: excess))
+                    count: count, capacity: batch.definitions[counter.definition].capacity, resetAfter: resetAfter))
+        }
+        guard areAllGranted == 0 else { return verdict }
+        for index in batch.counters.indices {
+            guard let excess = numbers.next() else { return nil }
+            verdict.counters[index].excess = excess
         }
         verdict.runs.reserveCapacity(batch.runs.count)
         for run in batch.runs {
-            guard let granted = numbers.next(), let binding = numbers.next(), let retryAfter = numbers.next(),
-                (0...Int64(run.count)).contains(granted), batch.counters.indices.contains(Int(binding))
-            else { throw reply.unexpected(for: Self.source.name) }
-            verdict.runs.append(
-                LimitVerdict.Run(granted: Int(granted), binding: Int(binding), retryAfterMicroseconds: retryAfter))
+            guard let granted = numbers.next(), (0...Int64(run.count)).contains(granted) else { return nil }
+            var decided = LimitVerdict.Run(granted: Int(granted), binding: 0, retryAfterMicroseconds: 0)
+            if granted < run.count {
+                guard let binding = numbers.next(), batch.counters.indices.contains(Int(binding)), let wait = numbers.next()
+                else { return nil }
+                decided.binding = Int(binding)
+                decided.retryAfterMicroseconds = wait
+            }
+            verdict.runs.append(decided)
         }
         return verdict
     }

@@ -19,6 +19,8 @@ package struct LimitBatch: Sendable {
         package var subject: String?
         /// When its fixed window ends, in ms by Redis' clock, as far as is known; 0: it is not.
         package var endsAt: Int64 = 0
+        /// What all requests that it binds cost together.
+        package var asked: Int64 = 0
     }
 
     /// With so many counters or runs it is full: Redis answers nobody else while it judges, and a larger one would take it
@@ -44,6 +46,16 @@ package struct LimitBatch: Sendable {
         self.serviceWide = serviceWide
         self.perSubject = perSubject
         counters = serviceWide.map { Counter(definition: $0, subject: nil) }
+    }
+
+    /// An empty one of the same limits, with room for as much as this one holds: the next is likely to be as large.
+    func successor() -> LimitBatch {
+        var next = LimitBatch(definitions: definitions, serviceWide: serviceWide, perSubject: perSubject)
+        next.counters.reserveCapacity(counters.count)
+        next.runs.reserveCapacity(runs.count)
+        next.requests.reserveCapacity(requests.count)
+        next.groups.reserveCapacity(groups.count)
+        return next
     }
 
     package var isEmpty: Bool { requests.isEmpty }
@@ -87,6 +99,10 @@ package struct LimitBatch: Sendable {
         let group = group(of: request.subject)
         let waits = request.deadline != nil
         if waits { hasWaiters = true }
+        let cost = request.cost * Int64(request.count)
+        let (wide, narrow) = counterIndices(ofGroup: group)
+        for index in wide { counters[index].asked += cost }
+        for index in narrow { counters[index].asked += cost }
         if let last = runs.last, last.cost == request.cost, last.group == group, last.waits == waits {
             runs[runs.count - 1].count += request.count
         } else {
@@ -96,9 +112,14 @@ package struct LimitBatch: Sendable {
 
     private mutating func group(of subject: String?) -> Int {
         guard let subject, !perSubject.isEmpty else { return 0 }
-        if let known = groups[ExactText(subject)] { return known }
-        groups[ExactText(subject)] = groups.count + 1
-        for index in perSubject { counters.append(Counter(definition: index, subject: subject)) }
-        return groups.count
+        let known = groups.count
+        let group = Self.number(&groups[ExactText(subject), default: known + 1])
+        if group > known {
+            for index in perSubject { counters.append(Counter(definition: index, subject: subject)) }
+        }
+        return group
     }
+
+    /// Of an entry that is made where there is none: looked up once.
+    private static func number(_ entry: inout Int) -> Int { entry }
 }

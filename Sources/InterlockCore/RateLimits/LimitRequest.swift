@@ -62,6 +62,7 @@ package struct LimitVerdict: Equatable, Sendable {
     /// Redis' time when it judged, in microseconds of the Unix epoch; 0 when Redis did not.
     package var timeMicroseconds: Int64
     package var counters: [Counter]
+    /// Of each run of the batch; none at all: everything was granted.
     package var runs: [Run]
 
     package init(timeMicroseconds: Int64, counters: [Counter], runs: [Run]) {
@@ -78,7 +79,12 @@ package struct LimitVerdict: Equatable, Sendable {
                 let definition = batch.definitions[counter.definition]
                 return Counter(count: 0, capacity: definition.capacity, resetAfter: definition.windowMilliseconds)
             },
-            runs: batch.runs.map { Run(granted: $0.count, binding: 0, retryAfterMicroseconds: 0) })
+            runs: [])
+    }
+
+    /// What became of a run of the batch.
+    package func decision(on run: LimitBatch.Run, at place: Int) -> Run {
+        runs.isEmpty ? Run(granted: run.count, binding: 0, retryAfterMicroseconds: 0) : runs[place]
     }
 }
 

@@ -37,7 +37,8 @@ extension ServiceLimiter {
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
             isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
         var place = 0
-        for (run, decided) in zip(batch.runs, verdict.runs) {
+        for (number, run) in batch.runs.enumerated() {
+            let decided = verdict.decision(on: run, at: number)
             let bound = batch.counterIndices(ofGroup: run.group)
             var callsLeft = run.count
             var grantsLeft = decided.granted

@@ -103,7 +103,7 @@ package struct ServiceLimiter: Sendable {
         var sequences = arrivedSequences
         if waiting.isEmpty {
             guard !batch.isEmpty else { return nil }
-            arrived = emptyBatch
+            arrived = batch.successor()
             arrivedSequences.removeAll(keepingCapacity: true)
         } else {
             (batch, sequences) = joinedByWaiters(now: now, sidecars: sidecars)

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The name of a lock, a service or a subject, a holder's label or token: 1–256 bytes of UTF-8 without control characters,
 /// spaces or braces.
 ///
@@ -19,7 +21,8 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
         guard bytes > 0 else { throw .empty }
         guard bytes <= Self.longest else { throw .tooLong(bytes: bytes) }
         // Nearly every name is plain ASCII, whose bytes are judged without decoding.
-        if !text.utf8.allSatisfy(Self.isPlain) {
+        let isPlain = text.utf8.withContiguousStorageIfAvailable { $0.allSatisfy(Self.isPlain) } ?? false
+        if !isPlain {
             for scalar in text.unicodeScalars where Self.isForbidden(scalar) {
                 throw .forbidden(scalar)
             }
@@ -110,7 +113,10 @@ package struct ExactText: Hashable, Sendable {
 
     package static func == (left: Self, right: Self) -> Bool {
         let areSame = left.text.utf8.withContiguousStorageIfAvailable { left in
-            right.text.utf8.withContiguousStorageIfAvailable { left.count == $0.count && left.elementsEqual($0) }
+            right.text.utf8.withContiguousStorageIfAvailable { right in
+                guard let a = left.baseAddress, let b = right.baseAddress else { return left.count == right.count }
+                return left.count == right.count && memcmp(a, b, left.count) == 0
+            }
         }
         // Texts that are not Swift's own are compared as what they show.
         return (areSame ?? nil) ?? left.text.utf8.elementsEqual(right.text.utf8)
