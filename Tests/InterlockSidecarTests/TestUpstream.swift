@@ -56,14 +56,14 @@ final class TestUpstream: Sendable {
     /// The handler closes the connection by throwing this.
     struct Close: Error {}
 
-    let port: Int
+    private let listeningPort = NIOLockedValueBox(0)
+    private let calls = NIOLockedValueBox<[Task<Void, Never>]>([])
     private let heads = NIOLockedValueBox<[String]>([])
     private let connections = NIOLockedValueBox(0)
 
-    private init(port: Int) {
-        self.port = port
-    }
+    private init() {}
 
+    var port: Int { listeningPort.withLockedValue { $0 } }
     /// The head of every request so far.
     var received: [String] { heads.withLockedValue { $0 } }
     /// How many connections were made.
@@ -71,27 +71,30 @@ final class TestUpstream: Sendable {
 
     /// Answers every request with `handler` while `body` runs.
     static func with(_ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void) async throws {
-        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+        let upstream = TestUpstream()
+        // Each connection has its reader from the moment on in which it is accepted: NIO ends a process that drops one unread.
+        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.backlog, value: 256)
-            .bind(host: "127.0.0.1", port: 0) { channel in
+            .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                    let connection = try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
+                    let call = Task { await upstream.serve(connection, handler) }
+                    upstream.calls.withLockedValue { $0.append(call) }
                 }
             }
-        let upstream = TestUpstream(port: server.channel.localAddress?.port ?? 0)
-        try await withThrowingTaskGroup(of: Void.self) { tasks in
-            tasks.addTask {
-                try await server.executeThenClose { accepted in
-                    try await withThrowingDiscardingTaskGroup { group in
-                        for try await connection in accepted {
-                            group.addTask { await upstream.serve(connection, handler) }
-                        }
-                    }
-                }
-            }
-            defer { tasks.cancelAll() }
-            try await body(upstream)
+            .bind(host: "127.0.0.1", port: 0).get()
+        upstream.listeningPort.withLockedValue { $0 = listener.localAddress?.port ?? 0 }
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await body(upstream))
+        } catch {
+            result = .failure(error)
         }
+        try await listener.close().get()
+        let calls = upstream.calls.withLockedValue { $0 }
+        for call in calls { call.cancel() }
+        for call in calls { await call.value }
+        try result.get()
     }
 
     private func serve(_ connection: NIOAsyncChannel<ByteBuffer, ByteBuffer>, _ handler: Handler) async {
