@@ -41,7 +41,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
-        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/swiftlang/swift-subprocess", from: "1.0.2", traits: []),
     ],
@@ -52,6 +51,7 @@ let package = Package(
             providers: [.apt(["libhiredis-dev"])]
         ),
         .systemLibrary(name: "CLibMD", providers: [.apt(["libmd-dev"])]),
+        .systemLibrary(name: "CLibYAML", providers: [.apt(["libyaml-dev"])]),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
         .target(
             name: "Hiredis",
@@ -101,8 +101,8 @@ let package = Package(
             dependencies: [
                 "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
-                unixSignals, subprocess, "Yams",
-                "CLibMD",
+                unixSignals, subprocess,
+                "CLibMD", "CLibYAML",
                 "InterlockHTTP", nioHTTP1, nioHTTP2, nioTLS,
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
@@ -152,7 +152,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore, nioHTTP1,
+                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
+                nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
             swiftSettings: houseRules

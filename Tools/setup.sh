@@ -72,6 +72,7 @@ build)
     check_swift
     need libhiredis-dev has_hiredis
     need libmd-dev test -e /usr/include/sha2.h
+    need libyaml-dev test -e /usr/include/yaml.h
     need liblua5.1-0-dev test -e /usr/include/lua5.1/lua.h
     need lua-cjson-dev compgen -G '/usr/lib/*/liblua5.1-cjson.so'
     need redis-server has redis-server

@@ -36,8 +36,6 @@ interlock ($version) unstable; urgency=medium
  -- $maintainer  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
 gzip -9n "$documents"/{changelog,NEWS.md,third-party-licences} "$root"/usr/share/man/man1/*.1
-[[ ! -s packaging/debian/lintian-overrides ]] ||
-    install -D -m 0644 packaging/debian/lintian-overrides "$root/usr/share/lintian/overrides/interlock"
 
 # dpkg-shlibdeps works where a source package is.
 mkdir -p "$folder/debian"

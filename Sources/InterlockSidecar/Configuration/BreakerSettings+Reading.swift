@@ -1,5 +1,4 @@
 import InterlockCore
-import Yams
 
 extension BreakerSettings {
     /// Reads `services.NAME.breaker`.
@@ -47,7 +46,7 @@ extension BreakerSettings {
 extension ConfigurationValue {
     /// Statuses, or an empty list.
     fileprivate func statusesOrNone() -> StatusSet? {
-        if case .sequence(let sequence) = node, sequence.isEmpty { return StatusSet() }
+        if case .sequence(let sequence) = node.content, sequence.isEmpty { return StatusSet() }
         return statuses()
     }
 }
@@ -55,7 +54,7 @@ extension ConfigurationValue {
 extension ConfigurationValue {
     /// Statuses: `200`, `200..399`, or a list of these such as `[200, 301..302]`; within 100..599, at least one.
     func statuses() -> StatusSet? {
-        guard case .sequence(_) = node else {
+        guard case .sequence = node.content else {
             return parsed(by: StatusSet.parseRange).map { StatusSet(ranges: [$0]) }
         }
         let items = list()

@@ -1,5 +1,3 @@
-import Yams
-
 /// A mapping of the file that is being read. The keys that were asked for are the keys that are known.
 final class ConfigurationSection {
     /// The mapping itself: for mistakes that no single key has made.
@@ -16,18 +14,18 @@ final class ConfigurationSection {
             entries = []
             return
         }
-        guard case .mapping(let mapping) = value.node else {
+        guard case .mapping(let mapping) = value.node.content else {
             value.refuse(expected: ConfigurationExpectation("a mapping (key: value)"), instead: shorthand)
             return nil
         }
-        entries = mapping.compactMap { key, node in
-            guard case .scalar(let scalar) = key, !scalar.string.isEmpty else {
-                value.child(key, "").refuse("expected a word as key")
+        entries = mapping.compactMap { entry in
+            guard let name = entry.key.text, !name.isEmpty else {
+                value.child(entry.key, "").refuse("expected a word as key")
                 return nil
             }
-            let word = ConfigurationValue.cut(scalar.string)
+            let word = ConfigurationValue.cut(name)
             let step = value.path.isEmpty ? word : "." + word
-            return (value.child(key, step), scalar.string, value.child(node, step))
+            return (value.child(entry.key, step), name, value.child(entry.value, step))
         }
     }
 

@@ -1,16 +1,15 @@
 import InterlockCore
-import Yams
 
 /// One value of the file with its place. Its readers return what was meant, or report what is wrong and return `nil`.
 struct ConfigurationValue {
-    let node: Node
+    let node: YAMLNode
     /// Where it stands, as `services.catalog.limits[0]`; empty for the whole file.
     let path: String
     let findings: ConfigurationFindings
     /// What stands here may be a secret: messages do not repeat it.
     private(set) var isConcealed = false
 
-    init(node: Node, path: String, findings: ConfigurationFindings) {
+    init(node: YAMLNode, path: String, findings: ConfigurationFindings) {
         self.node = node
         self.path = path
         self.findings = findings
@@ -23,7 +22,7 @@ struct ConfigurationValue {
         return copy
     }
 
-    var place: ConfigurationProblem.Place { .file(findings.fileName, line: node.mark?.line) }
+    var place: ConfigurationProblem.Place { .file(findings.fileName, line: node.line) }
 
     /// Reports a mistake at this value.
     func refuse(_ message: String) {
@@ -41,28 +40,25 @@ struct ConfigurationValue {
 
     /// What stands here, for a message.
     private var shown: String {
-        switch node {
+        switch node.content {
         case .mapping: "a mapping"
         case .sequence: "a list"
-        case .alias: "an alias"
         case .scalar where isNull: "nothing"
         case .scalar where isConcealed: "another text (not shown, as it may be a secret)"
-        case .scalar(let scalar):
-            scalar.style == .plain && scalar.string.first?.isNumber == true ? Self.cut(scalar.string) : Self.quoted(scalar.string)
+        case .scalar(let text, let isPlain): isPlain && text.first?.isNumber == true ? Self.cut(text) : Self.quoted(text)
         }
     }
 
     /// Whether nothing was said: `null`, `~` or an empty value.
     var isNull: Bool {
-        guard case .scalar(let scalar) = node, scalar.style == .plain else { return false }
-        return ["", "~", "null"].contains(scalar.string)
+        node.plainText.map { ["", "~", "null"].contains($0) } ?? false
     }
 
     /// What stands here when it is neither a mapping nor a list.
-    var word: String? { node.scalar?.string }
+    var word: String? { node.text }
 
     /// A value inside of this one.
-    func child(_ node: Node, _ step: String) -> ConfigurationValue {
+    func child(_ node: YAMLNode, _ step: String) -> ConfigurationValue {
         ConfigurationValue(node: node, path: path + step, findings: findings)
     }
 }
@@ -102,7 +98,7 @@ extension ConfigurationValue {
     /// The items of a list. Nothing said is an empty one.
     func list() -> [ConfigurationValue] {
         guard !isNull else { return [] }
-        guard case .sequence(let sequence) = node else {
+        guard case .sequence(let sequence) = node.content else {
             refuse(expected: ConfigurationExpectation("a list"))
             return []
         }
@@ -115,8 +111,8 @@ extension ConfigurationValue {
     /// A text that `parse` accepts.
     func parsed<Parsed>(by parse: (String) throws(ConfigurationExpectation) -> Parsed) -> Parsed? {
         do throws(ConfigurationExpectation) {
-            let parsed = try parse(isNull ? "" : node.scalar?.string ?? "")
-            guard node.scalar != nil else { throw ConfigurationExpectation("a text") }
+            let parsed = try parse(isNull ? "" : node.text ?? "")
+            guard node.text != nil else { throw ConfigurationExpectation("a text") }
             return parsed
         } catch {
             refuse(expected: error)
@@ -135,8 +131,7 @@ extension ConfigurationValue {
     /// Digits without quotes, within `bounds`.
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"
-        let spelled = node.scalar.flatMap { $0.style == .plain ? $0.string : nil } ?? ""
-        guard let long = ConfigurationText.wholeNumber(spelled) else {
+        guard let long = ConfigurationText.wholeNumber(node.plainText ?? "") else {
             refuse(expected: ConfigurationExpectation("\(noun) of \(bounds.lowerBound) or more"))
             return nil
         }
@@ -150,7 +145,7 @@ extension ConfigurationValue {
 
     /// `true` or `false`.
     func flag() -> Bool? {
-        if let scalar = node.scalar, scalar.style == .plain, let flag = Bool(scalar.string) { return flag }
+        if let flag = node.plainText.flatMap(Bool.init) { return flag }
         refuse(expected: ConfigurationExpectation("true or false"))
         return nil
     }

@@ -1,6 +1,5 @@
 internal import Hiredis
 package import InterlockCore
-internal import Yams
 
 /// A configuration as it is in force, as YAML: every setting with its value, whether it was said or is a default, without secrets.
 ///
@@ -15,11 +14,11 @@ package struct EffectiveConfiguration {
 
     /// - Throws: what the library throws that writes YAML; none of these settings makes it.
     package init(_ configuration: SidecarConfiguration) throws {
-        yaml = try Yams.serialize(node: Self.tree(configuration), width: -1, allowUnicode: true)
+        yaml = try YAMLWriter.text(of: Self.tree(configuration))
         digest = ConfigurationDigest(configuration.services)
     }
 
-    private static func tree(_ configuration: SidecarConfiguration) -> Node {
+    private static func tree(_ configuration: SidecarConfiguration) -> YAMLNode {
         .entries([
             ("redis", redis(configuration.redis)),
             ("listen", listen(configuration.listen)),
@@ -36,7 +35,7 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    private static func redis(_ settings: RedisSettings) -> Node {
+    private static func redis(_ settings: RedisSettings) -> YAMLNode {
         .entries([
             ("url", .text(settings.url.map(readable))), ("embedded", settings.isEmbedded ? .word(true) : nil),
             ("urls", settings.urls.isEmpty ? nil : .items(settings.urls.map { .text(readable($0)) })),
@@ -56,14 +55,14 @@ package struct EffectiveConfiguration {
         return text
     }
 
-    private static func redisTLS(_ settings: RedisTLSSettings) -> Node {
+    private static func redisTLS(_ settings: RedisTLSSettings) -> YAMLNode {
         .entries([
             ("ca", .text(settings.authorities)), ("cert", .text(settings.certificate)), ("key", .text(settings.key)),
             ("server_name", .text(settings.serverName)),
         ])
     }
 
-    private static func listen(_ settings: ListenSettings) -> Node {
+    private static func listen(_ settings: ListenSettings) -> YAMLNode {
         .entries([
             ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")), ("unix", .text(settings.unix)),
             ("unix_mode", .word(settings.unixMode)), ("unix_group", .text(settings.unixGroup)),
@@ -77,11 +76,11 @@ package struct EffectiveConfiguration {
     }
 
     /// No two keys may be the same, of those that are read again neither.
-    private static func key(_ number: Int, _ key: APIKey) -> Node {
+    private static func key(_ number: Int, _ key: APIKey) -> YAMLNode {
         .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .word(key.role.rawValue))])
     }
 
-    private static func locks(_ settings: LockSettings) -> Node {
+    private static func locks(_ settings: LockSettings) -> YAMLNode {
         .entries([
             ("key_prefix", .text(settings.keyPrefix)), ("min_ttl", .duration(settings.minimumTTL)),
             ("max_ttl", .duration(settings.maximumTTL)), ("max_wait", .duration(settings.maximumWait)),
@@ -92,8 +91,8 @@ package struct EffectiveConfiguration {
 
     // MARK: Services
 
-    private static func service(_ service: ServiceDefinition) -> Node {
-        let upstream: [(String, Node?)] = service.upstream.map(upstream) ?? []
+    private static func service(_ service: ServiceDefinition) -> YAMLNode {
+        let upstream: [(String, YAMLNode?)] = service.upstream.map(upstream) ?? []
         return .entries(
             upstream + [
                 ("limits", .items(service.limits.map(limit))),
@@ -111,8 +110,8 @@ package struct EffectiveConfiguration {
             ])
     }
 
-    private static func upstream(_ settings: UpstreamSettings) -> [(String, Node?)] {
-        let fallback: Node? =
+    private static func upstream(_ settings: UpstreamSettings) -> [(String, YAMLNode?)] {
+        let fallback: YAMLNode? =
             switch settings.fallback {
             case .lastGood(let age): .entries([("last_good", .duration(age))])
             case .fixed(let status, let body, let mediaType):
@@ -140,7 +139,7 @@ package struct EffectiveConfiguration {
         ]
     }
 
-    private static func limit(_ limit: LimitDefinition) -> Node {
+    private static func limit(_ limit: LimitDefinition) -> YAMLNode {
         let (algorithm, burst): (String, Int64?) =
             switch limit.algorithm {
             case .fixed: ("fixed", nil)
@@ -154,8 +153,8 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    private static func breaker(_ settings: BreakerSettings) -> Node {
-        let window: (String, Node?) =
+    private static func breaker(_ settings: BreakerSettings) -> YAMLNode {
+        let window: (String, YAMLNode?) =
             switch settings.window {
             case .time(let length): ("window", .duration(length))
             case .calls(let count): ("window_calls", .word(count))
@@ -170,8 +169,8 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    private static func probe(_ settings: ProbeSettings) -> Node {
-        let target: (String, Node?) =
+    private static func probe(_ settings: ProbeSettings) -> YAMLNode {
+        let target: (String, YAMLNode?) =
             switch settings.target {
             case .http(let address): (address.hasPrefix("/") ? "path" : "url", .text(address))
             case .tcp(let host, let port): ("tcp", .text("\(SocketEndpoint(host: host, port: port))"))
@@ -185,12 +184,12 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    private static func expectation(_ expectation: ProbeExpectation) -> Node {
-        var entries: [(String, Node?)] = [("status", .statuses(expectation.statuses))]
+    private static func expectation(_ expectation: ProbeExpectation) -> YAMLNode {
+        var entries: [(String, YAMLNode?)] = [("status", .statuses(expectation.statuses))]
         if !expectation.headers.isEmpty {
             entries.append(("headers", .entries(expectation.headers.map { ($0.name, .text($0.value)) }, keysAreText: true)))
         }
-        var members: [(String, Node?)] = []
+        var members: [(String, YAMLNode?)] = []
         for part in expectation.body {
             switch part {
             case .contains(let text): entries.append(("body", .text(text)))
@@ -203,49 +202,48 @@ package struct EffectiveConfiguration {
     }
 }
 
-extension Node {
+extension YAMLNode {
     /// A mapping, in this order; `nil` leaves a key out.
     /// - Parameter keysAreText: the keys are names that users choose, which may need quotes.
-    fileprivate static func entries(_ entries: [(String, Node?)], keysAreText: Bool = false) -> Node {
-        let pairs = entries.compactMap { key, value -> (Node, Node)? in
-            guard let value else { return nil }
-            return (keysAreText ? Node.text(key) : Node.word(key), value)
-        }
-        return .mapping(Mapping(pairs, Tag(.implicit), pairs.isEmpty ? .flow : .block))
+    fileprivate static func entries(_ entries: [(String, YAMLNode?)], keysAreText: Bool = false) -> YAMLNode {
+        YAMLNode(
+            .mapping(
+                entries.compactMap { key, value in
+                    value.map { YAMLNode.Entry(key: keysAreText ? .text(key) : .word(key), value: $0) }
+                }))
     }
 
-    fileprivate static func items(_ items: [Node]) -> Node {
-        .sequence(Sequence(items, Tag(.implicit), items.isEmpty ? .flow : .block))
+    fileprivate static func items(_ items: [YAMLNode]) -> YAMLNode {
+        YAMLNode(.sequence(items))
     }
 
     /// A number, a flag, or a word that needs no quotes; `null` for none.
-    fileprivate static func word(_ value: (some CustomStringConvertible)?) -> Node {
-        .scalar(Scalar(value.map { "\($0)" } ?? "null", Tag(.implicit), .plain))
+    fileprivate static func word(_ value: (some CustomStringConvertible)?) -> YAMLNode {
+        YAMLNode(.scalar(value.map { "\($0)" } ?? "null", isPlain: true))
     }
 
     /// Any text, in quotes; `null` for none.
-    fileprivate static func text(_ text: String?) -> Node {
-        guard let text else { return .null }
-        return .scalar(Scalar(text, Tag(.implicit), .doubleQuoted))
+    fileprivate static func text(_ text: String?) -> YAMLNode {
+        text.map { YAMLNode(.scalar($0, isPlain: false)) } ?? .null
     }
 
-    fileprivate static var null: Node { .scalar(Scalar("null", Tag(.implicit), .plain)) }
+    fileprivate static var null: YAMLNode { YAMLNode(.scalar("null", isPlain: true)) }
 
-    fileprivate static func duration(_ duration: Duration?) -> Node {
+    fileprivate static func duration(_ duration: Duration?) -> YAMLNode {
         duration.map { .word(DurationText.shortest($0)) } ?? .null
     }
 
-    fileprivate static func durations(_ range: ClosedRange<Duration>) -> Node {
+    fileprivate static func durations(_ range: ClosedRange<Duration>) -> YAMLNode {
         .word("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
     }
 
     /// To as many digits as a share of one was read from.
-    fileprivate static func percentage(_ share: Double) -> Node {
+    fileprivate static func percentage(_ share: Double) -> YAMLNode {
         let percent = (share * 100 * 1e9).rounded() / 1e9
         return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")
     }
 
-    fileprivate static func statuses(_ statuses: StatusSet) -> Node {
+    fileprivate static func statuses(_ statuses: StatusSet) -> YAMLNode {
         .items(
             statuses.ranges.map { range in
                 .word(range.count == 1 ? "\(range.lowerBound)" : "\(range.lowerBound)..\(range.upperBound)")

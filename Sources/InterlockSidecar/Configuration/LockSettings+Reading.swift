@@ -1,7 +1,6 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import Yams
 
 extension LockSettings {
     /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.
@@ -45,7 +44,7 @@ extension RedisSettings {
     static func quorum(_ value: ConfigurationValue) -> [String] {
         guard !value.isNull else { return [] }
         value.findings.places[urlsPath] = value.place
-        guard case .sequence = value.node else {
+        guard case .sequence = value.node.content else {
             value.refuse(
                 expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
             return []

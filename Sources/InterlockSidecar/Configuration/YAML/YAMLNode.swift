@@ -1,0 +1,50 @@
+/// A part of a YAML text: its values are texts, which their readers judge. Tags say nothing here.
+struct YAMLNode: Hashable {
+    enum Content: Hashable {
+        /// `isPlain`: it was written without quotes.
+        case scalar(String, isPlain: Bool)
+        case sequence([YAMLNode])
+        case mapping([Entry])
+    }
+
+    struct Entry: Hashable {
+        var key: YAMLNode
+        var value: YAMLNode
+    }
+
+    var content: Content
+    /// Where it was read, from 1; of an alias, where its anchor stands. `nil`: nowhere.
+    var line: Int?
+
+    init(_ content: Content, line: Int? = nil) {
+        self.content = content
+        self.line = line
+    }
+
+    /// What stands here when it is neither a mapping nor a list.
+    var text: String? {
+        if case .scalar(let text, _) = content { text } else { nil }
+    }
+
+    /// The same, where it is written without quotes.
+    var plainText: String? {
+        if case .scalar(let text, isPlain: true) = content { text } else { nil }
+    }
+
+    /// Nodes that say the same are the same, wherever they stand.
+    static func == (left: Self, right: Self) -> Bool { left.content == right.content }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(content) }
+}
+
+/// Why a text is not read.
+enum YAMLError: Error {
+    /// It is not YAML.
+    case malformed(String, line: Int?)
+    /// These keys stand in one mapping more than once, the first of them here.
+    case repeatedKeys([YAMLNode], line: Int?)
+    /// It stands for more values than are read, counting what aliases repeat.
+    case tooManyValues
+    /// There is no more memory.
+    case outOfMemory
+}

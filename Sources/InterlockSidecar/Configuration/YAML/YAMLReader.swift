@@ -1,0 +1,161 @@
+internal import CLibYAML
+
+/// Puts the tree together that a YAML text stands for: at most so many values, aliases written out, no key twice.
+struct YAMLReader {
+    /// Deeper ones are refused: their readers call themselves for each level.
+    private static let mostLevels = 64
+
+    private let events: YAMLEvents
+    private let mostValues: Int
+    private var values = 0
+    /// By the anchor's name, and how many values it stands for.
+    private var anchors: [String: (node: YAMLNode, values: Int)] = [:]
+
+    private init(_ text: String, mostValues: Int) throws(YAMLError) {
+        events = try YAMLEvents(of: text)
+        self.mostValues = mostValues
+    }
+
+    /// The tree of the only document in `text`; `nil`: there is none.
+    static func read(_ text: String, mostValues: Int) throws(YAMLError) -> YAMLNode? {
+        var reader = try YAMLReader(text, mostValues: mostValues)
+        var root: YAMLNode?
+        while let event = try reader.events.next() {
+            switch event.kind {
+            case .document where root != nil:
+                throw .malformed("expected a single document in the stream, but found another document", line: event.line)
+            case .document, .end: continue
+            case .alias, .scalar, .sequence, .mapping: root = try reader.node(event, level: 1)
+            }
+        }
+        return root
+    }
+
+    private mutating func node(_ event: YAMLEvents.Event, level: Int) throws(YAMLError) -> YAMLNode {
+        guard level <= Self.mostLevels else {
+            throw .malformed("there are more than \(Self.mostLevels) levels of lists and mappings", line: event.line)
+        }
+        let before = values
+        let content: YAMLNode.Content
+        switch event.kind {
+        case .alias(let name):
+            guard let anchor = anchors[name] else { throw .malformed("found undefined alias", line: event.line) }
+            try count(anchor.values)
+            return anchor.node
+        case .scalar(let text, let isPlain): content = .scalar(text, isPlain: isPlain)
+        case .sequence: content = .sequence(try elements(level: level))
+        case .mapping: content = .mapping(try entries(level: level))
+        case .document, .end: throw .malformed("found no value", line: event.line)
+        }
+        try count(1)
+        let node = YAMLNode(content, line: event.line)
+        if let anchor = event.anchor { anchors[anchor] = (node, values - before) }
+        return node
+    }
+
+    private mutating func count(_ more: Int) throws(YAMLError) {
+        values += more
+        guard values <= mostValues else { throw .tooManyValues }
+    }
+
+    private mutating func elements(level: Int) throws(YAMLError) -> [YAMLNode] {
+        var elements: [YAMLNode] = []
+        while let event = try events.next(), event.kind != .end { elements.append(try node(event, level: level + 1)) }
+        return elements
+    }
+
+    private mutating func entries(level: Int) throws(YAMLError) -> [YAMLNode.Entry] {
+        var entries: [YAMLNode.Entry] = []
+        while let event = try events.next(), event.kind != .end {
+            let key = try node(event, level: level + 1)
+            guard let next = try events.next() else { break }
+            entries.append(YAMLNode.Entry(key: key, value: try node(next, level: level + 1)))
+        }
+        try Self.refuseRepeated(entries)
+        return entries
+    }
+
+    private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
+        var counts: [YAMLNode: Int] = [:]
+        for entry in entries { counts[entry.key, default: 0] += 1 }
+        guard counts.count < entries.count else { return }
+        let repeated = entries.map(\.key).filter { counts[$0, default: 0] > 1 }
+        throw .repeatedKeys(repeated, line: repeated.first?.line)
+    }
+}
+
+/// What libyaml finds in a text, bit by bit.
+private final class YAMLEvents {
+    struct Event {
+        enum Kind: Equatable {
+            case document
+            case alias(String)
+            case scalar(String, isPlain: Bool)
+            case sequence, mapping
+            /// Of a list, a mapping or a document.
+            case end
+        }
+
+        var kind: Kind
+        var anchor: String?
+        var line: Int
+    }
+
+    private let parser = UnsafeMutablePointer<yaml_parser_t>.allocate(capacity: 1)
+    private let bytes: UnsafeMutableBufferPointer<UInt8>
+
+    init(of text: String) throws(YAMLError) {
+        bytes = .allocate(capacity: text.utf8.count)
+        _ = bytes.initialize(from: text.utf8)
+        let isReady = yaml_parser_initialize(parser) == 1
+        guard isReady else { throw .outOfMemory }
+        yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
+        yaml_parser_set_input_string(parser, bytes.baseAddress, bytes.count)
+    }
+
+    deinit {
+        yaml_parser_delete(parser)
+        parser.deallocate()
+        bytes.deallocate()
+    }
+
+    /// `nil`: there is no more.
+    func next() throws(YAMLError) -> Event? {
+        while true {
+            var event = yaml_event_t()
+            guard yaml_parser_parse(parser, &event) == 1 else { throw failure() }
+            defer { yaml_event_delete(&event) }
+            let line = Int(event.start_mark.line) + 1
+            switch event.type {
+            case YAML_STREAM_START_EVENT: continue
+            case YAML_DOCUMENT_START_EVENT: return Event(kind: .document, line: line)
+            case YAML_ALIAS_EVENT: return Event(kind: .alias(Self.text(event.data.alias.anchor)), line: line)
+            case YAML_SCALAR_EVENT:
+                let scalar = event.data.scalar
+                let text = String(decoding: UnsafeBufferPointer(start: scalar.value, count: scalar.length), as: UTF8.self)
+                return Event(
+                    kind: .scalar(text, isPlain: scalar.style == YAML_PLAIN_SCALAR_STYLE),
+                    anchor: scalar.anchor.map(Self.text), line: line)
+            case YAML_SEQUENCE_START_EVENT:
+                return Event(kind: .sequence, anchor: event.data.sequence_start.anchor.map(Self.text), line: line)
+            case YAML_MAPPING_START_EVENT:
+                return Event(kind: .mapping, anchor: event.data.mapping_start.anchor.map(Self.text), line: line)
+            case YAML_SEQUENCE_END_EVENT, YAML_MAPPING_END_EVENT, YAML_DOCUMENT_END_EVENT: return Event(kind: .end, line: line)
+            default: return nil
+            }
+        }
+    }
+
+    private static func text(_ characters: UnsafeMutablePointer<yaml_char_t>) -> String {
+        String(decodingCString: UnsafePointer(characters), as: UTF8.self)
+    }
+
+    private func failure() -> YAMLError {
+        let found = parser.pointee
+        guard found.error != YAML_MEMORY_ERROR, let problem = found.problem else { return .outOfMemory }
+        let words = [found.context, problem].compactMap { $0.map { String(cString: $0) } }.joined(separator: ", ")
+        guard found.error == YAML_READER_ERROR else { return .malformed(words, line: Int(found.problem_mark.line) + 1) }
+        let line = 1 + bytes.prefix(Int(found.problem_offset)).count { $0 == UInt8(ascii: "\n") }
+        return .malformed(words, line: line)
+    }
+}
