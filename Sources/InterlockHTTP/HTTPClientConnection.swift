@@ -30,7 +30,7 @@ extension HTTPClientReceiver {
 }
 
 /// Where a connection comes back to, and what is told of its end. Confined to the connection's event loop.
-protocol HTTPClientConnectionHome: AnyObject {
+package protocol HTTPClientConnectionHome: AnyObject {
     /// It has carried its request, and may carry another.
     func free(_ connection: HTTPClientConnection)
     /// It carries no request any more.
@@ -61,7 +61,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var context: ChannelHandlerContext?
     private var receiver: (any HTTPClientReceiver)?
     /// It carries a request, or what came behind its answer is not known yet.
-    private var isTaken = false
+    fileprivate private(set) var isTaken = false
     private var isRequestSent = true
     private(set) var isAnswerWhole = true
     /// The answer that changes the protocol, until its end.
@@ -82,10 +82,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
-    static func onConnection(_ channel: any Channel, home: any HTTPClientConnectionHome) throws -> HTTPClientConnection {
+    package static func onConnection(_ channel: any Channel, home: any HTTPClientConnectionHome) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(home: home, isStream: false)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(HTTPRequestEncoder())
+        try pipeline.addHandler(UnaskedBytes(at: connection))
         try pipeline.addHandler(
             ByteToMessageHandler(
                 HTTPResponseDecoder(
@@ -107,7 +108,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     // MARK: Whose request it carries
 
-    func begin(for receiver: any HTTPClientReceiver) {
+    package func begin(for receiver: any HTTPClientReceiver) {
         self.receiver = receiver
         isTaken = true
         isRequestSent = false
@@ -213,8 +214,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let pipeline = context.pipeline.syncOperations
         let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
+        let unasked = try pipeline.context(handlerType: UnaskedBytes.self)
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
+        pipeline.removeHandler(context: unasked, promise: nil)
         pipeline.removeHandler(context: context, promise: nil)
         pipeline.removeHandler(context: decoder, promise: nil)
         return gate.open()
@@ -309,6 +312,23 @@ extension HTTPHeaders {
         let lengths = self["Content-Length"]
         return lengths.count < 2
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
+    }
+}
+
+/// Ends a connection on which something comes while it carries no request: to the decoder the beginning of an answer is none yet, and the
+/// next answer would be read as its rest.
+private final class UnaskedBytes: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private unowned let connection: HTTPClientConnection
+
+    init(at connection: HTTPClientConnection) {
+        self.connection = connection
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if connection.isTaken { context.fireChannelRead(data) } else { connection.close() }
     }
 }
 

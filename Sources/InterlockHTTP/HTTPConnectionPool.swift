@@ -143,7 +143,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
 
     // MARK: What connections tell
 
-    func free(_ connection: HTTPClientConnection) {
+    package func free(_ connection: HTTPClientConnection) {
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
         guard !isClosed else { return connection.close() }
         connection.idleSince = .now()
@@ -151,7 +151,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         planSweep()
     }
 
-    func closed(_ connection: HTTPClientConnection) {
+    package func closed(_ connection: HTTPClientConnection) {
         connections[ObjectIdentifier(connection)] = nil
         idle.removeAll { $0 === connection }
         connectIfNeeded()

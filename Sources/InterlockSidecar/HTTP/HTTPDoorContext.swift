@@ -1,9 +1,9 @@
-internal import Logging
-internal import NIOCore
+package import Logging
+package import NIOCore
 internal import NIOHTTP1
 
 /// What the connections of an HTTP door share. Confined to the coordinator's event loop.
-final class HTTPDoorContext {
+package final class HTTPDoorContext {
     enum Place {
         case ordinary
         /// All others are taken: it tells how the sidecar is, once.
@@ -40,7 +40,7 @@ final class HTTPDoorContext {
     /// Lets the listener accept the next connection.
     private var accept: (() -> Void)?
 
-    init(
+    package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
         idleTimeout: TimeAmount, metrics: PrometheusRegistry, logger: Logger
     ) {
@@ -63,7 +63,7 @@ final class HTTPDoorContext {
     }
 
     /// Serves a connection that was accepted.
-    func serve(_ channel: any Channel) throws {
+    package func serve(_ channel: any Channel) throws {
         PeerLiveness.watch(channel)
         let choice = HTTPProtocolChoice(door: self, place: connections.count < maximumConnections ? .ordinary : .kept)
         connected(choice)

@@ -7,12 +7,12 @@ internal import NIOHTTP1
 ///
 /// A web page can make a browser on this host send requests here, also under a name of the page's own that resolves to
 /// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too.
-struct HTTPGate: Sendable {
+package struct HTTPGate: Sendable {
     let access: AccessControl
     /// In lower case.
     private let hosts: Set<String>
 
-    init(access: AccessControl, hosts: [String]) {
+    package init(access: AccessControl, hosts: [String]) {
         self.access = access
         var names = Set(hosts.map { $0.lowercased() })
         names.insert("localhost")

@@ -2,7 +2,7 @@ internal import NIOHTTP1
 
 /// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
 /// inside a name, and both doors mean the same lock by it.
-struct HTTPRouter: Sendable {
+package struct HTTPRouter: Sendable {
     struct Match: Sendable {
         let route: HTTPRoute
         let parameters: [(name: String, value: String)]
@@ -22,7 +22,7 @@ struct HTTPRouter: Sendable {
 
     private let paths: [Path]
 
-    init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
+    package init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
         var paths: [Path] = []
         for route in routes {
             let entry = (route, HTTPRouteCounters(route, in: metrics))

@@ -4,7 +4,7 @@ internal import NIOCore
 internal import NIOHTTP1
 
 /// What a route answers.
-struct HTTPAnswer: Sendable {
+package struct HTTPAnswer: Sendable {
     enum Body: Sendable {
         case none
         case whole(ByteBuffer)
@@ -41,7 +41,7 @@ struct HTTPAnswer: Sendable {
         return answer
     }
 
-    static func text(_ text: String, mediaType: String) -> HTTPAnswer {
+    package static func text(_ text: String, mediaType: String) -> HTTPAnswer {
         var answer = HTTPAnswer(.ok)
         answer.headers.add(name: "Content-Type", value: mediaType)
         answer.body = .whole(ByteBuffer(string: text))

@@ -1,9 +1,9 @@
 internal import InterlockCore
-internal import NIOCore
+package import NIOCore
 internal import NIOHTTP1
 
 /// One admitted request on its way to its route.
-struct HTTPCall: Sendable {
+package struct HTTPCall: Sendable {
     /// What is known from its head; one for all copies of the call.
     final class Request: Sendable {
         let head: HTTPRequestHead
@@ -36,7 +36,7 @@ struct HTTPCall: Sendable {
 
     private let request: Request
     /// Whole; of what is relayed, empty.
-    var body = ByteBuffer()
+    package var body = ByteBuffer()
 
     init(_ request: Request) {
         self.request = request

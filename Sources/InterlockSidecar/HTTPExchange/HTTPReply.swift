@@ -1,12 +1,12 @@
 internal import Interlock
 internal import InterlockCore
 internal import Logging
-internal import NIOCore
-internal import NIOHTTP1
+package import NIOCore
+package import NIOHTTP1
 
 /// The way back to a client for one request. Confined to the event loop of its connection; once the client has left, what is said goes
 /// nowhere.
-final class HTTPReply {
+package final class HTTPReply {
     private enum Progress {
         /// Nothing was written.
         case awaited
@@ -64,7 +64,7 @@ final class HTTPReply {
 
     /// Answers. `false`: the client has left.
     @discardableResult
-    func callAsFunction(_ answer: HTTPAnswer) -> Bool {
+    package func callAsFunction(_ answer: HTTPAnswer) -> Bool {
         guard progress == .awaited else {
             answer.ifUndelivered?()
             return false
@@ -161,7 +161,7 @@ final class HTTPReply {
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
     }
 
-    func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+    package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun
         counters?.count(status)
@@ -175,13 +175,13 @@ final class HTTPReply {
         context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
     }
 
-    func write(_ part: ByteBuffer) {
+    package func write(_ part: ByteBuffer) {
         guard progress == .begun else { return }
         writePart(part)
     }
 
     /// The answer is whole.
-    func writeEnd(_ trailers: HTTPHeaders?) {
+    package func writeEnd(_ trailers: HTTPHeaders?) {
         guard progress == .begun else { return }
         finish(trailers, nil)
     }
@@ -338,7 +338,7 @@ protocol HTTPReplyingConnection: AnyObject {
 }
 
 /// Answers a request that is read as it comes. Everything is called on the event loop of the client's connection.
-protocol HTTPRelay: AnyObject {
+package protocol HTTPRelay: AnyObject {
     /// Called once, before everything else.
     func start()
     /// A part of the request's body.

@@ -1,9 +1,9 @@
-internal import NIOHTTP1
+package import NIOHTTP1
 
 /// One method on one path, who may use it, and what answers.
-struct HTTPRoute: Sendable {
+package struct HTTPRoute: Sendable {
     /// Who is let in.
-    enum Admission: Sendable, Equatable {
+    package enum Admission: Sendable, Equatable {
         /// Also without a key.
         case anyone
         /// A caller of this role; without configured keys, everybody is.
@@ -15,7 +15,7 @@ struct HTTPRoute: Sendable {
     }
 
     /// Makes what answers one request; `hasBody`: something follows its head.
-    typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
+    package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
 
     /// What makes the answer.
     enum Handler: Sendable {
@@ -63,7 +63,7 @@ struct HTTPRoute: Sendable {
     }
 
     /// - Parameter reply: answers on the event loop, or throws what is wrong.
-    init(
+    package init(
         _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
         isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
     ) {
@@ -74,7 +74,7 @@ struct HTTPRoute: Sendable {
 
     /// Everything at and below a path, by any method, is answered by another server.
     /// - Parameter tail: what the contract calls the rest of the path.
-    init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
+    package init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
         self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, .relay(relay))
     }
 }

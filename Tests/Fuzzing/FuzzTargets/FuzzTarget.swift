@@ -12,6 +12,10 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case http
     /// What the outage monitor evaluates: a JSON path in the first line, a regular expression in the second, then the body.
     case probes
+    /// What clients send to the HTTP door, as bytes, after one that says how they are cut.
+    case door
+    /// What servers answer the proxy, as bytes, after one that chooses the request and one that says how they are cut.
+    case upstream
 
     /// Parses `input`. Equal inputs have equal results.
     /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
@@ -23,6 +27,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .configuration: try ConfigurationPromises.check(input)
         case .http: try HTTPPromises.check(input)
         case .probes: try ProbePromises.check(input)
+        case .door: try DoorPromises.check(input)
+        case .upstream: try UpstreamPromises.check(input)
         }
     }
 }

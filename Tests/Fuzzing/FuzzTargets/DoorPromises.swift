@@ -1,0 +1,97 @@
+internal import InterlockHTTP
+internal import InterlockSidecar
+internal import Logging
+internal import NIOCore
+internal import NIOEmbedded
+internal import NIOHTTP1
+
+/// What a client sends to the HTTP door is read in one way, however the network cuts it: the same requests are answered with the same
+/// bytes.
+enum DoorPromises {
+    /// - Parameter input: one byte that says into what pieces the rest is cut, and the rest, which the client sends.
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        guard let cut = input.first else { return }
+        let sent = Array(input.dropFirst())
+        let whole = try answers(to: [sent])
+        let length = Int(cut) + 1
+        let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
+        let inPieces = try answers(to: pieces)
+        // In HTTP/2 windows are opened as bytes are read.
+        guard !sent.starts(with: Array("PRI * HTTP/2.0".utf8)) else { return }
+        try expect(comparable(whole) == comparable(inPieces), "sent at once: \(whole); in pieces of \(length): \(inPieces)")
+    }
+
+    /// Without the time of day, and without what depends on whether a body has come already.
+    private static func comparable(_ answers: String) -> String {
+        answers.replacing("HTTP/1.1 100 Continue\r\n\r\n", with: "")
+            .split(separator: "\r\n", omittingEmptySubsequences: false).filter { !$0.hasPrefix("Date:") }.joined(
+                separator: "\r\n")
+    }
+
+    /// All that the door says until the client has said all and closes.
+    private static func answers(to pieces: [[UInt8]]) throws(FuzzFinding) -> String {
+        let channel = EmbeddedChannel()
+        defer {
+            _ = try? channel.finish(acceptAlreadyClosed: true)
+            channel.embeddedEventLoop.run()
+        }
+        do {
+            try channel.connect(to: SocketAddress(unixDomainSocketPath: "/fuzz")).wait()
+            try door().serve(channel)
+        } catch {
+            throw FuzzFinding("the door does not open: \(error)")
+        }
+        var said = ByteBuffer()
+        for piece in pieces where channel.isActive {
+            // The door closes with an error where the bytes are none of HTTP.
+            _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
+            channel.embeddedEventLoop.run()
+            while let part = try? channel.readOutbound(as: ByteBuffer.self) { said.writeImmutableBuffer(part) }
+        }
+        // Every request is echoed at most once, and a refusal is short.
+        let bound = 2 * pieces.reduce(0) { $0 + $1.count } + 1024 * (1 + pieces.reduce(0) { $0 + $1.count { $0 == 0x0A } })
+        try expect(said.readableBytes <= 8 * bound, "\(said.readableBytes) bytes are answered to \(pieces)")
+        return String(buffer: said)
+    }
+
+    /// A door that answers with what it was sent: at `/echo` when that is whole, below `/proxy` as it comes.
+    private static func door() -> HTTPDoorContext {
+        let metrics = PrometheusRegistry()
+        let routes = [
+            HTTPRoute(.POST, "/echo", for: .anyone) { call, reply in
+                reply(.text(String(buffer: call.body), mediaType: "text/plain"))
+            },
+            HTTPRoute(relayedBelow: "/proxy", "rest") { _, _, reply in Echo(reply) },
+        ]
+        return HTTPDoorContext(
+            router: HTTPRouter(routes: routes, metrics: metrics),
+            gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
+            firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60), metrics: metrics,
+            logger: Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
+    }
+
+    private final class Echo: HTTPRelay {
+        private let reply: HTTPReply
+        private var body = ByteBuffer()
+
+        init(_ reply: HTTPReply) {
+            self.reply = reply
+        }
+
+        func start() {}
+
+        func received(_ part: ByteBuffer) { body.writeImmutableBuffer(part) }
+
+        func receivedEnd(_ trailers: HTTPHeaders?) {
+            reply.write(.ok, ["Content-Length": "\(body.readableBytes)"])
+            reply.write(body)
+            reply.writeEnd(nil)
+        }
+
+        func receivedAllThereIs() {}
+
+        func writabilityChanged(_ isWritable: Bool) {}
+
+        func alarm() {}
+    }
+}

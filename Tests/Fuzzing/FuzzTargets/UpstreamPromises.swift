@@ -1,0 +1,106 @@
+internal import InterlockHTTP
+internal import NIOCore
+internal import NIOEmbedded
+internal import NIOHTTP1
+
+/// What a server answers the proxy is read in one way, however the network cuts it; there is one end to it; and a connection on which
+/// more came than the answer carries no second request.
+enum UpstreamPromises {
+    private static let methods: [HTTPMethod] = [.GET, .HEAD, .POST, .CONNECT]
+
+    /// - Parameter input: a byte that chooses the method and whether the protocol may be changed, one that says into what pieces the rest
+    ///   is cut, and the rest, which the server sends.
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        guard input.count >= 2 else { return }
+        var request = HTTPRequestHead(
+            version: .http1_1, method: methods[Int(input[0]) % methods.count], uri: "/", headers: ["Host": "a"])
+        if input[0] & 0x80 != 0 { request.headers.add(contentsOf: ["Connection": "Upgrade", "Upgrade": "websocket"]) }
+        let sent = Array(input.dropFirst(2))
+        let length = Int(input[1]) + 1
+        let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
+        let whole = try Call(request).answered(with: [sent])
+        let inPieces = try Call(request).answered(with: pieces)
+        try expect(whole == inPieces, "sent at once: \(whole); in pieces of \(length): \(inPieces)")
+    }
+
+    /// One request, and what comes of it.
+    private final class Call: HTTPClientReceiver, HTTPClientConnectionHome {
+        struct Outcome: Equatable {
+            var head: HTTPResponseHead?
+            var body = ByteBuffer()
+            var trailers: HTTPHeaders?
+            var ends: [End] = []
+        }
+
+        enum End: Equatable {
+            case whole, failed, switched
+        }
+
+        private let request: HTTPRequestHead
+        private var outcome = Outcome()
+        private var isFree = false
+
+        init(_ request: HTTPRequestHead) {
+            self.request = request
+        }
+
+        func answered(with pieces: [[UInt8]]) throws(FuzzFinding) -> Outcome {
+            let channel = EmbeddedChannel()
+            let connection: HTTPClientConnection
+            do {
+                try channel.connect(to: SocketAddress(unixDomainSocketPath: "/fuzz")).wait()
+                connection = try HTTPClientConnection.onConnection(channel, home: self)
+            } catch {
+                throw FuzzFinding("the connection does not open: \(error)")
+            }
+            connection.begin(for: self)
+            for piece in pieces where channel.isActive {
+                let wasFree = isFree
+                // The connection closes with an error where the bytes are none of HTTP.
+                _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
+                channel.embeddedEventLoop.run()
+                try expect(!wasFree || !channel.isActive, "a free connection stays open that was sent \(piece)")
+            }
+            _ = try? channel.finish(acceptAlreadyClosed: true)
+            channel.embeddedEventLoop.run()
+            try expect(outcome.ends.count == 1, "an answer ends \(outcome.ends)")
+            return outcome
+        }
+
+        // MARK: Receiver
+
+        func connected(_ connection: HTTPClientConnection) {
+            connection.send(request)
+            connection.sendEnd()
+        }
+
+        func notConnected(_ error: any Error) { outcome.ends.append(.failed) }
+
+        func received(_ head: HTTPResponseHead) { outcome.head = head }
+
+        func received(_ part: ByteBuffer) { outcome.body.writeImmutableBuffer(part) }
+
+        func receivedEnd(_ trailers: HTTPHeaders?) {
+            outcome.trailers = trailers
+            outcome.ends.append(.whole)
+        }
+
+        func failed(_ error: any Error) { outcome.ends.append(.failed) }
+
+        func receivedAllThereIs() {}
+
+        func writabilityChanged(_ isWritable: Bool) {}
+
+        func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+            outcome.head = head
+            outcome.ends.append(.switched)
+            connection.abandon()
+        }
+
+        // MARK: Home
+
+        func free(_ connection: HTTPClientConnection) { isFree = true }
+
+        func closed(_ connection: HTTPClientConnection) { isFree = false }
+    }
+}
