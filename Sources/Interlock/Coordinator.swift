@@ -39,6 +39,8 @@ public actor Coordinator: Service {
     private var outage: Deadlines.Entry?
     private var hasLostRedis = false
     private var reading: Deadlines.Entry?
+    /// Whose breakers are still to be read.
+    private var unread: ArraySlice<GuardedService> = []
     private var awaitingReadiness: [Int: CheckedContinuation<Void, Never>] = [:]
     private var lastAwaiting = 0
 
@@ -51,6 +53,7 @@ public actor Coordinator: Service {
     package static let rereadMilliseconds: Int64 = 5000
     /// Over how long a fleet whose Redis is back spreads what it has to ask.
     package static let returnMilliseconds: Int64 = 500
+    private static let readAtOnce = 25
 
     /// A coordinator on a thread of NIO's own. It does nothing before `run` or `start`.
     public init(_ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock")) {
@@ -247,7 +250,7 @@ public actor Coordinator: Service {
             service.metrics.destroy()
         }
         calls.services = next
-        calls.fleet.reconfigured(ConfigurationDigest(definitions))
+        calls.fleet.reconfigured(ConfigurationDigest(services: next.mapValues(\.digest)))
         for service in guarded {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)
@@ -417,8 +420,24 @@ public actor Coordinator: Service {
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        for service in guarded { calls.breakers.synchronise(service) }
+        let isUnderWay = !unread.isEmpty
+        unread = guarded[...]
+        if !isUnderWay { readNextBreakers() }
         calls.breakers.flushOutcomes(of: guarded)
+    }
+
+    /// A few at a time, the next ones when these are answered: calls do not stand behind those of a thousand services.
+    private func readNextBreakers() {
+        guard runtime.pipeline.isUp else { return unread = [] }
+        let part = unread.prefix(Self.readAtOnce)
+        unread = unread.dropFirst(part.count)
+        var awaited = part.count
+        for service in part {
+            calls.breakers.synchronise(service) { [weak self] in
+                awaited -= 1
+                if awaited == 0 { self?.assumeIsolated { $0.readNextBreakers() } }
+            }
+        }
     }
 
     /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.

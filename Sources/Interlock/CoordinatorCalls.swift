@@ -68,10 +68,11 @@ package final class CoordinatorCalls {
         limits.onEvent = { publisher.publish($0) }
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
         permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
-        fleet = FleetCoordinator(
-            runtime: runtime, version: configuration.version, configuration: ConfigurationDigest(configuration.services))
         services = Dictionary(
             configuration.services.map { ($0.name, GuardedService(definition: $0)) }, uniquingKeysWith: { $1 })
+        fleet = FleetCoordinator(
+            runtime: runtime, version: configuration.version,
+            configuration: ConfigurationDigest(services: services.mapValues(\.digest)))
         servicesInOrder = services.values.sorted { $0.name < $1.name }
     }
 

@@ -41,6 +41,25 @@ struct ScriptTests {
         }
     }
 
+    @Test("of many calls that find a script missing, one sends its source")
+    func sourceOnce() async throws {
+        try await RedisServer.withServer { server in
+            try await withClient(server.configuration) { client in
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for number: UInt8 in 0..<50 {
+                        group.addTask {
+                            let reply = try await client.run(EchoScript(key: "key", argument: [number]))
+                            #expect(reply == .array([.bulk("key"), .bulk([number])]))
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let statistics = try await client.send(Info(section: "commandstats"))["cmdstat_eval"] ?? ""
+                #expect(statistics.hasPrefix("calls=1,"), "\(statistics)")
+            }
+        }
+    }
+
     @Test("a script's source is sent once, even to a server that drops it again and again")
     func noEndlessReload() async throws {
         try await MisbehavingRedis.withServer { _ in

@@ -218,4 +218,21 @@ struct BreakerTests {
             await newcomer.stop()
         }
     }
+
+    @Test("a sidecar that joins reads the breakers of all its services, however many they are")
+    func newcomerOfManyServices() async throws {
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
+            try await fleet.expect(.open)
+            // Read in the order of their names, a few at a time.
+            let others = (0..<120).map { ServiceDefinition(name: "a\($0)") }
+            let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: others + [Self.service()])
+            let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
+            await newcomer.start()
+            try await eventually(within: .seconds(4), "the newcomer acts open, before it reads all of them again") {
+                try await newcomer.breaker(service: "catalog").state == .open
+            }
+            await newcomer.stop()
+        }
+    }
 }

@@ -70,6 +70,9 @@ final class RedisExchange {
     private var pending = Deque<Pending>()
     private var lastRead: NIODeadline
 
+    /// By the digests of scripts, how many commands had been sent when their source was last.
+    private var sources: [String: Int64] = [:]
+
     /// What is to be sent; whoever sends it calls `clearOutgoing`.
     private(set) var outgoing = ByteBuffer()
     /// How many commands are in `outgoing`.
@@ -112,7 +115,8 @@ final class RedisExchange {
         enqueue(&encoder, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
     }
 
-    /// Appends a script by its digest, and once more with its source when the server does not know it.
+    /// Appends a script by its digest, and once more when the server does not know it: with its source, unless that has gone there
+    /// since for another call of it.
     func send<Command: ScriptCommand>(
         script command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -173,13 +177,19 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         let end = now + (timeout ?? commandTimeout)
+        let number = commandsSent
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
                 return completion(result.decoded(by: command))
             }
             // In what is left of its time.
-            self.send(
-                source: command, timeout: max(end - self.lastRead, .nanoseconds(1)), now: self.lastRead, completion: completion)
+            let left = max(end - self.lastRead, .nanoseconds(1))
+            let digest = command.script.digest
+            if let source = self.sources[digest], source > number {
+                return self.send(script: command, timeout: left, now: self.lastRead, completion: completion)
+            }
+            self.sources[digest] = self.commandsSent
+            self.send(source: command, timeout: left, now: self.lastRead, completion: completion)
         }
     }
 

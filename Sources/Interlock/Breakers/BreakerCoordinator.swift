@@ -31,12 +31,13 @@ final class BreakerCoordinator {
     // MARK: Following the fleet
 
     /// Reads a service's state again, restores what Redis has lost, and does what is due and nobody has done.
-    func synchronise(_ service: GuardedService) {
+    func synchronise(_ service: GuardedService, then: @escaping () -> Void = {}) {
         let snapshot = service.breaker.snapshot
         let digest = service.digest
         let operation = BreakerOperation.sync(
             known: snapshot.generation > 0 ? snapshot : nil, configuration: digest, declares: !service.isDeclared)
         run(operation, on: service) { [self] result in
+            defer { then() }
             guard case .success = result else { return }
             if service.digest == digest { service.isDeclared = true }
             let now = runtime.time.now()

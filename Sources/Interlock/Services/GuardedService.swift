@@ -97,11 +97,11 @@ final class GuardedService {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
             limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
         }
+        if new != definition { digest = new.digest }
         definition = new
         subjects.capacity = new.maximumSubjects
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
-        digest = new.digest
         subjectDemand = new.subjectDemand
         isDeclared = false
         bulkhead.resize(places: new.concurrency, maximumWaiting: new.onLimit.maximumWaiting)

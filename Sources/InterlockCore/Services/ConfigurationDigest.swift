@@ -9,7 +9,8 @@ package struct ConfigurationDigest: Hashable, Sendable {
         self.init(services: Dictionary(definitions.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 }))
     }
 
-    private init(services: [String: String]) {
+    /// Of digests that are known.
+    package init(services: [String: String]) {
         self.services = services
         whole = TextDigest.of(Self.text(of: services))
     }

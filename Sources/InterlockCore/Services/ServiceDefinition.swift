@@ -69,12 +69,15 @@ extension ServiceDefinition {
     ///
     /// What has its default does not count, so that a newer version, which has more settings, agrees with an older one.
     package var digest: String {
-        var unset = Set(Self.settings(of: ServiceDefinition(name: name), at: ""))
+        var unset = Self.unset
+        unset.insert(".name=\(name)")
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
         let settings = Self.settings(of: self, at: "").filter { !unset.contains($0) }
         return TextDigest.of(settings.joined(separator: "\n"))
     }
+
+    private static let unset = Set(settings(of: ServiceDefinition(name: ""), at: ""))
 
     /// Every setting with its path, in the order in which they are declared.
     private static func settings(of value: Any, at path: String) -> [String] {

@@ -56,16 +56,15 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         let name = PrometheusText.metricName(label)
         let labels = SeriesLabels(dimensions)
         return state.withLockedValue { state in
-            var family = state.families[name] ?? Family(kind: kind)
-            if let known = family.series[labels] as? Series, family.kind == kind { return known }
+            let isOfKind = state.families[name].map { $0.kind == kind } ?? true
+            let known = state.families[name]?.series[labels]
+            if isOfKind, let known = known as? Series { return known }
             let made = make()
-            let isFree = family.kind == kind && family.series[labels] == nil
-            guard isFree, state.samples + made.sampleCount <= maximumSamples else {
+            guard isOfKind, known == nil, state.samples + made.sampleCount <= maximumSamples else {
                 dropped.increment(by: 1)
                 return made
             }
-            family.series[labels] = made
-            state.families[name] = family
+            state.families[name, default: Family(kind: kind)].series[labels] = made
             state.samples += made.sampleCount
             return made
         }
