@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from figures import decisions, locks, sidecar
+from figures import decisions, locks, saturation, sidecar
 from figures.table import Row, markdown
 from rig import load
 from rig.client import Client, Command
@@ -221,6 +221,18 @@ def of_library(what: str, callers: int, *options: object) -> Figure:
     return Figure(f"library, {what}: locks taken and given back", measure, of_library=True)
 
 
+def of_tail(shape: saturation.Shape) -> Figure:
+    """The figure of locks beside a proxy that has as much to do as it can."""
+
+    def measure(rig: Rig, side: Side, scale: int) -> Runs:
+        Client(rig.redis_port).command("FLUSHALL")
+        return [saturation.tail(rig, side.binary, shape, seconds(scale) + 1) for _ in range(RUNS)]
+
+    return Figure(
+        f"LOCK.ACQUIRE and LOCK.RENEW, p99 while the proxy is saturated, {shape.what}", measure, " µs", falls=True
+    )
+
+
 def of_doors() -> list[Figure]:
     """The figures of every command: one client, 50 clients, and 50 clients with pipelines. The part `limits` has limits
     in pipelines."""
@@ -254,6 +266,7 @@ PARTS = {
             of_library("one caller where the coordinator lives", 1, "--near"),
         ],
     ),
+    "saturation": (saturation.CONFIGURATION, [of_tail(shape) for shape in saturation.SHAPES]),
     "limits": (decisions.CONFIGURATION, [of_load(kind.ours, None, decisions.SPENDING) for kind in decisions.kinds()]),
 }
 

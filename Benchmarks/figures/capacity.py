@@ -25,7 +25,7 @@ SPARE = 10
 #: The open files that a sidecar is allowed in the last part, and the connections to it there.
 FILES, TOO_MANY = 200, 400
 #: The most of a core while the sidecar is out of files.
-FILES_BOUND = 0.1
+FILES_BOUND = 0.05
 #: Milliseconds: longer than anything here takes.
 TTL = 600_000
 WAIT = 60_000

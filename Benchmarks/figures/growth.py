@@ -1,4 +1,4 @@
-"""How latency and commands to Redis grow with clients, names, waiters, sidecars and services, by `interlock bench`."""
+"""How latency and commands to Redis grow with clients, names, waiters, sidecars, subjects and services."""
 
 import json
 import math
@@ -37,6 +37,8 @@ class Sweep(NamedTuple):
     workloads: tuple
     #: Options of `interlock bench` for a size.
     options: Callable
+    #: The most that the p99 of a take may be, in that of the smallest size; None: it is not judged.
+    bound: float | None = None
 
     def arguments(self, workload: str, size: int) -> list[str]:
         return [workload, *(str(word) for word in self.options(size))]
@@ -75,6 +77,15 @@ SWEEPS = (
         (1, 2, 4, 8, 16),
         ("lock", "limit"),
         lambda size: at_rate("--clients", 64, "--names", 1_000, "--fleet", size),
+        6,
+    ),
+    Sweep(
+        "subjects",
+        "subjects",
+        (1, 100, 10_000),
+        ("limit",),
+        lambda size: at_rate("--clients", 64, "--names", size, "--fleet", 1),
+        3,
     ),
     Sweep(
         "services",
@@ -82,6 +93,7 @@ SWEEPS = (
         (1, 10, 100, 1_000),
         ("limit",),
         lambda size: at_rate("--clients", 64, "--services", size, "--fleet", 1),
+        3,
     ),
 )
 
@@ -208,11 +220,14 @@ def tell(table: Table, sweep: Sweep, workload: str, points: Sequence[Point]) -> 
     first, last = points[0], points[-1]
     what = f"growth, {OPERATIONS[workload]}, {sweep.sizes[-1]:,} {sweep.title}"
     alone = f"{sweep.sizes[0]:,}: {first.p50:.2f} and {first.p99:.2f} ms"
+    bound = sweep.bound if workload == "limit" else None
     table.add(
         f"{what}: p50 and p99, ÷ those of the fewest",
         f"{last.p50:.2f} and {last.p99:.2f} ms",
         alone,
         f"{last.p50 / first.p50:.2f} and {last.p99 / first.p99:.2f}",
+        f"p99 ≤ {bound}" if bound else "–",
+        last.p99 <= bound * first.p99 if bound else None,
     )
     table.add(
         f"{what}: commands to Redis for each operation",

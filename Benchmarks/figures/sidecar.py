@@ -31,7 +31,7 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
     sidecar = rig.start_sidecar()
     time.sleep(2)
     idle = sidecar.resident_kilobytes() / 1024
-    table.add("resident when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 40 MB", idle <= 40)
+    table.add("resident when idle", f"{idle:.1f} MB", "–", f"{idle:.1f} MB", "≤ 32 MB", idle <= 32)
     Client(sidecar.port).command(*OPENING)
     acquire = acquire_as_sent(rig, sidecar)
     latency(rig, sidecar, table, rounds, acquire)
@@ -90,8 +90,8 @@ def latency(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, acquire: Call
         f"{statistics.median(ours):.0f} µs",
         f"{statistics.median(theirs):.0f} µs",
         f"{added:.0f} µs",
-        "≤ 90 µs",
-        added <= 90,
+        "≤ 55 µs",
+        added <= 55,
     )
 
 

@@ -138,7 +138,7 @@ def check(name: str, side: Side) -> None:
         )
 
 
-def wrk(side: Side, seconds: float) -> Figures:
+def wrk(side: Side, seconds: float, url: str | None = None) -> Figures:
     printed = load.output(
         "wrk",
         "--threads",
@@ -151,7 +151,7 @@ def wrk(side: Side, seconds: float) -> Figures:
         "5s",
         "--script",
         CONFIGURATIONS / "wrk.lua",
-        side.url,
+        url or side.url,
         seconds=seconds + 30,
     )
     return json.loads(printed.splitlines()[-1])

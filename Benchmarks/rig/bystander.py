@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from rig.client import Client
 
-#: Seconds between two turns of PING, LOCK.ACQUIRE and LOCK.RELEASE.
+#: Seconds from one turn of PING, LOCK.ACQUIRE and LOCK.RELEASE to the next.
 PACE = 0.005
-#: Milliseconds of its long lease, and seconds between two renewals.
+#: Milliseconds of its long lease, and seconds from one renewal to the next.
 TTL = 3000
 RENEWAL = 0.2
-CALLS = ("PING", "LOCK.ACQUIRE")
+CALLS = ("PING", "LOCK.ACQUIRE", "LOCK.RENEW")
 
 
 class Turn(NamedTuple):
@@ -39,12 +39,14 @@ class Figures(NamedTuple):
 
 
 class Bystander:
-    """Calls at its own pace until it is stopped. It forks: make it before other connections."""
+    """Calls at its own pace until it is stopped. It forks: make it before other connections.
 
-    def __init__(self, port: int) -> None:
+    `pace` and `renewal` are seconds from one turn, and from one renewal, to the next."""
+
+    def __init__(self, port: int, pace: float = PACE, renewal: float = RENEWAL, is_encrypted: bool = False) -> None:
         processes = multiprocessing.get_context("fork")
         self.results, theirs = processes.Pipe()
-        self.process = processes.Process(target=live, args=(port, theirs), daemon=True)
+        self.process = processes.Process(target=live, args=(port, theirs, pace, renewal, is_encrypted), daemon=True)
         self.process.start()
         self.turns: list[Turn] = []
         #: Errors, and how often its lease was lost.
@@ -68,25 +70,25 @@ def figures(times: Iterable[float]) -> Figures:
     return Figures(len(times), statistics.median(times), times[len(times) * 99 // 100], times[-1])
 
 
-def live(port: int, orders: Connection) -> None:
+def live(port: int, orders: Connection, pace: float, renewal: float, is_encrypted: bool) -> None:
     turns: list[Turn] = []
     errors: list[str] = []
     lost = 0
-    client = Client(port)
+    client = Client(port, is_encrypted)
     client.socket.settimeout(30)
     # Earlier bystanders may have left leases behind.
     kept, passing = f"kept-{os.getpid()}", f"passing-{os.getpid()}"
     token = client.command("LOCK.ACQUIRE", kept, TTL)[0]
     renewed = due = time.monotonic()
     while not orders.poll(max(0, due - time.monotonic())):
-        due = max(due + PACE, time.monotonic())
+        due = max(due + pace, time.monotonic())
         try:
             timed(turns, "PING", client, "PING")
             [mine, *_] = timed(turns, "LOCK.ACQUIRE", client, "LOCK.ACQUIRE", passing, TTL)
             client.command("LOCK.RELEASE", passing, mine)
-            if time.monotonic() - renewed > RENEWAL:
+            if time.monotonic() - renewed >= renewal:
                 renewed = time.monotonic()
-                if client.command("LOCK.RENEW", kept, token, TTL) is None:
+                if timed(turns, "LOCK.RENEW", client, "LOCK.RENEW", kept, token, TTL) is None:
                     lost += 1
                     token = client.command("LOCK.ACQUIRE", kept, TTL)[0]
         except (OSError, RuntimeError, TypeError) as error:

@@ -1,6 +1,7 @@
 """Two clients of the Redis protocol: one command at a time, and many commands in flight."""
 
 import socket
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,9 +71,13 @@ def parse(data: bytes, place: int) -> tuple[Any, int]:
 class Client:
     """The smallest Redis client, for timing single round trips: one command, one reply."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_encrypted: bool = False) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if is_encrypted:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self.socket = context.wrap_socket(self.socket)
         self.reader = self.socket.makefile("rb")
 
     def command(self, *words: object) -> Any:

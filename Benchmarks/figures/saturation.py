@@ -1,0 +1,86 @@
+"""Locks beside a proxy that has as much to do as it can: what another client's calls take, and what it loses."""
+
+import pathlib
+import string
+import subprocess
+import time
+from typing import NamedTuple
+
+from peers import proxy
+from rig import load
+from rig.bystander import Bystander, figures
+from rig.servers import Rig, Sidecar, free_port, wait_until
+
+CONFIGURATION = ""
+#: Turns of the other client in a second: each acquires and releases a lock, and renews another.
+RATE = 500
+LARGE = 1 << 20
+#: Seconds of load before the other client's calls count.
+WARM_UP = 0.5
+
+
+class Shape(NamedTuple):
+    what: str
+    #: Of the upstream.
+    path: str = "/"
+    is_encrypted: bool = False
+
+
+SHAPES = (Shape("1 KB"), Shape("1 MB", path="/large"), Shape("1 KB by TLS", is_encrypted=True))
+
+
+def tail(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: float) -> float:
+    """The p99 of the other client's calls, in microseconds. Raises RuntimeError if it met an error or lost a lease."""
+    upstream = start_upstream(rig)
+    sidecar = start_sidecar(rig, binary, upstream.port, shape)
+    try:
+        bystander = Bystander(sidecar.port, 1 / RATE, 1 / RATE, shape.is_encrypted)
+        begin = time.monotonic_ns()
+        served = saturate(sidecar, shape, seconds)
+        end = time.monotonic_ns()
+        bystander.stop()
+    finally:
+        rig.stop(sidecar.process)
+        if upstream.process:
+            rig.stop(upstream.process)
+    if served["refused"] or served["broken"] or not served["requests"]:
+        raise RuntimeError(f"the proxy did not serve all of its load: {served}")
+    if bystander.errors or bystander.lost:
+        raise RuntimeError(f"another client lost {bystander.lost} leases, and met {bystander.errors}")
+    begin += int(WARM_UP * 1e9)
+    return figures(
+        [turn.microseconds for turn in bystander.turns if begin <= turn.at < end and turn.call != "PING"]
+    ).p99
+
+
+def start_upstream(rig: Rig) -> proxy.Side:
+    port, folder = free_port(), rig.folder
+    (folder / "large").write_bytes(b"x" * LARGE)
+    # nginx' worker is another user.
+    folder.chmod(0o711)
+    template = string.Template((proxy.CONFIGURATIONS / "nginx.conf").read_text())
+    (folder / "nginx.conf").write_text(template.substitute(upstream=port, folder=folder, body=proxy.BODY))
+    process = rig.start("nginx", proxy.nginx(), "-p", folder, "-e", "stderr", "-c", folder / "nginx.conf")
+    side = proxy.Side(port, "/", process)
+    wait_until(lambda: proxy.answer(side), "the start of nginx")
+    return side
+
+
+def start_sidecar(rig: Rig, binary: pathlib.Path, upstream: int, shape: Shape) -> Sidecar:
+    template = string.Template((proxy.CONFIGURATIONS / "interlock.yaml").read_text())
+    text = template.substitute(upstream=upstream)
+    if shape.is_encrypted:
+        key, certificate = rig.folder / "key.pem", rig.folder / "certificate.pem"
+        request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        names = ["-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)]
+        subprocess.run([*request, *names], check=True, capture_output=True)
+        key.chmod(0o600)
+        text += f"listen: {{ tls: {{ certificate: {certificate}, key: {key} }} }}\n"
+    (rig.folder / "proxy.yaml").write_text(text)
+    return rig.start_sidecar(rig.folder / "proxy.yaml", binary)
+
+
+def saturate(sidecar: Sidecar, shape: Shape, seconds: float) -> load.Figures:
+    scheme = "https" if shape.is_encrypted else "http"
+    side = proxy.Side(sidecar.http_port, f"/proxy/catalog{shape.path}")
+    return proxy.wrk(side, seconds, url=f"{scheme}://127.0.0.1:{side.port}{side.path}")
