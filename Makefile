@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -32,6 +32,9 @@ setup: $(VENV)/test.installed $(NEWEST_REDIS) ## Install what is missing: hiredi
 
 build: ## Build the release binary, .build/release/interlock.
 	swift build -c release --product interlock
+
+build-bench: build ## Build .build/release/interlock-bench too, which is `interlock bench`: load, faults and judgement.
+	swift build -c release --product interlock-bench
 
 run: setup build ## Start a sidecar with the sample services and its own Redis. ARGS='…' adds options.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
@@ -75,14 +78,14 @@ fuzz: setup ## Feed the parsers with libFuzzer's input, a minute each. The first
 	INTERLOCK_FUZZ=1 swift build -c release --product InterlockFuzz $(FUZZED) --scratch-path .build-fuzz
 	python3 Tests/Fuzzing/run.py $(ARGS)
 
-bench: setup build $(VENV)/bench.installed ## Measure Interlock beside Redis, other libraries, etcd and Envoy. ARGS='--only locks' runs a part.
+bench: setup build-bench $(VENV)/bench.installed ## Measure Interlock beside Redis, other libraries, etcd and Envoy. ARGS='--only locks' runs a part.
 	@Tools/setup.sh bench
 	@Tools/setup.sh etcd || echo "bench: etcd-server cannot be installed here; the page will list it as missing"
 	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench: $$peer cannot be installed here; the page will list it as missing"; done
 	swift build -c release --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
 
-soak: setup build ## Load four sidecars for half an hour, with faults, and judge the history. ARGS='--duration 1h --seed 7' adds options.
+soak: setup build-bench ## Load four sidecars for half an hour, with faults, and judge the history. ARGS='--duration 1h --seed 7' adds options.
 	$(BINARY) bench mixed --fleet 4 --duration 30m --rate 9000 --clients 200 --faults all --report .build/soak.html --json .build/soak.json $(ARGS)
 
 seeded: setup ## Put known bugs into the product, one at a time; the simulation must find each. Over an hour. ARGS='--only NAME'.
@@ -104,8 +107,9 @@ documents: setup ## Run the examples of docs/clients and docs/recipes; they must
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-static: setup ## Build the binary that is installed: .build-static/release/interlock runs without a Swift toolchain.
+static: setup ## Build what is installed: .build-static/release/interlock and interlock-bench run without a Swift toolchain.
 	swift build -c release --product interlock --static-swift-stdlib --scratch-path .build-static
+	swift build -c release --product interlock-bench --static-swift-stdlib --scratch-path .build-static
 
 install: ## Install it, its manual pages, completions and systemd unit, after `make static`. DESTDIR= PREFIX=/usr/local
 	packaging/install.sh install

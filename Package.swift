@@ -28,6 +28,7 @@ let package = Package(
     name: "interlock",
     products: [
         .executable(name: "interlock", targets: ["InterlockCLI"]),
+        .executable(name: "interlock-bench", targets: ["InterlockBenchCLI"]),
         .library(name: "Interlock", targets: ["Interlock"]),
         .library(name: "InterlockClient", targets: ["InterlockClient"]),
     ],
@@ -131,11 +132,27 @@ let package = Package(
             ],
             swiftSettings: houseRules
         ),
+        .target(
+            name: "InterlockCommandLine",
+            dependencies: [
+                "InterlockSidecar", "InterlockClient", "InterlockCore",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: houseRules
+        ),
         .executableTarget(
             name: "InterlockCLI",
             dependencies: [
-                "InterlockSidecar", "InterlockClient", "InterlockJudge", "InterlockLoad", "Interlock", "InterlockCore", logging,
+                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "Interlock", "InterlockCore", logging,
                 coreMetrics, lifecycle, unixSignals, subprocess,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .executableTarget(
+            name: "InterlockBenchCLI",
+            dependencies: [
+                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "InterlockJudge", "InterlockLoad", nioLocks,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules
@@ -240,8 +257,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "InterlockCLI", "InterlockClient", "InterlockJudge", "InterlockLoad", "Interlock", "Hiredis", "InterlockCore",
-                "InterlockProcesses",
+                "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient", "InterlockJudge",
+                "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",
                 nioCore, nioLocks,
                 nioPosix,

@@ -9,7 +9,7 @@
 #   UNITDIR=$PREFIX/lib/systemd/system
 #   ZSHDIR=$PREFIX/share/zsh/site-functions
 #   FISHDIR=$PREFIX/share/fish/vendor_completions.d
-#   STATIC_BINARY=.build-static/release/interlock
+#   STATIC_BINARY=.build-static/release/interlock    interlock-bench is expected beside it
 #   CHECKOUTS=.build-static/checkouts        the sources of the libraries that are linked in
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +19,7 @@ cd "$(dirname "$0")/.."
 : "${FISHDIR:=$PREFIX/share/fish/vendor_completions.d}" "${CHECKOUTS:=.build-static/checkouts}"
 share=$DESTDIR$PREFIX/share
 binary=$DESTDIR$PREFIX/bin/interlock
+bench=$DESTDIR$PREFIX/bin/interlock-bench
 unit=$DESTDIR$UNITDIR/interlock.service
 users=$DESTDIR$PREFIX/lib/sysusers.d/interlock.conf
 configuration=$DESTDIR$SYSCONFDIR/interlock/interlock.yaml
@@ -41,19 +42,20 @@ third_party() {
 
 install_all() {
     local generated path shell
-    for path in "$STATIC_BINARY" "$CHECKOUTS"; do
+    for path in "$STATIC_BINARY" "$STATIC_BINARY-bench" "$CHECKOUTS"; do
         [[ -e $path ]] || { echo "install: $path is not there; run \`make static\` first" >&2; exit 1; }
     done
     [[ $(ldd "$STATIC_BINARY") != *libswift* ]] ||
         { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make static\`" >&2; exit 1; }
     generated=$(mktemp -d)
     trap 'rm -rf "$generated"' RETURN
-    python3 packaging/manual.py "$STATIC_BINARY" "$generated/man"
+    python3 packaging/manual.py "$generated/man" "$STATIC_BINARY" "$STATIC_BINARY-bench"
     for shell in bash zsh fish; do "$STATIC_BINARY" --generate-completion-script "$shell" | sed '1{/^#!/d}' >"$generated/$shell"; done
     sed -e "s,@bindir@,$PREFIX/bin,g" -e "s,@sysconfdir@,$SYSCONFDIR,g" packaging/interlock.service >"$generated/unit"
     third_party >"$generated/third-party"
 
     install -D -m 0755 --strip "$STATIC_BINARY" "$binary"
+    install -D -m 0755 --strip "$STATIC_BINARY-bench" "$bench"
     install -D -m 0644 "$generated/bash" "$bash"
     install -D -m 0644 "$generated/zsh" "$zsh"
     install -D -m 0644 "$generated/fish" "$fish"
@@ -76,7 +78,7 @@ END
 
 uninstall_all() {
     local name
-    rm -f "$binary" "$bash" "$zsh" "$fish" "$unit" "$users" "$manuals"/interlock.1 "$manuals"/interlock-*.1
+    rm -f "$binary" "$bench" "$bash" "$zsh" "$fish" "$unit" "$users" "$manuals"/interlock.1 "$manuals"/interlock-*.1
     rm -f "$documents"/{copyright,third-party-licences}
     cmp -s packaging/interlock.yaml "$configuration" && rm -f "$configuration"
     for name in "$documents" "$(dirname "$configuration")"; do

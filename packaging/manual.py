@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the manual pages of `interlock` and of each of its commands, from what the program says of itself.
+"""Writes the manual pages of programs and of each of their commands, from what the programs say of themselves.
 
-Usage: manual.py BINARY FOLDER
+Usage: manual.py FOLDER BINARY...
+
+`interlock-bench` calls itself `interlock bench`: named behind `interlock`, it replaces the page of that command.
 """
 
 import json
@@ -167,13 +169,14 @@ def pages(words: list[str], command: Node) -> Iterator[tuple[list[str], Node]]:
 
 
 def main() -> None:
-    binary, folder = sys.argv[1], Path(sys.argv[2])
-    described = json.loads(subprocess.check_output([binary, "--experimental-dump-help"]))
-    version = subprocess.check_output([binary, "--version"], text=True).strip()
+    folder, binaries = Path(sys.argv[1]), sys.argv[2:]
     date = time.strftime("%Y-%m-%d", time.gmtime(float(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     folder.mkdir(parents=True, exist_ok=True)
-    for words, command in pages(["interlock"], described["command"]):
-        (folder / ("-".join(words) + ".1")).write_text(page(words, command, version, date))
+    for binary in binaries:
+        program = json.loads(subprocess.check_output([binary, "--experimental-dump-help"]))["command"]
+        version = subprocess.check_output([binary, "--version"], text=True).strip()
+        for words, command in pages(program["commandName"].split(), program):
+            (folder / ("-".join(words) + ".1")).write_text(page(words, command, version, date))
 
 
 if __name__ == "__main__":

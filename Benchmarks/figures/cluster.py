@@ -10,7 +10,7 @@ import time
 from figures.table import Table
 from rig.client import Client, Replies, encode
 from rig.cluster import ClusterRig
-from rig.servers import BINARY, Sidecar, say
+from rig.servers import BENCH, Sidecar, say
 
 #: Of locks, and of services with a limit each; their names are drawn from this seed.
 COUNT, SEED = 1_000, 20_261_124
@@ -109,7 +109,7 @@ def takes(sidecar: Sidecar, count: int) -> float:
 
 def moving(table: Table, seconds: int) -> None:
     """p99 of the seconds in which slots move, and of the others."""
-    words = [BINARY, "bench", "mixed", "--topology", "cluster", "--faults", "reshard", "--rate", RATE]
+    words = [BENCH, "mixed", "--topology", "cluster", "--faults", "reshard", "--rate", RATE]
     words += ["--clients", 256, "--duration", f"{seconds}s", "--seed", SEED, "--json", "-"]
     say("  slots move under load")
     run = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=seconds + 300)

@@ -18,6 +18,8 @@ from rig.client import Client
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = ROOT / ".build" / "release"
 BINARY = RELEASE / "interlock"
+#: `interlock bench`. It starts the BINARY beside it.
+BENCH = RELEASE / "interlock-bench"
 CONFIGURATION = """
 services:
   many: { limits: [ { limit: 1000000000, per: 1s } ] }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import InterlockCommandLine
 import InterlockCore
 import InterlockSidecar
 

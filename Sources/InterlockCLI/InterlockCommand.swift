@@ -1,5 +1,5 @@
 import ArgumentParser
-import Dispatch
+import InterlockCommandLine
 import InterlockSidecar
 
 /// `interlock`: the sidecar, and the tools that talk to one.
@@ -32,30 +32,12 @@ struct InterlockCommand: AsyncParsableCommand {
         version: SidecarVersion.current,
         subcommands: [
             Serve.self, CheckConfig.self, ConfigCommand.self, Status.self, FleetCommand.self, LockCommand.self, Run.self,
-            LimitCommand.self, BreakerCommand.self, EventsCommand.self, BenchCommand.self, Version.self, RunChild.self,
+            LimitCommand.self, BreakerCommand.self, EventsCommand.self, StartBench.self, Version.self, RunChild.self,
         ]
     )
 
     /// The prefix of ArgumentParser's own errors, instead of "Error: ".
     static let _errorPrefix = "interlock: "
-
-    /// Runs the command; a failure is one message on standard error and an exit code.
-    static func main() async {
-        var isRun = false
-        do {
-            if let failure = misnamedCommand(in: Array(CommandLine.arguments.dropFirst())) { throw failure }
-            var command = try await asyncParseAsRoot()
-            isRun = command is Run
-            if var asynchronous = command as? any AsyncParsableCommand {
-                try await asynchronous.run()
-            } else {
-                try command.run()
-            }
-            exit()
-        } catch {
-            exit(failure: error, isOfRun: isRun)
-        }
-    }
 
     /// Runs a command on this very thread.
     static func main(synchronously command: any ParsableCommand.Type) -> Never {
@@ -65,46 +47,6 @@ struct InterlockCommand: AsyncParsableCommand {
             exit()
         } catch {
             exit(failure: error, isOfRun: true)
-        }
-    }
-
-    private static func exit(failure error: any Error, isOfRun: Bool) -> Never {
-        guard let failure = error as? Failure else { exit(withError: error) }
-        Terminal.tell("interlock: \(failure)")
-        exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
-    }
-}
-
-extension InterlockCommand {
-    /// What to say of the first word that should name a command and does not; `nil`: there is none.
-    static func misnamedCommand(in arguments: [String]) -> Failure? {
-        var command: any ParsableCommand.Type = InterlockCommand.self
-        var path = _commandName
-        for word in arguments {
-            let known = command.configuration.subcommands
-            guard !known.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
-            guard let next = known.first(where: { $0.names.contains(word) }) else {
-                let meant = known.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
-                return Failure("there is no command `\(path) \(word)`\(meant)", .usage)
-            }
-            command = next
-            path += " " + word
-        }
-        return nil
-    }
-}
-
-extension ParsableCommand {
-    fileprivate static var names: [String] { [_commandName] + configuration.aliases }
-}
-
-extension [any ParsableCommand.Type] {
-    /// The command whose name is nearest, or that has a command of this very name.
-    fileprivate func suggestion(for word: String) -> String? {
-        let shown = filter { $0.configuration.shouldDisplay }
-        if let closest = ConfigurationText.closest(to: word, among: shown.flatMap { $0.names }) { return closest }
-        return shown.first { $0.configuration.subcommands.contains { $0.names.contains(word) } }.map {
-            "\($0._commandName) \(word)"
         }
     }
 }
@@ -134,7 +76,6 @@ enum InterlockProgram {
         if CommandLine.arguments.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)
         }
-        Task { await InterlockCommand.main() }
-        dispatchMain()
+        InterlockCommand.begin { $0 is Run }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import CoreMetrics
 import Glibc
+import InterlockCommandLine
 import InterlockSidecar
 import Logging
 

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Subprocess
+import SystemPackage
 import Testing
 
 @testable import InterlockProcesses
@@ -33,6 +34,19 @@ struct BenchTests {
         #expect(check.status == .exited(0), "\(check.errors)")
         let verdict = run.output.split(separator: "\n").last.map(String.init)
         #expect(check.output.split(separator: "\n").last.map(String.init) == verdict)
+    }
+
+    @Test("without interlock-bench it is said how to get it")
+    func missing() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let copy = "\(folder.path)/interlock"
+        try FileManager.default.copyItem(atPath: try InterlockProcess.program(), toPath: copy)
+        let outcome = try await run(
+            .path(FilePath(copy)), arguments: ["bench", "lock"], environment: .inherit.updating(["PATH": folder.path]),
+            input: .none, output: .discarded, error: .string(limit: 4096))
+        #expect(outcome.terminationStatus == .exited(64))
+        #expect(outcome.standardError.contains("`make build-bench` builds it"))
     }
 
     @Test(

@@ -1,3 +1,4 @@
+import InterlockCommandLine
 import InterlockCore
 import Testing
 

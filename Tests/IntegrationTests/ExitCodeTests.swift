@@ -1,4 +1,5 @@
 import InterlockClient
+import InterlockCommandLine
 import InterlockTesting
 import Subprocess
 import Testing

@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockLoad
 import Testing
 
-@testable import InterlockCLI
+@testable import InterlockBenchCLI
 
 @Suite("The table of a load run")
 struct RunReportTableTests {

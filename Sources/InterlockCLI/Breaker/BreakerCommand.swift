@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 
 /// `interlock breaker`: circuit breakers.
 struct BreakerCommand: AsyncParsableCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 
 /// A breaker as a sidecar sees it. Words stay as the sidecar spells them: a newer one may have more.
 struct BreakerReading: Answer, Sendable {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 
 /// `interlock limit`: rate limits.
 struct LimitCommand: AsyncParsableCommand {

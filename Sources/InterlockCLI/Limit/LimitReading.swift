@@ -1,4 +1,5 @@
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 import InterlockSidecar
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 
 /// `interlock lock`: leased locks.
 struct LockCommand: AsyncParsableCommand {

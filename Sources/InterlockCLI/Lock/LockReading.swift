@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 
 /// A lock as anybody may see it, without its token.

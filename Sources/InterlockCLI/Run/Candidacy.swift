@@ -1,3 +1,4 @@
+import InterlockCommandLine
 import InterlockCore
 
 /// Decides how to request a lock: until when, how long each request waits, and whether a granted lease is fresh enough.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import InterlockCommandLine
 import Subprocess
 
 /// The command that is run under the lock. It has a process group of its own and this process' standard input, output and

@@ -1,6 +1,7 @@
 import Glibc
 import Interlock
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 import Subprocess
 import UnixSignals

@@ -1,8 +1,8 @@
 import ArgumentParser
 import Glibc
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
-internal import InterlockJudge
 
 /// `interlock run`: runs a command under a lock.
 struct Run: AsyncParsableCommand {

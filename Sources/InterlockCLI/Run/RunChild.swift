@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import InterlockCommandLine
 
 /// What the process that `interlock run` starts is for a moment, before it becomes the command: it gets ready what only the
 /// process itself can.

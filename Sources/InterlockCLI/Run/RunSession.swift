@@ -1,6 +1,7 @@
 import ArgumentParser
 import Interlock
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 import InterlockSidecar
 import Subprocess

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Glibc
 import Interlock
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 import Subprocess
 

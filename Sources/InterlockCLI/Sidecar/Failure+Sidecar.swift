@@ -1,4 +1,5 @@
 import InterlockClient
+import InterlockCommandLine
 
 extension Failure {
     /// There is no connection.

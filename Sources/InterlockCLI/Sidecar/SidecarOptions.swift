@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 import InterlockSidecar
 
 /// How a command finds its sidecar.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 
 /// `interlock fleet`: the sidecars that share a Redis.
 struct FleetCommand: AsyncParsableCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCommandLine
 import InterlockCore
 
 /// `interlock status`: a sidecar and its fleet at a glance.

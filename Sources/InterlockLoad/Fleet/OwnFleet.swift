@@ -247,7 +247,7 @@ package enum FleetTopology: Hashable, Sendable {
 
 /// What a fleet of the harness's own is made of.
 package struct FleetSettings: Sendable {
-    /// The program `interlock`; the harness itself is one: `/proc/self/exe`.
+    /// The program `interlock`.
     package var program: String
     package var sidecars: Int
     /// The sidecars' configuration in YAML. Where they listen, which Redis they use and where their data lies is said on

@@ -30,8 +30,6 @@ actor OwnSidecar {
         var other = try await LocalPort.unused()
         while other == respPort { other = try await LocalPort.unused() }
         httpPort = other
-        // This process' own link: it stays valid when the file is replaced.
-        let program = program == "/proc/self/exe" ? "/proc/\(getpid())/exe" : program
         words =
             Self.foreignVariables.flatMap { ["-u", $0] } + [
                 program, "serve", "--config", "\(folder)/interlock.yaml", "--redis", redisURL, "--resp", "127.0.0.1:\(respPort)",

@@ -29,7 +29,7 @@ extension SidecarAddress: ExpressibleByArgument {
     }
 
     /// Whether others can read on the way what is sent there.
-    var isOpenToOthers: Bool {
+    package var isOpenToOthers: Bool {
         if case .tcp(let host, let port) = self { !SocketEndpoint(host: host, port: port).isLoopback } else { false }
     }
 }

@@ -1,11 +1,14 @@
 import ArgumentParser
+import InterlockCommandLine
 internal import InterlockJudge
 import InterlockLoad
+import InterlockSidecar
 
-/// `interlock bench`: load, faults and checks.
+/// `interlock-bench`, which is `interlock bench`: load, faults and checks.
+@main
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "bench",
+        commandName: "interlock bench",
         abstract: "Put load on sidecars, inject faults, and check what clients saw.",
         discussion: """
             Operations are due at a steady rate, whether sidecars keep up or not, and latency counts from when an operation \
@@ -23,11 +26,17 @@ struct BenchCommand: AsyncParsableCommand {
               interlock bench mixed --fleet 4 --faults all --duration 5m --report bench.html
               interlock bench limit --sidecars 10.0.0.7:7379 10.0.0.8:7379 --service catalog
             """,
+        version: SidecarVersion.current,
         subcommands: [
             BenchLock.self, BenchLimit.self, BenchPermit.self, BenchProxy.self, BenchMixed.self, BenchSimulate.self,
             BenchCheck.self,
         ]
     )
+
+    /// The prefix of ArgumentParser's own errors, instead of "Error: ".
+    static let _errorPrefix = "interlock: "
+
+    static func main() { begin() }
 }
 
 /// `interlock bench lock`.

@@ -1,4 +1,4 @@
-import ArgumentParser
+package import ArgumentParser
 import Glibc
 import InterlockCore
 import InterlockSidecar
@@ -6,38 +6,38 @@ import InterlockSidecar
 /// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1h30m`.
 ///
 /// An option of this type says `transform: DurationArgument.init(argument:)`, so that an error can say what was meant.
-struct DurationArgument: Sendable, CustomStringConvertible {
-    let duration: Duration
+package struct DurationArgument: Sendable, CustomStringConvertible {
+    package let duration: Duration
 
     /// The default length of a lease.
-    static let standardLease = DurationArgument(.seconds(30))
+    package static let standardLease = DurationArgument(.seconds(30))
     /// No wait.
-    static let noWait = DurationArgument(.zero)
+    package static let noWait = DurationArgument(.zero)
 
-    init(_ duration: Duration) {
+    package init(_ duration: Duration) {
         self.duration = duration
     }
 
     /// - Throws: `ConfigurationExpectation`, which the parser puts behind the option's name.
-    init(argument: String) throws {
+    package init(argument: String) throws {
         duration = try DurationText.parse(argument)
     }
 
-    var milliseconds: Int64 { duration.wholeMilliseconds }
+    package var milliseconds: Int64 { duration.wholeMilliseconds }
 
-    var description: String { DurationText.shortest(duration) }
+    package var description: String { DurationText.shortest(duration) }
 }
 
 extension ArgumentHelp {
     /// The help of an option that takes a duration.
-    static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
+    package static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
         ArgumentHelp("\(abstract)\(standard.map { " (default: \($0))" } ?? "")", valueName: "duration")
     }
 }
 
 /// The variables of this process.
-enum ProcessEnvironment {
-    static var variables: [String: String] {
+package enum ProcessEnvironment {
+    package static var variables: [String: String] {
         var variables: [String: String] = [:]
         var entry = environ
         while let pointer = entry.pointee {

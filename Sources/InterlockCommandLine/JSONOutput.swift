@@ -1,8 +1,8 @@
 import FoundationEssentials
 
 /// JSON as the commands print it: one line for each answer.
-enum JSONOutput {
-    static func text(_ value: some Encodable) throws -> String {
+package enum JSONOutput {
+    package static func text(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return line(String(decoding: try encoder.encode(value), as: UTF8.self))
@@ -12,7 +12,7 @@ enum JSONOutput {
     ///
     /// JSON allows characters below U+0020 only between its parts, where a space is as good; the others are possible only
     /// within strings.
-    static func line(_ json: String) -> String {
+    package static func line(_ json: String) -> String {
         var line = ""
         for scalar in json.unicodeScalars {
             if scalar.value < 0x20 {
@@ -31,7 +31,7 @@ enum JSONOutput {
 extension StringProtocol {
     /// The text without what would move a terminal's cursor, ring its bell or turn its writing around: names, labels and
     /// messages come from others.
-    var printable: String {
+    package var printable: String {
         var printable = ""
         for scalar in unicodeScalars {
             printable.unicodeScalars.append(scalar.isUnprintable ? "\u{FFFD}" : scalar)
@@ -42,7 +42,7 @@ extension StringProtocol {
 
 extension Unicode.Scalar {
     /// Whether a terminal may obey it instead of showing it.
-    var isUnprintable: Bool {
+    package var isUnprintable: Bool {
         switch properties.generalCategory {
         case .control, .lineSeparator, .paragraphSeparator: true
         case .format: properties.isBidiControl

@@ -2,6 +2,7 @@ internal import InterlockJudge
 import ArgumentParser
 import Glibc
 import InterlockClient
+import InterlockCommandLine
 import InterlockLoad
 import InterlockSidecar
 
@@ -213,10 +214,24 @@ struct LoadOptions: ParsableArguments {
             plan.modes = .mixed
             plan.conduct = .troubled
         }
+        guard sidecars.isEmpty else { return BenchRun(plan: plan, fleet: nil, historyPath: history) }
         let own = BenchRun.Fleet(
-            program: "/proc/self/exe", sidecars: fleet, extraServices: services, faults: faults.kinds(on: fleetTopology),
-            topology: fleetTopology, waitReplicas: waitReplicas)
-        return BenchRun(plan: plan, fleet: sidecars.isEmpty ? own : nil, historyPath: history)
+            program: try Self.sidecarProgram(), sidecars: fleet, extraServices: services,
+            faults: faults.kinds(on: fleetTopology), topology: fleetTopology, waitReplicas: waitReplicas)
+        return BenchRun(plan: plan, fleet: own, historyPath: history)
+    }
+
+    /// The `interlock` beside this program, by an open file: it stays the same when that is replaced during the run.
+    private static func sidecarProgram() throws -> String {
+        guard let path = OwnFolder.program(named: "interlock") else {
+            throw Failure(
+                "there is no `interlock` beside this program to start sidecars with: build it, or name running ones with "
+                    + "--sidecars",
+                .unavailable)
+        }
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { throw Failure("cannot open \(path): \(String(cString: strerror(errno)))", .unavailable) }
+        return "/proc/\(getpid())/fd/\(file)"
     }
 
     private func endpoints() throws -> [SidecarEndpoint] {

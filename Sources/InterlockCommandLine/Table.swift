@@ -1,25 +1,25 @@
 import FoundationEssentials
 
 /// Rows of cells in aligned columns.
-struct Table {
+package struct Table {
     private var rows: [[String]] = []
 
     /// A table with a line of titles.
-    init(_ titles: [String]) {
+    package init(_ titles: [String]) {
         rows.append(titles)
     }
 
     /// A table of names and values.
-    init(_ fields: KeyValuePairs<String, String>) {
+    package init(_ fields: KeyValuePairs<String, String>) {
         for (name, value) in fields { add([name, value]) }
     }
 
-    mutating func add(_ cells: [String]) {
+    package mutating func add(_ cells: [String]) {
         rows.append(cells.map { $0.isEmpty ? "-" : $0.printable })
     }
 
     /// O(n) in cells.
-    var text: String {
+    package var text: String {
         let columns = rows.map(\.count).max() ?? 0
         let widths = (0..<columns).map { column in
             rows.map { $0.indices.contains(column) ? $0[column].count : 0 }.max() ?? 0
@@ -34,9 +34,9 @@ struct Table {
 }
 
 /// Numbers as text. They come from outside: any value must be shown.
-enum ReadableText {
+package enum ReadableText {
     /// A span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
-    static func span(milliseconds: Int64) -> String {
+    package static func span(milliseconds: Int64) -> String {
         switch milliseconds {
         case ..<1000: "\(milliseconds)ms"
         case ..<60_000: "\(milliseconds / 1000).\(milliseconds % 1000 / 100)s"
@@ -47,7 +47,7 @@ enum ReadableText {
     }
 
     /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which means none.
-    static func moment(epochMilliseconds: Int64) -> String {
+    package static func moment(epochMilliseconds: Int64) -> String {
         guard epochMilliseconds != 0 else { return "" }
         let shown = min(max(epochMilliseconds, 0), lastShown)
         let date = Date(timeIntervalSince1970: Double(shown) / 1000)
@@ -55,7 +55,7 @@ enum ReadableText {
     }
 
     /// A share of one as a percentage.
-    static func percentage(_ share: Double) -> String {
+    package static func percentage(_ share: Double) -> String {
         guard share.isFinite else { return "" }
         return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
     }

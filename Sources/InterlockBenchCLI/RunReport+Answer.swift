@@ -1,10 +1,11 @@
 import Glibc
+import InterlockCommandLine
 import InterlockJudge
 import InterlockLoad
 import NIOConcurrencyHelpers
 
 extension RunReport: Answer {
-    var table: String {
+    package var table: String {
         [heading, settingsTable, operationsTable, reasonsTable, processesTable, faultsTable, checksTable, violationLines]
             .compactMap(\.self).joined(separator: "\n\n") + "\n\n" + check.verdict
     }

@@ -1,18 +1,18 @@
-import ArgumentParser
+package import ArgumentParser
 
 /// An error for people, and what it means for programs.
-struct Failure: Error, CustomStringConvertible {
-    let description: String
-    let status: ExitStatus
+package struct Failure: Error, CustomStringConvertible {
+    package let description: String
+    package let status: ExitStatus
 
-    init(_ description: String, _ status: ExitStatus) {
+    package init(_ description: String, _ status: ExitStatus) {
         self.description = description
         self.status = status
     }
 }
 
 /// How a command ends that did not do what it was asked for. People find them in `docs/reference/command-line.md`.
-enum ExitStatus: CaseIterable, Sendable {
+package enum ExitStatus: CaseIterable, Sendable {
     /// The answer is no: held by another, limited, lost, not there, mistakes found. Another try may have another answer.
     case no
     /// The command line or the configuration cannot be used. Nothing was asked.
@@ -37,7 +37,7 @@ enum ExitStatus: CaseIterable, Sendable {
     case notFound
 
     /// The only table of exit codes.
-    var code: Int32 {
+    package var code: Int32 {
         switch self {
         case .no: 1
         case .usage: 64
@@ -53,7 +53,7 @@ enum ExitStatus: CaseIterable, Sendable {
 
     /// The code before 0.2.0, for one version: scripts ask for it with `INTERLOCK_EXIT_CODES=1`.
     /// - Parameter isOfRun: `interlock run` had one code for all that a sidecar refuses.
-    func formerCode(isOfRun: Bool) -> Int32 {
+    package func formerCode(isOfRun: Bool) -> Int32 {
         switch self {
         case .invalid, .denied, .otherVersion: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code
         case .no, .usage, .unavailable, .notSidecar, .leaseLost, .notAcquired, .notExecutable, .notFound: code
@@ -62,12 +62,12 @@ enum ExitStatus: CaseIterable, Sendable {
 }
 
 extension ExitCode {
-    init(_ status: ExitStatus) {
+    package init(_ status: ExitStatus) {
         self.init(status.code)
     }
 
     /// The code to end with: the former one where the environment asks for it.
-    init(_ status: ExitStatus, isOfRun: Bool) {
+    package init(_ status: ExitStatus, isOfRun: Bool) {
         let wantsFormer = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
         self.init(wantsFormer ? status.formerCode(isOfRun: isOfRun) : status.code)
     }

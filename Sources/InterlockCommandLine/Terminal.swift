@@ -1,23 +1,23 @@
-import ArgumentParser
+package import ArgumentParser
 import Glibc
 
 /// Answers go to standard output, everything else to standard error. Control characters never pass.
-enum Terminal {
+package enum Terminal {
     /// Prints an answer, at once.
     /// - Returns: `false` when the reader has closed the pipe.
     @discardableResult
-    static func show(_ text: String) -> Bool {
+    package static func show(_ text: String) -> Bool {
         print(lines(text))
         return fflush(nil) == 0
     }
 
     /// Prints an answer: a table for people, one line of JSON for programs.
-    static func show(_ answer: some Answer, asJSON: Bool) throws {
+    package static func show(_ answer: some Answer, asJSON: Bool) throws {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 
     /// Prints what is no answer, to standard error.
-    static func tell(_ text: String) {
+    package static func tell(_ text: String) {
         var message = lines(text) + "\n"
         message.withUTF8 { bytes in
             // A closed standard error must not fail the command.
@@ -31,13 +31,15 @@ enum Terminal {
 }
 
 /// The result of a command: fields for programs, a table for people.
-protocol Answer: Encodable {
+package protocol Answer: Encodable {
     /// Lines without a last line end.
     var table: String { get }
 }
 
 /// How a command prints its answer.
-struct OutputOptions: ParsableArguments {
+package struct OutputOptions: ParsableArguments {
     @Flag(help: "Print JSON, one line for each answer.")
-    var json = false
+    package var json = false
+
+    package init() {}
 }

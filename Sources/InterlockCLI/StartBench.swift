@@ -1,0 +1,26 @@
+import ArgumentParser
+import Glibc
+import InterlockCommandLine
+
+/// `interlock bench`: becomes the program `interlock-bench`, which a sidecar in production does without.
+struct StartBench: ParsableCommand {
+    static let program = "interlock-bench"
+
+    static let configuration = CommandConfiguration(
+        commandName: "bench", abstract: "Put load on sidecars, inject faults, and check what clients saw.",
+        discussion: "`interlock bench --help` lists its commands.")
+
+    @Argument(parsing: .captureForPassthrough, help: ArgumentHelp("The words of interlock-bench.", valueName: "word"))
+    var words: [String] = []
+
+    func run() throws {
+        // The words as they came, which need not be UTF-8. Behind the last of them is the zero that ends all arguments.
+        let words = CommandLine.unsafeArgv + (Int(CommandLine.argc) - words.count - 1)
+        if let path = OwnFolder.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
+        let reason = String(cString: strerror(errno))
+        throw Failure(
+            "`interlock bench` is the program \(Self.program), and there is none beside this one or in PATH (\(reason)). In a "
+                + "clone of the repository, `make build-bench` builds it",
+            .usage)
+    }
+}

@@ -1,0 +1,84 @@
+package import ArgumentParser
+import Dispatch
+import Glibc
+import InterlockSidecar
+
+/// A program of commands: each failure is one message on standard error and an exit code.
+extension AsyncParsableCommand {
+    /// Runs the command that the words of this process name, away from the thread that this is called on.
+    /// - Parameter isRun: whether a command is `interlock run`, which has exit codes of its own.
+    package static func begin(isRun: @escaping @Sendable (any ParsableCommand) -> Bool = { _ in false }) -> Never {
+        Task { await main(isRun: isRun) }
+        dispatchMain()
+    }
+
+    private static func main(isRun: @Sendable (any ParsableCommand) -> Bool) async {
+        var isOfRun = false
+        do {
+            if let failure = misnamedCommand(in: Array(CommandLine.arguments.dropFirst())) { throw failure }
+            var command = try await asyncParseAsRoot()
+            isOfRun = isRun(command)
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+            exit()
+        } catch {
+            exit(failure: error, isOfRun: isOfRun)
+        }
+    }
+}
+
+extension ParsableCommand {
+    /// Ends the process after an error.
+    package static func exit(failure error: any Error, isOfRun: Bool) -> Never {
+        guard let failure = error as? Failure else { exit(withError: error) }
+        Terminal.tell("interlock: \(failure)")
+        exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
+    }
+
+    /// What to say of the first word that should name a command and does not; `nil`: there is none.
+    package static func misnamedCommand(in arguments: [String]) -> Failure? {
+        var command: any ParsableCommand.Type = self
+        var path = _commandName
+        for word in arguments {
+            let known = command.configuration.subcommands
+            guard !known.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
+            guard let next = known.first(where: { $0.names.contains(word) }) else {
+                let meant = known.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
+                return Failure("there is no command `\(path) \(word)`\(meant)", .usage)
+            }
+            command = next
+            path += " " + word
+        }
+        return nil
+    }
+
+    fileprivate static var names: [String] { [_commandName] + configuration.aliases }
+}
+
+extension [any ParsableCommand.Type] {
+    /// The command whose name is nearest, or that has a command of this very name.
+    fileprivate func suggestion(for word: String) -> String? {
+        let shown = filter { $0.configuration.shouldDisplay }
+        if let closest = ConfigurationText.closest(to: word, among: shown.flatMap { $0.names }) { return closest }
+        return shown.first { $0.configuration.subcommands.contains { $0.names.contains(word) } }.map {
+            "\($0._commandName) \(word)"
+        }
+    }
+}
+
+/// The folder that this program was started from.
+package enum OwnFolder {
+    /// Another program of Interlock's there; `nil`: there is no such file that can be executed.
+    package static func program(named name: String) -> String? {
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink("/proc/self/exe", &buffer, buffer.count)
+        guard count > 0, count < buffer.count else { return nil }
+        let own = buffer[..<count].map { UInt8(bitPattern: $0) }
+        guard let slash = own.lastIndex(of: UInt8(ascii: "/")) else { return nil }
+        let path = String(decoding: own[...slash], as: UTF8.self) + name
+        return access(path, X_OK) == 0 ? path : nil
+    }
+}
