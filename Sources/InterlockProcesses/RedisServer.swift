@@ -36,10 +36,11 @@ package actor RedisServer {
     private static let earlierLogLimit = 1 << 18
 
     private init(
-        arguments: [String], listener: Listener, environment: [String: String], certificate shared: TestCertificate?
+        port: Int?, arguments: [String], listener: Listener, environment: [String: String],
+        certificate shared: TestCertificate?
     ) async throws {
         temporaryFolder = try TemporaryFolder()
-        port = try await listener == .none ? nil : LocalPort.unused()
+        self.port = port
         certificate =
             switch (listener, shared) {
             case (.tls, let shared?): shared
@@ -65,19 +66,18 @@ package actor RedisServer {
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:],
         certificate: TestCertificate? = nil
     ) async throws -> RedisServer {
-        var attemptsLeft = 5
-        while true {
+        func started(at port: Int?) async throws -> RedisServer {
             let server = try await RedisServer(
-                arguments: arguments, listener: listener, environment: environment, certificate: certificate)
+                port: port, arguments: arguments, listener: listener, environment: environment, certificate: certificate)
             do {
                 try await server.launch(untilReady: true)
                 return server
             } catch {
                 await server.remove()
-                attemptsLeft -= 1
-                guard attemptsLeft > 0, await server.log.contains("Address already in use") else { throw error }
+                throw error
             }
         }
+        return try await listener == .none ? started(at: nil) : LocalPort.withUnused { try await started(at: $0) }
     }
 
     /// Starts a server, runs `body`, and always ends the server. Prints the server's log if `body` throws.

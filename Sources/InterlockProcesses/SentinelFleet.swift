@@ -221,8 +221,15 @@ package actor Sentinel {
     fileprivate static func start(
         watching primary: Int, quorum: Int, _ downAfter: Int, _ certificate: TestCertificate?
     ) async throws -> Sentinel {
+        try await LocalPort.withUnused { port in
+            try await start(at: port, watching: primary, quorum: quorum, downAfter, certificate)
+        }
+    }
+
+    private static func start(
+        at port: Int, watching primary: Int, quorum: Int, _ downAfter: Int, _ certificate: TestCertificate?
+    ) async throws -> Sentinel {
         let folder = try TemporaryFolder()
-        let port = try await LocalPort.unused()
         let name = SentinelFleet.primaryName
         let listener =
             certificate.map {
@@ -244,11 +251,13 @@ package actor Sentinel {
         let process = try await ServerProcess.start("redis-server", arguments: [file, "--sentinel"])
         let sentinel = Sentinel(port: port, folder: folder, process: process, certificate: certificate)
         do {
-            try await eventually(within: .seconds(20), "a Sentinel answers") { (try? await sentinel.ask(["PING"])) != nil }
+            try await eventually(within: .seconds(20), "a Sentinel answers") {
+                guard process.isRunning else { throw RedisServerError(reason: "a Sentinel ended", log: process.log) }
+                return (try? await sentinel.ask(["PING"])) != nil
+            }
         } catch {
-            let log = process.log
             await sentinel.remove()
-            throw RedisServerError(reason: "\(error)", log: log)
+            throw error as? RedisServerError ?? RedisServerError(reason: "\(error)", log: process.log)
         }
         return sentinel
     }

@@ -51,6 +51,21 @@ package enum LocalPort {
         throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
     }
 
+    /// Starts a server on a port that was free a moment ago, and on another one if somebody else has taken it meanwhile.
+    /// - Throws: what `start` throws: of a taken port, a `RedisServerError` whose log says so.
+    package static func withUnused<Server: Sendable>(
+        isolation: isolated (any Actor)? = #isolation, _ start: (Int) async throws -> Server
+    ) async throws -> Server {
+        var attemptsLeft = 5
+        while true {
+            do {
+                return try await start(try await unused())
+            } catch let error as RedisServerError where attemptsLeft > 1 && error.log.contains("Address already in use") {
+                attemptsLeft -= 1
+            }
+        }
+    }
+
     private static func bound(to port: Int) async throws -> any Channel {
         try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton).bind(host: "127.0.0.1", port: port).get()
     }
