@@ -73,6 +73,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var isReadAsked = false
     /// What went wrong before the connection was closed.
     private var error: (any Error)?
+    /// Of the bytes that came last, and of the body's part in them.
+    private var read = ReadEnd()
+    private var partEnd: UInt?
     /// Since when nobody has used it.
     var idleSince = NIODeadline.uptimeNanoseconds(0)
 
@@ -189,6 +192,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         home?.closed(self)
     }
 
+    fileprivate func noteRead(_ bytes: ByteBuffer) {
+        read = bytes.readEnd
+        partEnd = nil
+    }
+
     /// The next request is sent only when nothing has come behind the answer: that would be taken for its own.
     private func endIfOver() {
         guard isTaken, isAnswerWhole else { return }
@@ -253,6 +261,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             }
             receiver?.received(head)
         case .body(let part):
+            if !isStream { partEnd = part.endAddress }
             receiver?.received(part)
         case .end(let trailers):
             if let change {
@@ -263,6 +272,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             let receiver = receiver
             self.receiver = nil
             isAnswerWhole = true
+            // The beginning of another answer may be in the decoder already, which would read the next one as its rest.
+            if !isStream, !read.isEnd(ofPart: partEnd) { mayBeUsedAgain = false }
             // What the server does not want to its end is not sent to its end.
             if !isRequestSent { mayBeUsedAgain = false }
             isRequestSent = true
@@ -315,8 +326,36 @@ extension HTTPHeaders {
     }
 }
 
+/// How the bytes end that were read last.
+private struct ReadEnd {
+    var address: UInt = 0
+    var endsWithEmptyLine = false
+
+    /// Whether an answer that ended within these bytes ended with them: with its body's last part, or with the empty line behind a head
+    /// or trailers. Behind an answer's beginning there is none.
+    func isEnd(ofPart partEnd: UInt?) -> Bool { endsWithEmptyLine || partEnd == address }
+}
+
+extension ByteBuffer {
+    fileprivate var endAddress: UInt {
+        withUnsafeReadableBytes { UInt(bitPattern: $0.baseAddress) + UInt($0.count) }
+    }
+
+    fileprivate var readEnd: ReadEnd {
+        withUnsafeReadableBytes { bytes in
+            ReadEnd(
+                address: UInt(bitPattern: bytes.baseAddress) + UInt(bytes.count),
+                endsWithEmptyLine: bytes.count >= 4
+                    && bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self) == Self.emptyLine)
+        }
+    }
+
+    /// CR LF CR LF, as this machine reads four bytes.
+    private static var emptyLine: UInt32 { UInt32(bigEndian: 0x0D0A_0D0A) }
+}
+
 /// Ends a connection on which something comes while it carries no request: to the decoder the beginning of an answer is none yet, and the
-/// next answer would be read as its rest.
+/// next answer would be read as its rest. Notes how each read ends, for what comes behind an answer in the same one.
 private final class UnaskedBytes: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -328,7 +367,9 @@ private final class UnaskedBytes: ChannelInboundHandler, RemovableChannelHandler
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if connection.isTaken { context.fireChannelRead(data) } else { connection.close() }
+        guard connection.isTaken else { return connection.close() }
+        connection.noteRead(unwrapInboundIn(data))
+        context.fireChannelRead(data)
     }
 }
 

@@ -61,10 +61,25 @@ enum UpstreamPromises {
                 channel.embeddedEventLoop.run()
                 try expect(!wasFree || !channel.isActive, "a free connection stays open that was sent \(piece)")
             }
+            if isFree, channel.isActive { try checkNext(on: connection, channel) }
             _ = try? channel.finish(acceptAlreadyClosed: true)
             channel.embeddedEventLoop.run()
             try expect(outcome.ends.count == 1, "an answer ends \(outcome.ends)")
             return outcome
+        }
+
+        /// The next request gets the answer that is sent to it, and nothing of what was sent before.
+        private func checkNext(on connection: HTTPClientConnection, _ channel: EmbeddedChannel) throws(FuzzFinding) {
+            let next = Call(HTTPRequestHead(version: .http1_1, method: .GET, uri: "/next", headers: ["Host": "a"]))
+            connection.begin(for: next)
+            _ = try? channel.writeInbound(ByteBuffer(string: "HTTP/1.1 202 Next\r\nContent-Length: 4\r\n\r\nnext"))
+            channel.embeddedEventLoop.run()
+            let head = HTTPResponseHead(
+                version: .http1_1, status: .custom(code: 202, reasonPhrase: "Next"), headers: ["Content-Length": "4"])
+            try expect(
+                next.outcome.head?.status.code == head.status.code && next.outcome.head?.headers == head.headers
+                    && next.outcome.body == ByteBuffer(string: "next") && next.outcome.ends == [.whole],
+                "the next answer is read as \(next.outcome)")
         }
 
         // MARK: Receiver
