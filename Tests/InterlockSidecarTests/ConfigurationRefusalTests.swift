@@ -283,6 +283,7 @@ struct ConfigurationRefusalTests {
             ("redis: *nowhere\n", "file.yaml:1: not YAML: "),
             ("redis: {}\nlog: \u{1}\n", "file.yaml:2: not YAML: "),
             ("redis: {}\nlog: {}\nlog: {}\n", "file.yaml:2: expected every key once, got \"log\" again"),
+            ("redis: {}\nlog: {}\n\"log\": {}\n", "file.yaml:2: expected every key once, got \"log\" again"),
             ("- redis", "file.yaml:1: expected a mapping"),
         ]
     )
@@ -308,6 +309,21 @@ struct ConfigurationRefusalTests {
               \(services)
             """
         #expect(refusals(of: yaml).contains("file.yaml: expected at most 100000 values, counting what aliases repeat"))
+    }
+
+    @Test("aliases cannot make a small file into gigabytes of text")
+    func aliasesOfText() {
+        let keys = String(repeating: "*a ,", count: 9000)
+        let yaml = "a: &a " + String(repeating: "é", count: 200_000) + "\n? [\(keys)]\n: 1\n"
+        #expect(refusals(of: yaml) == ["file.yaml: expected at most 16 MiB of text, counting what aliases repeat"])
+    }
+
+    @Test("of thousands of keys that stand twice a few are named")
+    func repeatedKeys() throws {
+        let yaml = (0..<3000).map { "k\($0): 1\nk\($0): 1\n" }.joined()
+        let refusal = try #require(refusals(of: yaml).first)
+        #expect(refusal.hasSuffix("and 2997 more again further down in the same mapping"))
+        #expect(refusal.utf8.count < 300)
     }
 
     @Test("a file that is not there is refused by its name")

@@ -6,6 +6,10 @@ struct ConfigurationFile {
     let path: String
     private static let mostBytes = 1 << 20
     private static let mostValues = 100_000
+    /// In bytes, of all texts with those that aliases repeat.
+    private static let mostWrittenOut = 16 << 20
+    /// How many keys are named of those that stand twice.
+    private static let mostShown = 3
 
     /// Whether this user may read it.
     var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
@@ -51,7 +55,7 @@ struct ConfigurationFile {
     func compose(_ yaml: String) throws(ConfigurationError) -> YAMLNode? {
         guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
         do throws(YAMLError) {
-            return try YAMLReader.read(yaml, mostValues: Self.mostValues)
+            return try YAMLReader.read(yaml, most: .init(values: Self.mostValues, bytes: Self.mostWrittenOut))
         } catch {
             throw refusal(error)
         }
@@ -63,11 +67,14 @@ struct ConfigurationFile {
         case .malformed(let problem, let line):
             return refusal(line, "not YAML: \(problem)")
         case .repeatedKeys(let repeated, let line):
-            let keys = Set(repeated.map { $0.text.map(ConfigurationValue.quoted) ?? "a list or mapping" }).sorted()
-            return refusal(
-                line, "expected every key once, got \(keys.joined(separator: ", ")) again further down in the same mapping")
+            let keys = Set(repeated.map(ConfigurationValue.quoted)).sorted()
+            let shown = keys.prefix(Self.mostShown).joined(separator: ", ")
+            let more = keys.count > Self.mostShown ? " and \(keys.count - Self.mostShown) more" : ""
+            return refusal(line, "expected every key once, got \(shown)\(more) again further down in the same mapping")
         case .tooManyValues:
             return refusal(nil, "expected at most \(Self.mostValues) values, counting what aliases repeat")
+        case .tooLong:
+            return refusal(nil, "expected at most \(Self.mostWrittenOut >> 20) MiB of text, counting what aliases repeat")
         case .outOfMemory:
             return refusal(nil, "there is no memory to read it")
         }

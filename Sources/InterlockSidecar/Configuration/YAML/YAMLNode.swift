@@ -1,13 +1,13 @@
 /// A part of a YAML text: its values are texts, which their readers judge. Tags say nothing here.
-struct YAMLNode: Hashable {
-    enum Content: Hashable {
+struct YAMLNode {
+    enum Content {
         /// `isPlain`: it was written without quotes.
         case scalar(String, isPlain: Bool)
         case sequence([YAMLNode])
         case mapping([Entry])
     }
 
-    struct Entry: Hashable {
+    struct Entry {
         var key: YAMLNode
         var value: YAMLNode
     }
@@ -30,11 +30,6 @@ struct YAMLNode: Hashable {
     var plainText: String? {
         if case .scalar(let text, isPlain: true) = content { text } else { nil }
     }
-
-    /// Nodes that say the same are the same, wherever they stand.
-    static func == (left: Self, right: Self) -> Bool { left.content == right.content }
-
-    func hash(into hasher: inout Hasher) { hasher.combine(content) }
 }
 
 /// Why a text is not read.
@@ -42,9 +37,11 @@ enum YAMLError: Error {
     /// It is not YAML.
     case malformed(String, line: Int?)
     /// These keys stand in one mapping more than once, the first of them here.
-    case repeatedKeys([YAMLNode], line: Int?)
+    case repeatedKeys(Set<String>, line: Int?)
     /// It stands for more values than are read, counting what aliases repeat.
     case tooManyValues
+    /// The texts that it stands for are longer together than what is read, counting what aliases repeat.
+    case tooLong
     /// There is no more memory.
     case outOfMemory
 }

@@ -6,19 +6,25 @@ struct YAMLReader {
     private static let mostLevels = 64
 
     private let events: YAMLEvents
-    private let mostValues: Int
-    private var values = 0
-    /// By the anchor's name, and how many values it stands for.
-    private var anchors: [String: (node: YAMLNode, values: Int)] = [:]
+    private let most: Size
+    private var size = Size()
+    /// By the anchor's name, and how much it stands for.
+    private var anchors: [String: (node: YAMLNode, size: Size)] = [:]
 
-    private init(_ text: String, mostValues: Int) throws(YAMLError) {
+    struct Size {
+        var values = 0
+        /// Of all texts.
+        var bytes = 0
+    }
+
+    private init(_ text: String, most: Size) throws(YAMLError) {
         events = try YAMLEvents(of: text)
-        self.mostValues = mostValues
+        self.most = most
     }
 
     /// The tree of the only document in `text`; `nil`: there is none.
-    static func read(_ text: String, mostValues: Int) throws(YAMLError) -> YAMLNode? {
-        var reader = try YAMLReader(text, mostValues: mostValues)
+    static func read(_ text: String, most: Size) throws(YAMLError) -> YAMLNode? {
+        var reader = try YAMLReader(text, most: most)
         var root: YAMLNode?
         while let event = try reader.events.next() {
             switch event.kind {
@@ -35,27 +41,33 @@ struct YAMLReader {
         guard level <= Self.mostLevels else {
             throw .malformed("there are more than \(Self.mostLevels) levels of lists and mappings", line: event.line)
         }
-        let before = values
+        let before = size
         let content: YAMLNode.Content
         switch event.kind {
         case .alias(let name):
             guard let anchor = anchors[name] else { throw .malformed("found undefined alias", line: event.line) }
-            try count(anchor.values)
+            try count(anchor.size)
             return anchor.node
-        case .scalar(let text, let isPlain): content = .scalar(text, isPlain: isPlain)
+        case .scalar(let text, let isPlain):
+            try count(Size(bytes: text.utf8.count))
+            content = .scalar(text, isPlain: isPlain)
         case .sequence: content = .sequence(try elements(level: level))
         case .mapping: content = .mapping(try entries(level: level))
         case .document, .end: throw .malformed("found no value", line: event.line)
         }
-        try count(1)
+        try count(Size(values: 1))
         let node = YAMLNode(content, line: event.line)
-        if let anchor = event.anchor { anchors[anchor] = (node, values - before) }
+        if let anchor = event.anchor {
+            anchors[anchor] = (node, Size(values: size.values - before.values, bytes: size.bytes - before.bytes))
+        }
         return node
     }
 
-    private mutating func count(_ more: Int) throws(YAMLError) {
-        values += more
-        guard values <= mostValues else { throw .tooManyValues }
+    private mutating func count(_ more: Size) throws(YAMLError) {
+        size.values += more.values
+        size.bytes += more.bytes
+        guard size.values <= most.values else { throw .tooManyValues }
+        guard size.bytes <= most.bytes else { throw .tooLong }
     }
 
     private mutating func elements(level: Int) throws(YAMLError) -> [YAMLNode] {
@@ -75,12 +87,12 @@ struct YAMLReader {
         return entries
     }
 
+    /// Keys are texts, quoted or not. Those that are lists or mappings have no meaning to any reader, and are refused there.
     private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
-        var counts: [YAMLNode: Int] = [:]
-        for entry in entries { counts[entry.key, default: 0] += 1 }
-        guard counts.count < entries.count else { return }
-        let repeated = entries.map(\.key).filter { counts[$0, default: 0] > 1 }
-        throw .repeatedKeys(repeated, line: repeated.first?.line)
+        var known: Set<String> = []
+        let repeated = Set(entries.compactMap(\.key.text).filter { !known.insert($0).inserted })
+        guard !repeated.isEmpty else { return }
+        throw .repeatedKeys(repeated, line: entries.first { $0.key.text.map(repeated.contains) ?? false }?.key.line)
     }
 }
 
