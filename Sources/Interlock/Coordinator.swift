@@ -39,8 +39,6 @@ public actor Coordinator: Service {
     private var outage: Deadlines.Entry?
     private var hasLostRedis = false
     private var reading: Deadlines.Entry?
-    /// Whose breakers are still to be read.
-    private var unread: ArraySlice<GuardedService> = []
     private var awaitingReadiness: [Int: CheckedContinuation<Void, Never>] = [:]
     private var lastAwaiting = 0
 
@@ -53,7 +51,6 @@ public actor Coordinator: Service {
     package static let rereadMilliseconds: Int64 = 5000
     /// Over how long a fleet whose Redis is back spreads what it has to ask.
     package static let returnMilliseconds: Int64 = 500
-    private static let readAtOnce = 25
 
     /// A coordinator on a thread of NIO's own. It does nothing before `run` or `start`.
     public init(_ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock")) {
@@ -240,7 +237,7 @@ public actor Coordinator: Service {
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
-                calls.breakers.synchronise(service)
+                calls.breakers.read(CollectionOfOne(service))
             }
         }
         for service in guarded where next[service.name] == nil {
@@ -420,24 +417,8 @@ public actor Coordinator: Service {
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        let isUnderWay = !unread.isEmpty
-        unread = guarded[...]
-        if !isUnderWay { readNextBreakers() }
+        calls.breakers.read(guarded)
         calls.breakers.flushOutcomes(of: guarded)
-    }
-
-    /// A few at a time, the next ones when these are answered: calls do not stand behind those of a thousand services.
-    private func readNextBreakers() {
-        guard runtime.pipeline.isUp else { return unread = [] }
-        let part = unread.prefix(Self.readAtOnce)
-        unread = unread.dropFirst(part.count)
-        var awaited = part.count
-        for service in part {
-            calls.breakers.synchronise(service) { [weak self] in
-                awaited -= 1
-                if awaited == 0 { self?.assumeIsolated { $0.readNextBreakers() } }
-            }
-        }
     }
 
     /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.

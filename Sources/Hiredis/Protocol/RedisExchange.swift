@@ -121,9 +121,17 @@ final class RedisExchange {
         script command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
+        send(script: command, isAgain: false, timeout: timeout, now: now, completion: completion)
+    }
+
+    /// - Parameter isAgain: it stands behind another's source. Should the server not know the script even then, it sends its own.
+    private func send<Command: ScriptCommand>(
+        script command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
+        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+    ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(&encoder, script: command, timeout: timeout, now: now, completion: completion)
+        enqueue(&encoder, script: command, isAgain: isAgain, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a command that has been encoded already: `written`, which is used up.
@@ -141,7 +149,7 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return written.clear() }
-        enqueue(&written, script: command, timeout: timeout, now: now, completion: completion)
+        enqueue(&written, script: command, isAgain: false, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a script with its source.
@@ -173,7 +181,7 @@ final class RedisExchange {
     }
 
     private func enqueue<Command: ScriptCommand>(
-        _ written: inout CommandEncoder, script command: Command, timeout: TimeAmount?, now: NIODeadline,
+        _ written: inout CommandEncoder, script command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         let end = now + (timeout ?? commandTimeout)
@@ -185,8 +193,9 @@ final class RedisExchange {
             // In what is left of its time.
             let left = max(end - self.lastRead, .nanoseconds(1))
             let digest = command.script.digest
-            if let source = self.sources[digest], source > number {
-                return self.send(script: command, timeout: left, now: self.lastRead, completion: completion)
+            if !isAgain, let source = self.sources[digest], source > number {
+                return self.send(
+                    script: command, isAgain: true, timeout: left, now: self.lastRead, completion: completion)
             }
             self.sources[digest] = self.commandsSent
             self.send(source: command, timeout: left, now: self.lastRead, completion: completion)

@@ -1,4 +1,5 @@
 internal import CoreMetrics
+internal import DequeModule
 internal import Hiredis
 public import InterlockCore
 internal import Logging
@@ -6,6 +7,8 @@ internal import Logging
 /// Breakers: keeps each service's copy up to date, asks Redis for changes, and counts outcomes. Confined to the
 /// coordinator's event loop.
 final class BreakerCoordinator {
+    /// How many services' states are read at a time: calls do not stand behind those of a thousand services.
+    private static let mostReadings = 25
     /// For how many milliseconds a limit that is reached opens a breaker at most: a configuration may change meanwhile.
     static let longestLimitPause: Int64 = 3_600_000
 
@@ -14,6 +17,10 @@ final class BreakerCoordinator {
     var sidecars: () -> Int = { 1 }
     /// A service's breaker has another state.
     var onChange: (GuardedService) -> Void = { _ in }
+    /// Whose state is still to be read, in turn.
+    private var unread: Deque<GuardedService> = []
+    private var readingCount = 0
+    private var isReadingOn = false
 
     init(runtime: CoordinatorRuntime, limits: RateLimitCoordinator) {
         self.runtime = runtime
@@ -30,8 +37,34 @@ final class BreakerCoordinator {
 
     // MARK: Following the fleet
 
-    /// Reads a service's state again, restores what Redis has lost, and does what is due and nobody has done.
-    func synchronise(_ service: GuardedService, then: @escaping () -> Void = {}) {
+    /// Reads these services' states again when it is their turn: in the order in which they were asked for, whoever asks for more
+    /// meanwhile.
+    func read(_ services: some Sequence<GuardedService>) {
+        for service in services where !service.isToBeRead {
+            service.isToBeRead = true
+            unread.append(service)
+        }
+        readOn()
+    }
+
+    private func readOn() {
+        // A reading that fails at once calls this again.
+        guard !isReadingOn else { return }
+        isReadingOn = true
+        defer { isReadingOn = false }
+        while readingCount < Self.mostReadings, let service = unread.popFirst() {
+            service.isToBeRead = false
+            guard service.isConfigured else { continue }
+            readingCount += 1
+            synchronise(service) { [self] in
+                readingCount -= 1
+                readOn()
+            }
+        }
+    }
+
+    /// Reads a service's state, restores what Redis has lost, and does what is due and nobody has done.
+    private func synchronise(_ service: GuardedService, then: @escaping () -> Void = {}) {
         let snapshot = service.breaker.snapshot
         let digest = service.digest
         let operation = BreakerOperation.sync(
@@ -65,7 +98,7 @@ final class BreakerCoordinator {
         if isOver, snapshot.forced == nil, snapshot.state != .closed {
             run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
         }
-        synchronise(service)
+        read(CollectionOfOne(service))
     }
 
     func forget(_ service: GuardedService) {

@@ -35,6 +35,8 @@ final class GuardedService {
     var isTripUnderWay = false
     /// How many trial permits Redis is being asked for.
     var trialsAskedFor = 0
+    /// Its breaker's state is read again when it is its turn.
+    var isToBeRead = false
     /// Redis has lost the breaker's state and is told.
     var isRestoring = false
     /// Of the definition.
@@ -97,7 +99,8 @@ final class GuardedService {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
             limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
         }
-        if new != definition { digest = new.digest }
+        // Texts that are the same to Swift may differ in their bytes, and the digest with them.
+        digest = new.digest
         definition = new
         subjects.capacity = new.maximumSubjects
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
