@@ -45,7 +45,13 @@ GUARDS = {"limits": decisions, "accuracy": accuracy, "trip": trip, "outcomes": o
 PEERS = (limits_library, breaker_library, etcd)
 PARTS = ("sidecar", "locks", *GUARDS, "proxy", "peers", "growth", "capacity", "abuse", "failover", "cluster")
 #: What each part needs beyond the sidecar's binary.
-NEEDS = {"locks": load.missing, "failover": load.missing, "proxy": proxy.missing, "growth": growth.missing}
+NEEDS = {
+    "sidecar": sidecar.missing,
+    "locks": load.missing,
+    "failover": load.missing,
+    "proxy": proxy.missing,
+    "growth": growth.missing,
+}
 
 
 def version(*command: str) -> str:
@@ -82,7 +88,8 @@ def page(ledger: Ledger) -> str:
     measured = ledger.ordered(PARTS)
     footnotes = "\n\n".join(entry["footnote"] for _, entry in measured if entry["footnote"])
     explanations = "\n\n".join(
-        part.EXPLANATION for part in (*GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover, cluster)
+        part.EXPLANATION
+        for part in (sidecar, *GUARDS.values(), proxy, *PEERS, growth, capacity, abuse, failover, cluster)
     )
     details = "\n\n".join(detail for _, entry in measured for detail in entry["details"])
     origins = markdown(

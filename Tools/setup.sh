@@ -2,7 +2,7 @@
 # Installs what Interlock needs from the system's packages. `make setup` and `make bench` call it.
 #
 #   Tools/setup.sh build   check the version of Swift; install what build and tests need
-#   Tools/setup.sh bench   install nginx and wrk for the benchmarks
+#   Tools/setup.sh bench   install nginx, wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd    install etcd for the benchmarks; fails where the system has no such package
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -85,6 +85,7 @@ build)
 bench)
     need nginx has_nginx
     need wrk has wrk
+    need nghttp2-client has h2load
     ;;
 etcd)
     need etcd-server has etcd

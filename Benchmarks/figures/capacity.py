@@ -10,7 +10,7 @@ from typing import NamedTuple
 from figures.table import Table
 from rig.bystander import CALLS, PACE, Bystander
 from rig.client import Client, encode
-from rig.crowd import PING, Crowd
+from rig.crowd import PING, Crowd, raise_open_files
 from rig.servers import Rig, say, wait_until
 
 CONNECTIONS = 5_000
@@ -129,12 +129,11 @@ def watch(state: str) -> Span:
 
 def measure(rig: Rig, table: Table) -> None:
     needed = WAITERS + 10 * SPARE
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < needed:
+    # The sidecars inherit the limit.
+    most = raise_open_files()
+    if most is not None and most < needed:
         table.missing("capacity", f"at most {most:,} open files are allowed here, and {needed:,} are needed")
         return
-    # The sidecars inherit the limit.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     measure_connections(rig, table)
     measure_names(rig, table)
     measure_waiters(rig, table)

@@ -1,18 +1,20 @@
-"""How latency and commands to Redis grow with clients, names, waiters, sidecars, subjects and services."""
+"""How latency and commands to Redis grow with clients, names, waiters, sidecars, subjects, services and idle
+connections."""
 
 import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from figures.table import Row, Table, markdown
 from rig import load
-from rig.servers import BINARY, say
+from rig.crowd import Idlers, raise_open_files
+from rig.servers import BENCH, Rig, say
 
 #: Operations per second of the open loops.
 RATE = 2_000
@@ -20,12 +22,23 @@ RATE = 2_000
 MOST_ROUNDS = 3
 #: The operation of each workload whose latency is shown.
 OPERATIONS = {"lock": "acquire", "limit": "take"}
+#: The most idle connections. The sidecar, and the process that holds them, may open so many files besides.
+MOST_IDLE, OTHER_FILES = 18_000, 2_000
+#: Connections that a sidecar takes beyond the idle ones: those of the load and of what watches it.
+SPARE = 500
+IDLE_CONFIGURATION = """
+listen: {{ max_connections: {connections} }}
+services:
+  many: {{ limits: [ {{ limit: 1000000000, per: 1s }} ] }}
+"""
 EXPLANATION = f"""\
 **Growth**: runs of `interlock bench`, which starts its own Redis and sidecars and begins {RATE:,} operations a second
 in an open loop: a latency counts from when the operation was due. The waiters are a closed loop: all clients want one
 lock, each asks again as soon as it is answered, and the latency is the time in the queue. Locks are released at once.
 Commands are those that Redis received, per operation. The services are those of `interlock bench`; a sidecar remembers
-their refusals."""
+their refusals. The idle connections are to a sidecar's RESP door, as many as the bound on open files allows here, at
+most {MOST_IDLE:,}; another process holds them, and each has had one answer. Their memory is that of the sidecar's
+process, without the kernel's sockets."""
 
 
 class Sweep(NamedTuple):
@@ -98,6 +111,15 @@ SWEEPS = (
 )
 
 
+def idle_sweep(files: int | None) -> Sweep | None:
+    """How a take fares beside idle connections, if a process may open so many files; None: too few to tell."""
+    most = MOST_IDLE if files is None else min(MOST_IDLE, files - OTHER_FILES)
+    if most < 100:
+        return None
+    # The sidecar is already there: the options are those of the load alone.
+    return Sweep("idle", "idle connections", (1, most // 10, most), ("limit",), lambda _: at_rate("--clients", 64), 1.5)
+
+
 class Point(NamedTuple):
     """The result of one run, or the median of several. Latencies in milliseconds."""
 
@@ -112,9 +134,8 @@ class Point(NamedTuple):
 
 def missing() -> str | None:
     """What must be built or installed to measure growth, or None."""
-    # An old binary has no such option.
-    if b"--closed-loop" not in subprocess.run([BINARY, "bench", "lock", "--help"], capture_output=True).stdout:
-        return f"{BINARY.name} has no `bench lock --closed-loop`: build it again"
+    if not BENCH.exists():
+        return f"{BENCH.name} is not built: make build-bench"
     return load.lacks("matplotlib")
 
 
@@ -131,7 +152,47 @@ def measure(table: Table, rounds: int, scale: int) -> None:
                         say(f"growth, {workload}, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …")
                         points.append(run(pathlib.Path(folder), sweep.arguments(workload, size), seconds))
                     measured[sweep.key, workload, size] = middle(points)
-    report(table, measured)
+        sweeps = [*SWEEPS]
+        if idle := idle_sweep(raise_open_files()):
+            sweeps.append(idle)
+            beside_idle, each = measure_idle(pathlib.Path(folder), idle, rounds, seconds)
+            measured |= beside_idle
+    report(table, measured, sweeps)
+    if not idle:
+        table.missing("growth, idle connections", f"a process needs more than {OTHER_FILES:,} open files")
+        return
+    table.add(
+        f"growth, {idle.sizes[-1]:,} idle connections: resident memory of each",
+        f"{each:.2f} KB",
+        f"100,000 would take {each * 100_000 / 1024:,.0f} MB",
+        f"{each:.2f} KB",
+    )
+
+
+def measure_idle(
+    folder: pathlib.Path, sweep: Sweep, rounds: int, seconds: int
+) -> tuple[dict[tuple[str, str, int], Point], float]:
+    """Returns what is measured with each number of idle connections, and the kilobytes of each of the most."""
+    most = sweep.sizes[-1]
+    points: dict[int, list[Point]] = {size: [] for size in sweep.sizes}
+    kilobytes = []
+    with Rig(IDLE_CONFIGURATION.format(connections=most + SPARE)) as rig:
+        for number in range(1, rounds + 1):
+            for size in sweep.sizes:
+                say(f"growth, limit, {sweep.title}: {size:,}, round {number} of {rounds}, {seconds} s …")
+                sidecar = rig.start_sidecar()
+                # Memory that the first calls need is not counted.
+                addressed = ["--sidecars", sidecar.address, "--service", "many"]
+                run(folder, [*sweep.arguments("limit", size), *addressed], 1)
+                before = sidecar.resident_kilobytes()
+                idlers = Idlers(sidecar.port, size)
+                time.sleep(0.5)
+                if size == most:
+                    kilobytes.append((sidecar.resident_kilobytes() - before) / size)
+                points[size].append(run(folder, [*sweep.arguments("limit", size), *addressed], seconds))
+                idlers.close()
+                rig.stop(sidecar.process)
+    return {(sweep.key, "limit", size): middle(points[size]) for size in sweep.sizes}, statistics.median(kilobytes)
 
 
 def run(folder: pathlib.Path, arguments: Sequence[str], seconds: int) -> Point:
@@ -139,8 +200,7 @@ def run(folder: pathlib.Path, arguments: Sequence[str], seconds: int) -> Point:
     file.unlink(missing_ok=True)
     # Exit code 1 means broken promises, which are a figure here.
     load.output(
-        BINARY,
-        "bench",
+        BENCH,
         *arguments,
         "--hold",
         0,
@@ -186,9 +246,9 @@ def middle(points: Sequence[Point]) -> Point:
     )
 
 
-def report(table: Table, measured: Mapping[tuple[str, str, int], Point]) -> None:
+def report(table: Table, measured: Mapping[tuple[str, str, int], Point], sweeps: Sequence[Sweep] = SWEEPS) -> None:
     rows = []
-    for sweep in SWEEPS:
+    for sweep in sweeps:
         lines = []
         for workload in sweep.workloads:
             points = [measured[sweep.key, workload, size] for size in sweep.sizes]

@@ -1,6 +1,9 @@
 """Locks beside a proxy that has as much to do as it can: what another client's calls take, and what it loses."""
 
 import pathlib
+import re
+import shutil
+import socket
 import string
 import subprocess
 import time
@@ -9,7 +12,7 @@ from typing import NamedTuple
 from peers import proxy
 from rig import load
 from rig.bystander import Bystander, figures
-from rig.servers import Rig, Sidecar, free_port, wait_until
+from rig.servers import Rig, Sidecar, free_port, say, wait_until
 
 CONFIGURATION = ""
 #: Turns of the other client in a second: each acquires and releases a lock, and renews another.
@@ -17,6 +20,11 @@ RATE = 500
 LARGE = 1 << 20
 #: Seconds of load before the other client's calls count.
 WARM_UP = 0.5
+#: Requests of h2load at one time, and in how many connections if they are HTTP/2's streams.
+AT_ONCE, CONNECTIONS = 1_000, 10
+#: What begins a connection of HTTP/2: the preface, and settings that change nothing.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+COUNTS = re.compile(r"(\d+) (succeeded|failed|4xx|5xx)")
 
 
 class Shape(NamedTuple):
@@ -24,9 +32,22 @@ class Shape(NamedTuple):
     #: Of the upstream.
     path: str = "/"
     is_encrypted: bool = False
+    #: Whether h2load makes the load, and whether by HTTP/2.
+    is_crowded: bool = False
+    is_multiplexed: bool = False
 
 
-SHAPES = (Shape("1 KB"), Shape("1 MB", path="/large"), Shape("1 KB by TLS", is_encrypted=True))
+SHAPES = (
+    Shape("1 KB"),
+    Shape("1 MB", path="/large"),
+    Shape("1 KB by TLS", is_encrypted=True),
+    Shape(f"1 KB, {AT_ONCE:,} connections", is_crowded=True),
+    Shape(
+        f"1 KB, {AT_ONCE:,} streams of HTTP/2, or connections where it is not spoken",
+        is_crowded=True,
+        is_multiplexed=True,
+    ),
+)
 
 
 def tail(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: float) -> float:
@@ -83,4 +104,33 @@ def start_sidecar(rig: Rig, binary: pathlib.Path, upstream: int, shape: Shape) -
 def saturate(sidecar: Sidecar, shape: Shape, seconds: float) -> load.Figures:
     scheme = "https" if shape.is_encrypted else "http"
     side = proxy.Side(sidecar.http_port, f"/proxy/catalog{shape.path}")
+    if shape.is_crowded:
+        return crowd(side, seconds, shape.is_multiplexed)
     return proxy.wrk(side, seconds, url=f"{scheme}://127.0.0.1:{side.port}{side.path}")
+
+
+def crowd(side: proxy.Side, seconds: float, is_multiplexed: bool) -> load.Figures:
+    """Runs h2load, in the clear."""
+    if not shutil.which("h2load"):
+        raise RuntimeError("h2load not found; `make bench` installs it")
+    words = ["--h1", "--clients", AT_ONCE]
+    if is_multiplexed and speaks_http2(side.port):
+        words = ["--clients", CONNECTIONS, "--max-concurrent-streams", AT_ONCE // CONNECTIONS]
+    elif is_multiplexed:
+        say(f"  this one speaks no HTTP/2: {AT_ONCE:,} connections of HTTP/1.1 instead")
+    printed = load.output("h2load", *words, "--duration", f"{seconds:.0f}", side.url, seconds=seconds + 30)
+    return counted(printed)
+
+
+def counted(printed: str) -> load.Figures:
+    """Reads what h2load prints. It fails requests that were answered with an error, or not at all."""
+    counts = {name: int(count) for count, name in COUNTS.findall(printed)}
+    refused = counts["4xx"] + counts["5xx"]
+    return {"requests": counts["succeeded"], "refused": refused, "broken": counts["failed"] - refused}
+
+
+def speaks_http2(port: int) -> bool:
+    """Whether it answers the greeting with its own settings, which are a frame of type 4."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(GREETING)
+        return connection.recv(9)[3:4] == b"\4"

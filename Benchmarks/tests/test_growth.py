@@ -50,6 +50,12 @@ class GrowthTest(unittest.TestCase):
             first, last = (sweep.arguments("lock", size) for size in (sweep.sizes[0], sweep.sizes[-1]))
             self.assertEqual(sum(a != b for a, b in zip(first, last, strict=True)), 1, sweep.key)
 
+    def test_as_many_connections_idle_as_files_allow(self) -> None:
+        for files, sizes in ((None, (1, 1_800, 18_000)), (1 << 20, (1, 1_800, 18_000)), (5_000, (1, 300, 3_000))):
+            sweep = growth.idle_sweep(files)
+            self.assertEqual(sweep and sweep.sizes, sizes)
+        self.assertIsNone(growth.idle_sweep(1_024))
+
     def test_every_sweep_is_plotted_and_shown(self) -> None:
         table = Table()
         with contextlib.redirect_stdout(io.StringIO()):
