@@ -240,6 +240,7 @@ let package = Package(
                 nioLocks, nioPosix, nioSSL,
                 logging, coreMetrics, lifecycle,
                 nioHTTP1, .product(name: "NIOHPACK", package: "swift-nio-http2"),
+                .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules
         ),

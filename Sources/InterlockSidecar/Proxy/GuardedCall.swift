@@ -7,9 +7,9 @@ internal import NIOHTTP1
 
 /// One call through the proxy: permit, upstream, outcome; perhaps once more; and what the client is answered. Confined to the
 /// coordinator's event loop, on which its client's connection and its upstream's live too.
-final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
+final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private enum Stage {
-        /// It waits for a permit.
+        /// It waits until it may begin, then for a permit.
         case asking(PendingCall?)
         /// It waits a little before it is tried again.
         case pausing(until: NIODeadline)
@@ -42,7 +42,10 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
     private let logger: Logger
     private let started = NIODeadline.now()
     private var deadline: NIODeadline
-    private var stage = Stage.asking(nil)
+    private var stage = Stage.asking(nil) {
+        didSet { if case .over = stage { leavePace() } }
+    }
+    private var isPaced = false
     /// As it was configured when the permit was asked for.
     private var upstream: Upstream?
     private var limits: [LimitDefinition] = []
@@ -79,7 +82,20 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner {
 
     func start() {
         reply.whenLeft { [self] in clientHasLeft() }
+        upstreams.pace.begin(self)
+    }
+
+    func goAhead() -> Bool {
+        if case .over = stage { return false }
+        isPaced = true
         ask()
+        return true
+    }
+
+    private func leavePace() {
+        guard isPaced else { return }
+        isPaced = false
+        upstreams.pace.ended()
     }
 
     // MARK: Permit

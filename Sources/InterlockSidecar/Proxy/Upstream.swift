@@ -57,10 +57,12 @@ final class Upstream {
 /// The services that the proxy has called so far, each as it is configured now. Confined to the coordinator's event loop.
 final class Upstreams {
     private var table: [String: Upstream] = [:]
+    let pace: ProxyPace
     private let eventLoop: any EventLoop
 
     init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
+        pace = ProxyPace(eventLoop: eventLoop)
     }
 
     /// The upstream of a service; a new one when its settings have changed.

@@ -1,0 +1,33 @@
+import InterlockCore
+import Testing
+
+@Suite("How many calls of the proxy may be under way")
+struct CallWindowTests {
+    private static let short: Int64 = 100_000
+    private static let long: Int64 = 2_000_000
+
+    @Test("long turns narrow it from what is under way, down to a few")
+    func narrows() {
+        var window = CallWindow()
+        window.noteTurn(nanoseconds: Self.long, underWay: 800)
+        #expect(window.size == 700)
+        for _ in 0..<100 { window.noteTurn(nanoseconds: Self.long, underWay: 800) }
+        #expect(window.size == CallWindow.least)
+    }
+
+    @Test("short turns widen it again, and turns of a fair length leave it as it is")
+    func widens() {
+        var window = CallWindow()
+        for _ in 0..<100 { window.noteTurn(nanoseconds: Self.long, underWay: 800) }
+        window.noteTurn(nanoseconds: CallWindow.longTurn, underWay: 4)
+        #expect(window.size == CallWindow.least)
+        var turns = 0
+        while window.size < 1000 {
+            window.noteTurn(nanoseconds: Self.short, underWay: 4)
+            turns += 1
+        }
+        #expect(turns < 60)
+        for _ in 0..<1000 { window.noteTurn(nanoseconds: Self.short, underWay: 4) }
+        #expect(window.size == CallWindow.most)
+    }
+}

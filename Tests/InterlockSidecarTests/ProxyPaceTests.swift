@@ -1,0 +1,112 @@
+import InterlockCore
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The proxy's pace")
+struct ProxyPaceTests {
+    /// A loop whose time is that of its calls: each costs 100 microseconds when it begins, and again when it ends.
+    private final class Loop {
+        private final class Call: PacedCall {
+            let number: Int
+            let loop: Loop
+            var isWanted = true
+
+            init(_ number: Int, _ loop: Loop) {
+                self.number = number
+                self.loop = loop
+            }
+
+            func goAhead() -> Bool {
+                guard isWanted else { return false }
+                loop.now = loop.now + .microseconds(100)
+                loop.begun.append(number)
+                return true
+            }
+        }
+
+        let events = EmbeddedEventLoop()
+        var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
+        private(set) var begun: [Int] = []
+        private var count = 0
+        private lazy var pace = ProxyPace(eventLoop: events, clock: { [unowned self] in now })
+
+        /// So many calls come within one turn. Returns their ends, for those that are not wanted any more.
+        func ask(_ number: Int) -> [() -> Void] {
+            let calls = (0..<number).map { Call(count + $0, self) }
+            count += number
+            for call in calls { pace.begin(call) }
+            events.run()
+            return calls.map { call in { call.isWanted = false } }
+        }
+
+        /// So many calls end within one turn.
+        func end(_ number: Int) {
+            for _ in 0..<number {
+                now = now + .microseconds(100)
+                pace.ended()
+            }
+            events.run()
+        }
+
+        func pass(_ time: TimeAmount) {
+            now = now + time
+            events.advanceTime(by: time)
+        }
+    }
+
+    @Test("of a crowd that comes at once a few begin in each turn, in their order, and all in the end")
+    func crowd() {
+        let loop = Loop()
+        _ = loop.ask(1000)
+        // Half a millisecond of them, and what the end of the turn allows.
+        #expect(loop.begun.count < 20)
+        var largest = 0
+        var ended = 0
+        while ended < 1000 {
+            let underWay = loop.begun.count - ended
+            largest = max(largest, underWay)
+            loop.end(min(underWay, 8))
+            ended += min(underWay, 8)
+            loop.pass(.microseconds(250))
+        }
+        #expect(loop.begun == Array(0..<1000))
+        #expect(largest < 20)
+    }
+
+    @Test("calls to a slow service do not hold up others: they cost the loop no time")
+    func slowService() {
+        let loop = Loop()
+        for _ in 0..<500 {
+            _ = loop.ask(1)
+            loop.pass(.milliseconds(1))
+        }
+        #expect(loop.begun.count == 500)
+    }
+
+    @Test("while nothing ends, one begins every two milliseconds")
+    func patience() {
+        let loop = Loop()
+        _ = loop.ask(1000)
+        // The window is narrow, and all in it are under way.
+        for _ in 0..<40 { loop.end(0) }
+        let before = loop.begun.count
+        for _ in 0..<400 { loop.pass(.microseconds(250)) }
+        #expect(loop.begun.count - before >= 45)
+    }
+
+    @Test("one who has left while it waited takes no place")
+    func left() {
+        let loop = Loop()
+        let leave = loop.ask(100)
+        for index in loop.begun.count..<100 { leave[index]() }
+        let begun = loop.begun.count
+        loop.end(begun)
+        for _ in 0..<100 { loop.pass(.milliseconds(2)) }
+        #expect(loop.begun.count == begun)
+        _ = loop.ask(1)
+        #expect(loop.begun.count == begun + 1)
+    }
+}
