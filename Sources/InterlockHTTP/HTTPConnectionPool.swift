@@ -23,6 +23,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         }
     }
 
+    private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
     private let origin: HTTPOrigin
     private let settings: Settings
     let eventLoop: any EventLoop
@@ -89,6 +90,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
             .connectTimeout(settings.connectTimeout)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .channelOption(.maxMessagesPerRead, value: 1)
+            // A head of some kilobytes is read at once: its end is where its read ends, see HTTPClientConnection.
+            .channelOption(.recvAllocator, value: Self.reads)
             .channelInitializer { [origin] channel in
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
             }
