@@ -19,11 +19,9 @@ struct ProxyPaceTests {
                 self.loop = loop
             }
 
-            func goAhead() -> Bool {
-                guard isWanted else { return false }
+            func goAhead() {
                 loop.now = loop.now + .microseconds(100)
                 loop.begun.append(number)
-                return true
             }
         }
 
@@ -49,6 +47,15 @@ struct ProxyPaceTests {
                 pace.ended()
             }
             events.run()
+        }
+
+        /// Of a turn in which so many calls come, and none ends.
+        func keepBusy(_ time: TimeAmount, beside number: Int) {
+            let calls = (0..<number).map { Call(count + $0, self) }
+            count += number
+            for call in calls { pace.begin(call) }
+            now = now + time
+            events.advanceTime(by: time)
         }
 
         func pass(_ time: TimeAmount) {
@@ -86,15 +93,30 @@ struct ProxyPaceTests {
         #expect(loop.begun.count == 500)
     }
 
-    @Test("while nothing ends, one begins every two milliseconds")
-    func patience() {
+    @Test("a burst to a slow service has soon begun although none of it ends")
+    func burst() {
         let loop = Loop()
-        _ = loop.ask(1000)
-        // The window is narrow, and all in it are under way.
-        for _ in 0..<40 { loop.end(0) }
-        let before = loop.begun.count
-        for _ in 0..<400 { loop.pass(.microseconds(250)) }
-        #expect(loop.begun.count - before >= 45)
+        _ = loop.ask(200)
+        let came = loop.now
+        while loop.begun.count < 200, loop.now - came < .seconds(1) { loop.pass(.microseconds(250)) }
+        // 20 ms of it are what the calls cost.
+        #expect(loop.now - came < .milliseconds(60))
+    }
+
+    @Test("beside others who keep the loop busy, calls still begin")
+    func busyLoop() {
+        let loop = Loop()
+        _ = loop.ask(1)
+        let began = loop.now
+        var asked = 0
+        for turn in 1...2000 {
+            // Every fifth turn brings a call, and something else takes a millisecond of each.
+            loop.keepBusy(.milliseconds(1), beside: turn.isMultiple(of: 5) ? 1 : 0)
+            asked += turn.isMultiple(of: 5) ? 1 : 0
+            loop.pass(.zero)
+        }
+        #expect(loop.now - began > .seconds(1))
+        #expect(loop.begun.count >= asked - 5)
     }
 
     @Test("one who has left while it waited takes no place")

@@ -2,8 +2,8 @@
 /// same loop, and wait for it to come round.
 ///
 /// A window that shrinks by a share when there is too much and grows while there is little is that of TCP's congestion control (Jacobson,
-/// 1988); that delay says so, before anything is lost, is TCP Vegas' idea (Brakmo and Peterson, 1994). A slow service alone narrows
-/// nothing: its calls cost no time of the loop.
+/// 1988); that delay says so, before anything is lost, is TCP Vegas' idea (Brakmo and Peterson, 1994). Calls that wait
+/// for a slow service cost no time of the loop: while turns are short the window grows beyond them.
 package struct CallWindow: Sendable {
     /// In nanoseconds: with longer turns the window shrinks, with turns of less than half of it grows.
     package static let longTurn: Int64 = 500_000

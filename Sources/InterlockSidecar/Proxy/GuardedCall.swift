@@ -43,7 +43,12 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private let started = NIODeadline.now()
     private var deadline: NIODeadline
     private var stage = Stage.asking(nil) {
-        didSet { if case .over = stage { leavePace() } }
+        didSet {
+            switch stage {
+            case .over, .pausing: leavePace()
+            case .asking, .trying, .relaying: break
+            }
+        }
     }
     private var isPaced = false
     /// As it was configured when the permit was asked for.
@@ -85,13 +90,14 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         upstreams.pace.begin(self)
     }
 
-    func goAhead() -> Bool {
-        if case .over = stage { return false }
+    var isWanted: Bool { if case .over = stage { false } else { true } }
+
+    func goAhead() {
         isPaced = true
         ask()
-        return true
     }
 
+    /// It is over, or rests until it is tried again.
     private func leavePace() {
         guard isPaced else { return }
         isPaced = false
@@ -114,19 +120,22 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         guard !isForWebSocket || !settings.speaksHTTP2 else { return end(with: HTTPProblem.noWebSocket(service)) }
         self.upstream = upstream
         limits = definition.limits
+        let now = NIODeadline.now()
         if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
-        askedAt = .now()
+        askedAt = tries == 0 ? started : now
+        // It has waited for the loop too long. That is not the service's failure.
+        guard deadline > now else { return conclude(.failed(.total)) }
         stage = .asking(nil)
         let pending = calls.acquirePermit(
-            reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, settings), now: calls.now(),
+            reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, until: deadline - now), now: calls.now(),
             completion: Completion { [self] _, answer in decided(answer, upstream) })
         if case .asking = stage { stage = .asking(pending) }
     }
 
     /// How long the call may still wait, in milliseconds.
-    private func patience(_ definition: ServiceDefinition, _ settings: UpstreamSettings) -> Int64 {
+    private func patience(_ definition: ServiceDefinition, until end: TimeAmount) -> Int64 {
         guard tries == 0, definition.onLimit.action != .deny else { return 0 }
-        return max(0, min(definition.onLimit.patience, settings.totalTimeout).wholeMilliseconds)
+        return max(0, min(definition.onLimit.patience.wholeMilliseconds, end.nanoseconds / 1_000_000))
     }
 
     /// `false`: a permit that was given is not wanted any more.
