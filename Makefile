@@ -104,6 +104,7 @@ contract: setup $(VENV)/contract.installed ## Send valid and invalid HTTP reques
 
 documents: setup ## Run the examples of docs/clients and docs/recipes; they must print what the pages show. ARGS='docs/clients/go.md'.
 	swift build --product interlock
+	swift build --product interlock-bench
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 

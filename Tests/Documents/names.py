@@ -182,9 +182,18 @@ def findings(table: Table, binary: str | None) -> Iterator[str]:
         yield from command_line_findings(table, binary)
 
 
-def command_line_findings(table: Table, binary: str) -> Iterator[str]:
+def described_by(binary: str) -> dict[str, Any]:
+    """The root of a program's commands, as it describes them itself."""
     dump = subprocess.run([binary, "--experimental-dump-help"], check=True, capture_output=True, text=True).stdout
-    known = dict(described(json.loads(dump)["command"]))
+    command: dict[str, Any] = json.loads(dump)["command"]
+    return command
+
+
+def command_line_findings(table: Table, binary: str) -> Iterator[str]:
+    known = dict(described(described_by(binary)))
+    # It becomes another program, which has commands of its own.
+    del known["bench"]
+    known |= dict(described(described_by(f"{binary}-bench"), ("bench",)))
     written = {name for name in table.of(COMMAND_LINE, CALLS) if re.fullmatch(r"[a-z][a-z -]*", name)}
     yield from compare("subcommands", set(known), written, least=15)
     options = set[str]().union(*known.values())
@@ -202,7 +211,9 @@ def one_contract() -> str:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--binary", help="the interlock that describes its command line")
+    arguments.add_argument(
+        "--binary", help="the interlock that describes its command line, with interlock-bench beside it"
+    )
     binary = arguments.parse_args().binary
     found = list(findings(Table.read(PAGE.read_text()), binary))
     for finding in found:
