@@ -393,20 +393,23 @@ struct HTTP2Tests {
 
     @Test("a connection that carries nothing is told so and closed; one that says nothing is closed")
     func idle() async throws {
-        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100), idleTimeout: .milliseconds(100)) { door in
+        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
             try await Client.with(port: door.client.port) { client in
                 let code = try await client.end()
                 // On a slow machine, its time may be over before it has shown what it speaks.
                 #expect(code ?? Code.none == Code.none)
             }
+            let half = try await RawConnection.exchange(port: door.client.port, String(Client.preface.prefix(10)))
+            #expect(half.isEmpty)
+        }
+        // As long as a slow machine takes for the first request.
+        try await HTTPTestDoor.with(firstRequestTimeout: .seconds(20), idleTimeout: .milliseconds(100)) { door in
             try await Client.with(port: door.client.port) { client in
                 try await client.send(Client.head("GET", "/healthz", stream: 1))
                 #expect(try await client.answer(1).status == "200")
                 #expect(try await client.end() == Code.none)
                 #expect(client.goAway?.payload.getInteger(at: client.goAway?.payload.readerIndex ?? 0, as: UInt32.self) == 1)
             }
-            let half = try await RawConnection.exchange(port: door.client.port, String(Client.preface.prefix(10)))
-            #expect(half.isEmpty)
         }
     }
 
