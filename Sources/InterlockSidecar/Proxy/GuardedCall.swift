@@ -124,7 +124,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
         askedAt = tries == 0 ? started : now
         // It has waited for the loop too long. That is not the service's failure.
-        guard deadline > now else { return conclude(.failed(.total)) }
+        guard deadline > now else { return conclude(last ?? .failed(.total)) }
         stage = .asking(nil)
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, until: deadline - now), now: calls.now(),
