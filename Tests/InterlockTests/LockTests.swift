@@ -219,9 +219,10 @@ struct LockTests {
     func foreignHolder(prefix: String?) async throws {
         try await Fleet.run(locks: LockSettings(keyPrefix: prefix)) { fleet in
             let key = prefix == nil ? "interlock:lock:{orders}" : "orders"
-            try await fleet.cli("SET", key, "0123456789abcdef", "NX", "PX", "400")
+            try await fleet.cli("SET", key, "0123456789abcdef", "NX", "PX", "60000")
             #expect(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")) == nil)
             #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders"))?.label == "foreign")
+            try await fleet.cli("PEXPIRE", key, "100")
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000)))
             #expect(try await fleet.cli("GET", key).text == lease.token)
             #expect(try await fleet.cli("SET", key, "mine", "NX", "PX", "1000") == .null)

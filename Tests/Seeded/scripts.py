@@ -71,9 +71,9 @@ BUGS = [
     ),
     Bug(
         "no-fence",
-        "fences.lua",
-        "    local fence = redis.pcall('INCRBY', KEYS[2], '1')\n",
-        "    local fence = 1\n    if fence then return fence end\n",
+        "acquire-free.lua",
+        "  local fence = redis.pcall('INCRBY', KEYS[2], '1')\n",
+        "  local fence = 1\n  if fence then return fence end\n",
         ("rising-fences",),
         CROWD,
     ),
@@ -81,14 +81,14 @@ BUGS = [
     Bug(
         "turn-claimed-with-its-own-fence",
         "acquire.lua",
-        "if holder == token then fence, failure = present_fence(ttl) else fence, failure = mint(ttl, ARGV[4], ARGV[5]) end",
+        "if holder == token then fence, failure = present_fence(ttl) else fence, failure = mint(ttl) end",
         "fence, failure = present_fence(ttl)",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/claimedTwice\\(",
     ),
     Bug(
         "fences-by-counter-alone",
-        "fences.lua",
+        "acquire-free.lua",
         "if fence > now - fence_slack then",
         "if fence then",
         ("rising-fences",),
@@ -96,15 +96,15 @@ BUGS = [
     ),
     Bug(
         "fences-begin-anew",
-        "fences.lua",
-        "    is_new = fence == 1\n",
-        "    if fence == 1 then return fence end\n",
+        "acquire-free.lua",
+        "if fence > now - fence_slack then",
+        "if fence == 1 or fence > now - fence_slack then",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/wiped\\(",
     ),
     Bug(
         "fences-by-clock-alone",
-        "fences.lua",
+        "acquire-free.lua",
         "if fence > now - fence_slack then",
         "if not fence then",
         ("rising-fences",),
@@ -112,17 +112,17 @@ BUGS = [
     ),
     Bug(
         "fence-lapses-before-its-time",
-        "fences.lua",
-        "redis.call('SET', KEYS[2], now, 'PXAT', lapse)",
+        "acquire-free.lua",
+        "redis.call('SET', KEYS[2], now, 'PXAT', math.floor(now / 1000) + fence_lifetime)",
         "redis.call('SET', KEYS[2], now, 'PX', '3600000')",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/lapse\\(",
     ),
     Bug(
         "old-clock-believed",
-        "fences.lua",
-        "    is_new = fence == 1\n",
-        "",
+        "acquire-free.lua",
+        "    if fence == 1 then\n",
+        "    if not fence then\n",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/wipedFarAway\\(",
     ),
@@ -147,7 +147,7 @@ BUGS = [
         "acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
         "local holder = redis.call('GET', KEYS[1])\n"
-        "if holder and string.find(holder, '^shared/') and ARGV[6] ~= 'own' then\n"
+        "if holder and string.find(holder, '^shared/') and ARGV[5] ~= 'own' then\n"
         "  redis.call('SET', KEYS[1], token, 'PX', ttl)\n"
         "  return {1, mint(ttl)}\n"
         "end\n",

@@ -9,8 +9,8 @@ package struct CommandEncoder {
     private var ends: [Int] = []
     private var pointers: [UnsafePointer<CChar>?] = []
     private var lengths: [Int] = []
-    /// Where the server's time goes, and by how many milliseconds later it is; 0: in microseconds.
-    private var times: [(start: Int, later: Int64)] = []
+    /// Where the server's time goes.
+    private var times: [Int] = []
 
     package init() {}
 
@@ -23,15 +23,8 @@ package struct CommandEncoder {
     /// Appends one argument: what the server's clock shows when the command leaves, in microseconds since 1970, with 16 digits. Only for
     /// commands that a primary alone carries out.
     package mutating func appendServerTime() {
-        times.append((bytes.count, 0))
+        times.append(bytes.count)
         append(Self.unknownServerTime)
-    }
-
-    /// Appends one argument: what the server's clock will show so much later, in milliseconds since 1970, with 13 digits.
-    package mutating func appendServerTime(laterBy milliseconds: Int64) {
-        times.append((bytes.count, milliseconds))
-        for _ in 0..<13 { bytes.append(UInt8(ascii: "0")) }
-        ends.append(bytes.count)
     }
 
     /// Appends one argument: text as UTF-8.
@@ -90,13 +83,7 @@ package struct CommandEncoder {
     package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
         defer { clear() }
         if let serverTime {
-            for time in times {
-                if time.later == 0 {
-                    write(serverTime, from: time.start, digits: 16)
-                } else {
-                    write(serverTime / 1000 + time.later, from: time.start, digits: 13)
-                }
-            }
+            for start in times { write(serverTime, from: start) }
         }
         var target: UnsafeMutablePointer<CChar>?
         let length = bytes.withUnsafeBytes { storage -> Int in
@@ -117,9 +104,10 @@ package struct CommandEncoder {
         buffer.writeBytes(UnsafeRawBufferPointer(start: target, count: length))
         redisFreeCommand(target)
     }
-    private mutating func write(_ number: Int64, from start: Int, digits: Int) {
-        var rest = number
-        for place in stride(from: start + digits - 1, through: start, by: -1) {
+
+    private mutating func write(_ time: Int64, from start: Int) {
+        var rest = time
+        for place in stride(from: start + Self.unknownServerTime.utf8.count - 1, through: start, by: -1) {
             bytes[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
             rest /= 10
         }

@@ -12,20 +12,19 @@ final class LockScripts: Sendable {
     /// - Parameter isOnCluster: whether `PUBLISH` counts only those who listen at the server that runs a script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
         let lifetime = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
-        let fences =
-            Array("\(lifetime)local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n".utf8)
-            + PackageResources.fences_lua
         // What scripts and decisions must agree on.
         let constants =
             "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
             + "local most_places, counts_listeners = \(LockMode.places.upperBound), \(!isOnCluster)\n"
         let shared = Array(constants.utf8) + PackageResources.locks_lua
-        let locks = fences + shared
+        let locks = Array(lifetime.utf8) + PackageResources.fences_lua + shared
         let groups = locks + PackageResources.groups_lua
         let quorum = Array(lifetime.utf8) + PackageResources.quorum_lua
+        let slack = "local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n"
         acquire = RedisScript(
             name: "acquire.lua",
-            source: fences + PackageResources.acquire_free_lua + shared + PackageResources.acquire_lua)
+            source: Array(slack.utf8) + Array(lifetime.utf8) + PackageResources.acquire_free_lua
+                + PackageResources.fences_lua + shared + PackageResources.acquire_lua)
         fenceLifetime = settings.fenceLifetime.wholeMilliseconds
         release = RedisScript(name: "release.lua", source: locks + PackageResources.release_lua)
         breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
@@ -146,10 +145,8 @@ struct AcquireScript: ScriptCommand {
         // Only a primary carries out what takes a lock. A counter that others keep for less than the lease would lapse before it.
         if candidate == .anybody, ttl <= keys.scripts.fenceLifetime {
             encoder.appendServerTime()
-            encoder.appendServerTime(laterBy: keys.scripts.fenceLifetime)
         } else {
             encoder.append(CommandEncoder.unknownServerTime)
-            encoder.append("")
         }
         // Each argument costs both sides something: those that say nothing new stay away.
         guard candidate != .anybody || ticket != nil else { return }

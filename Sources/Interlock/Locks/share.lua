@@ -1,8 +1,8 @@
 -- Takes one lease of a lock that several may hold: as one of any number of readers, or as one of a semaphore's places.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
--- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with  4 as 6 in acquire.lua
---       5 to 7 as 7 to 9 in acquire.lua; "" when nobody waits
+-- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with  4 as 5 in acquire.lua
+--       5 to 7 as 6 to 8 in acquire.lua; "" when nobody waits
 --       8 places: 0 for readers  9 the group's name, should this be its first lease
 -- Reply {1, fence, the group's name, ms until a place is free (-1: unknown)} granted;
 --       {2, fence, the group's name, the same} extended for the same owner;

@@ -94,10 +94,9 @@ package struct KeySpace: Hashable, Sendable {
     package func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
     /// Every change of a breaker's state.
     package func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
-    /// The outcomes of the window, in slices.
-    /// The same of the version before, which had one for all lengths: it goes when nobody runs that any more.
+    /// The outcomes of the window, in slices, of the version before, which had one for all lengths: it goes when nobody runs that any more.
     func breakerWindowBefore(_ service: String) -> String { breaker(service) + ":window" }
-
+    /// The outcomes of the window, in slices.
     package func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
         switch window {
         case .time(let length): breaker(service) + ":window:\(length.wholeMilliseconds)ms"
