@@ -212,6 +212,37 @@ struct LockTests {
             #expect(try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0)
             try await fleet.cli("LPUSH", "interlock:lock:{other}", "x")
             await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].acquireLock(try LockRequest("other")) }
+            try await fleet.cli("LPUSH", "interlock:queue:{third}", "x")
+            await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].acquireLock(try LockRequest("third")) }
+            #expect(try await fleet.cli("EXISTS", "interlock:lock:{third}").integer == 0)
+        }
+    }
+
+    @Test(
+        "a counter that somebody else has set to what no fence can be begins anew",
+        arguments: ["inf", "nan", "1e300", "9223372036854775806", "9223372036854775807", "9007199254740993", "-3", "x"])
+    func foreignCounter(value: String) async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            // Redis' clock is known after a while, and then told.
+            for isTold in [false, true] {
+                if isTold {
+                    let other = try ResourceName("other")
+                    try await eventually(within: .seconds(10), "the sidecar knows Redis' clock") {
+                        let lease = try #require(try await sidecar.acquireLock(try LockRequest("other")))
+                        _ = try await sidecar.releaseLock(other, token: lease.token)
+                        return try await fleet.cli("INFO", "commandstats").text?.contains("cmdstat_incrby") ?? false
+                    }
+                }
+                try await fleet.cli("SET", "interlock:fence:{orders}", value)
+                var last: Int64 = 0
+                for _ in 0..<3 {
+                    let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+                    #expect(lease.fence > max(last, 1_600_000_000_000_000) && lease.fence < 1 << 53)
+                    last = lease.fence
+                    #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+                }
+            }
         }
     }
 

@@ -301,7 +301,7 @@ BUGS = [
     Bug(
         "fences-go-on-after-a-takeover",
         "RedisExchange.swift",
-        "?? true { knownFrom = now + delay }",
+        "?? true { knownFrom = now + delay + Self.longestLook }",
         "?? true { knownFrom = now }",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/takenOverAtOnce\\(",

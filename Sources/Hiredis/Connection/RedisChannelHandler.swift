@@ -16,7 +16,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private let exchange: RedisExchange
     private var context: ChannelHandlerContext?
     private var isFlushScheduled = false
-    private var isLookingAnew = false
+    private var isLookingAtClock = false
     private var expiry: (deadline: NIODeadline, task: Scheduled<Void>)?
 
     /// Called once, after every pending command has failed.
@@ -71,24 +71,23 @@ final class RedisChannelHandler: ChannelInboundHandler {
         afterSending()
     }
 
-    /// Whether the server's clock is to be looked at again.
-    func isClockOlder(than age: TimeAmount) -> Bool { exchange.clock?.isOlder(than: age, now: eventLoop.now) ?? false }
-
-    /// Looks at the server's clock. `done` is called exactly once.
-    func lookAtClock(timeout: TimeAmount? = nil, then done: @escaping () -> Void = {}) {
+    /// Looks at the server's clock, unless that is being done.
+    func lookAtClock(timeout: TimeAmount? = nil) {
+        exchange.isClockOld = false
+        guard exchange.clock != nil, !isLookingAtClock else { return }
+        isLookingAtClock = true
+        let sentAt = eventLoop.now
         send(ServerTime(), timeout: timeout) { [weak self] result in
-            if let self { exchange.clock?.see(try? result.get(), now: eventLoop.now) }
-            done()
+            guard let self else { return }
+            isLookingAtClock = false
+            if let time = try? result.get() { exchange.clock?.see(time, sentAt: sentAt, now: eventLoop.now) }
         }
     }
 
     /// See `ServerClock`.
     func doubtClock() {
         exchange.clock?.doubt()
-        // Many commands are refused at once.
-        guard exchange.clock != nil, !isLookingAnew else { return }
-        isLookingAnew = true
-        lookAtClock { [weak self] in self?.isLookingAnew = false }
+        lookAtClock()
     }
 
     /// Sends a script by its digest, and once more with its source when the server does not know it.
@@ -146,6 +145,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private func afterSending() {
         if exchange.unsent >= Self.largestFlush { flush() } else { scheduleFlush() }
         scheduleExpiry()
+        if exchange.isClockOld { lookAtClock() }
     }
 
     private func scheduleFlush() {

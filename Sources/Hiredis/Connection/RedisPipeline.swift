@@ -43,9 +43,6 @@ package final class RedisPipeline: RedisSender {
     /// After so long without a word the server is asked for a sign of life: without one it is found out that the network
     /// swallows everything, before a caller meets it.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// The server's clock is looked at again after so long: two clocks drift apart, and one of them may be set.
-    private static let clockInterval = TimeAmount.seconds(60)
-    private let knowsTime: Bool
 
     package convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
@@ -57,7 +54,6 @@ package final class RedisPipeline: RedisSender {
     ) {
         address = configuration.address
         serverName = configuration.serverName
-        knowsTime = configuration.knowsTimeAfter != nil
         eventLoop = environment.eventLoop
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onRefusal = { [weak self] error in
@@ -168,16 +164,12 @@ package final class RedisPipeline: RedisSender {
         let pause = max(Self.checkInterval - handler.timeSinceLastRead, least)
         check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
             guard let self, let handler else { return }
-            guard handler.timeSinceLastRead >= Self.checkInterval else {
-                if knowsTime, handler.isClockOlder(than: Self.clockInterval) { handler.lookAtClock() }
-                return scheduleCheck(of: handler)
-            }
-            let checkAgain: () -> Void = { [weak self, weak handler] in
+            guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
+            // Whether it is answered decides what is pending, as for every command.
+            handler.send(Ping()) { [weak self, weak handler] _ in
                 guard let self, let handler, handler === current else { return }
                 scheduleCheck(of: handler, after: Self.checkInterval)
             }
-            // Whether it is answered decides what is pending, as for every command.
-            if knowsTime { handler.lookAtClock(then: checkAgain) } else { handler.send(Ping()) { _ in checkAgain() } }
         }
     }
 

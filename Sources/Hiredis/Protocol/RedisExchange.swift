@@ -1,11 +1,12 @@
 internal import DequeModule
 internal import NIOCore
 
-/// A server's clock as one connection knows it: it was looked at, and goes on as this side's does. What it is said to show is behind it
-/// by as long as the look took and the command takes.
+/// A server's clock as one connection knows it: it was looked at just now, and goes on as this side's does. What it is said to show is
+/// behind it by as long as the look took and the command takes. It is before it by no more than a clock gains that is being set right by
+/// and by, 8.3 % at most with chrony's usual settings, in the time between two looks; or by as much as it was set back since the last one.
 ///
-/// It is known only to a connection that is certainly one to a primary, for as long as it takes at least to be known: a fence above what
-/// it shows, less `delay`, is above all that were given before that primary took over.
+/// It is known only to a connection that certainly goes to a primary, and only `delay` after that was certain: a fence above what it
+/// shows, less `delay`, is above all that were given before that primary took over.
 struct ServerClock {
     private var seen: (microseconds: Int64, at: NIODeadline)?
     private let delay: TimeAmount
@@ -15,6 +16,11 @@ struct ServerClock {
 
     /// A proof counts for so long.
     private static let proofTime = TimeAmount.seconds(1)
+    /// It is looked at again after so long while commands tell it, and not known any more when it could not be.
+    private static let lookInterval = TimeAmount.milliseconds(500)
+    private static let longestAge = TimeAmount.milliseconds(1200)
+    /// A look that took longer says too little.
+    private static let longestLook = TimeAmount.milliseconds(50)
 
     /// - Parameter delay: for so long after the first proof nothing is known of it.
     init(delay: TimeAmount) {
@@ -23,21 +29,23 @@ struct ServerClock {
 
     /// What it shows, in microseconds since 1970; `nil`: that is not known, or not yet.
     func microseconds(at now: NIODeadline) -> Int64? {
-        guard let seen, now >= knownFrom, let provenAt, now - provenAt <= Self.proofTime else { return nil }
+        guard let seen, now - seen.at <= Self.longestAge, now >= knownFrom, let provenAt, now - provenAt <= Self.proofTime
+        else { return nil }
         return seen.microseconds + (now - seen.at).nanoseconds / 1000
     }
 
-    func isOlder(than age: TimeAmount, now: NIODeadline) -> Bool { seen.map { now - $0.at > age } ?? true }
+    /// Whether it is time to look at it again.
+    func isOld(now: NIODeadline) -> Bool { seen.map { now - $0.at >= Self.lookInterval } ?? true }
 
-    /// - Parameter microseconds: `nil`: nobody knows what it shows.
-    mutating func see(_ microseconds: Int64?, now: NIODeadline) {
-        seen = microseconds.map { ($0, now) }
+    /// - Parameter sentAt: when the look began that it was seen by.
+    mutating func see(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
+        if now - sentAt <= Self.longestLook { seen = (microseconds, now) }
     }
 
     /// The server was a primary when it carried out a command that was sent then. After a while without a proof it may have become one just
     /// now.
     mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
-        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay }
+        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay + Self.longestLook }
         provenAt = max(provenAt ?? sentAt, sentAt)
     }
 
@@ -87,6 +95,8 @@ final class RedisExchange {
     var commandsSent: Int64 = 0
     /// `nil`: nobody wants to know.
     var clock: ServerClock?
+    /// A command has told the server's clock, or would have, and it is to be looked at again.
+    var isClockOld = false
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?
     /// Called with each error by which Redis says that it cannot, or may not, serve.
@@ -207,6 +217,7 @@ final class RedisExchange {
         receive: @escaping (Result<RedisReply, RedisError>) -> Void
     ) {
         let tellsTime = clock != nil && written.tellsTime
+        if tellsTime, clock?.isOld(now: now) ?? false { isClockOld = true }
         written.format(into: &outgoing, serverTime: tellsTime ? clock?.microseconds(at: now) : nil)
         let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, isProof: tellsTime, receive: receive)
         pending.append(command)

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock  2 fence  3 queue, and of somebody who waits  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 what a wake channel's name begins with
---       4 Redis' clock in microseconds, as in acquire-free.lua
+--       4 Redis' clock in microseconds; zeros: the asker does not know it
 --       5 "take", the default: whoever asks may have it unless others wait; "own": only its present owner
 --       and of somebody who waits:
 --       6 its sidecar's ticket  7 for how many ms the sidecar waits when it is refused
@@ -17,6 +17,15 @@
 
 ttl = tonumber(ttl)
 local queue = ticket and open_queue(ARGV[3], string.match(ticket, '^[^/]*'))
+
+if is_taken then
+  -- Of another type: nobody can wait there, and nothing is taken.
+  local waiting = redis.pcall('ZCARD', KEYS[3])
+  if type(waiting) == 'table' then
+    redis.call('DEL', KEYS[1])
+    return waiting
+  end
+end
 
 if is_taken and not (queue or open_queue(ARGV[3], '')).hand_over(ticket) then
   local fence, failure = mint(ttl)

@@ -57,7 +57,7 @@ final class CoordinatorRuntime {
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
     }
 
-    /// How far a lock's fences may be behind Redis' clock. For so long after a connection begins, scripts look at the clock themselves:
+    /// How far a lock's fences may be behind Redis' clock. For so long after a connection's first proof, scripts look at the clock themselves:
     /// what a server before this one granted, which this one may not know of, is behind its clock by more than that from then on.
     static let clockDelay = Duration.milliseconds(100)
 
