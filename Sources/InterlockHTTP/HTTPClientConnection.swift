@@ -71,6 +71,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var mayBeUsedAgain = true
     private var isReadHeld = false
     private var isReadAsked = false
+    private let largeReads: LargeReads?
+    /// The last read of this answer was large.
+    private var readsMuch = false
+    private var awaitsReadTurn = false
+    private var hasReadTurn = false
     /// What went wrong before the connection was closed.
     private var error: (any Error)?
     /// Of the bytes that came last, and of the body's part in them.
@@ -79,14 +84,17 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// Since when nobody has used it.
     var idleSince = NIODeadline.uptimeNanoseconds(0)
 
-    private init(home: any HTTPClientConnectionHome, isStream: Bool) {
+    private init(home: any HTTPClientConnectionHome, isStream: Bool, largeReads: LargeReads? = nil) {
         self.home = home
         self.isStream = isStream
+        self.largeReads = largeReads
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
-    package static func onConnection(_ channel: any Channel, home: any HTTPClientConnectionHome) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, isStream: false)
+    package static func onConnection(
+        _ channel: any Channel, home: any HTTPClientConnectionHome, largeReads: LargeReads? = nil
+    ) throws -> HTTPClientConnection {
+        let connection = HTTPClientConnection(home: home, isStream: false, largeReads: largeReads)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(HTTPRequestEncoder())
         try pipeline.addHandler(UnaskedBytes(at: connection))
@@ -170,7 +178,21 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         isReadHeld = false
         guard isReadAsked else { return }
         isReadAsked = false
-        context?.read()
+        readOn()
+    }
+
+    /// Now, or when it is this connection's turn.
+    private func readOn() {
+        guard readsMuch, let largeReads else { return context?.read() ?? () }
+        guard !awaitsReadTurn else { return }
+        awaitsReadTurn = true
+        largeReads.ask(self)
+    }
+
+    private func endReadTurn() {
+        guard hasReadTurn else { return }
+        hasReadTurn = false
+        largeReads?.ended()
     }
 
     /// Gives the request up: nothing of it is told any more, and the connection ends.
@@ -195,6 +217,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     fileprivate func noteRead(_ bytes: ByteBuffer) {
         read = bytes.readEnd
         partEnd = nil
+        readsMuch = bytes.readableBytes >= LargeReads.size
     }
 
     /// The next request is sent only when nothing has come behind the answer: that would be taken for its own.
@@ -241,7 +264,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func read(context: ChannelHandlerContext) {
-        if isReadHeld { isReadAsked = true } else { context.read() }
+        if isReadHeld { isReadAsked = true } else { readOn() }
     }
 
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -272,6 +295,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             let receiver = receiver
             self.receiver = nil
             isAnswerWhole = true
+            readsMuch = false
             // The beginning of another answer may be in the decoder already, which would read the next one as its rest.
             if !isStream, !read.isEnd(ofPart: partEnd) { mayBeUsedAgain = false }
             // What the server does not want to its end is not sent to its end.
@@ -282,6 +306,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func channelReadComplete(context: ChannelHandlerContext) {
+        endReadTurn()
         receiver?.receivedAllThereIs()
         endIfOver()
         context.fireChannelReadComplete()
@@ -310,9 +335,24 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     private func ended() {
         leaveHome()
+        endReadTurn()
         let receiver = receiver
         self.receiver = nil
         receiver?.failed(error ?? Closed())
+    }
+}
+
+extension HTTPClientConnection: LargeReader {
+    func readInTurn() -> Bool {
+        awaitsReadTurn = false
+        // What it waited for may be over by now.
+        guard let context, !isReadHeld else {
+            isReadAsked = true
+            return false
+        }
+        hasReadTurn = true
+        context.read()
+        return true
     }
 }
 

@@ -26,6 +26,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
     private let origin: HTTPOrigin
     private let settings: Settings
+    private let largeReads: LargeReads?
     let eventLoop: any EventLoop
     /// The one that was used last is the last.
     private var idle: Deque<HTTPClientConnection> = []
@@ -38,8 +39,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private var sweep: Scheduled<Void>?
     private var isClosed = false
 
-    package init(_ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop) {
+    /// - Parameter largeReads: shared by all whose large answers are not to hold up what else the loop does; `nil`: nothing else does.
+    package init(_ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, largeReads: LargeReads? = nil) {
         self.origin = origin
+        self.largeReads = largeReads
         mayAgreeToHTTP2 = origin.speaksHTTP2
         self.settings = settings
         self.eventLoop = eventLoop
@@ -124,7 +127,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
         mayAgreeToHTTP2 = speaksHTTP2
         guard speaksHTTP2 else {
-            let connection = try HTTPClientConnection.onConnection(channel, home: self)
+            let connection = try HTTPClientConnection.onConnection(channel, home: self, largeReads: largeReads)
             connections[ObjectIdentifier(connection)] = connection
             return free(connection)
         }

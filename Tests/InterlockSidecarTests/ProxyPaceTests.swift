@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The proxy's pace")
 struct ProxyPaceTests {
-    /// A loop whose time is that of its calls: each costs 100 microseconds when it begins, and again when it ends.
+    /// A loop whose time is that of its calls: each costs 100 microseconds, or as said, when it begins, and again when it ends.
     private final class Loop {
         private final class Call: PacedCall {
             let number: Int
@@ -20,15 +20,21 @@ struct ProxyPaceTests {
             }
 
             func goAhead() {
-                loop.now = loop.now + .microseconds(100)
+                loop.now = loop.now + loop.cost
                 loop.begun.append(number)
             }
         }
 
         let events = EmbeddedEventLoop()
+        let cost: TimeAmount
         var now = NIODeadline.uptimeNanoseconds(1_000_000_000)
         private(set) var begun: [Int] = []
         private var count = 0
+
+        init(cost: TimeAmount = .microseconds(100)) {
+            self.cost = cost
+        }
+
         private lazy var pace = ProxyPace(eventLoop: events, clock: { [unowned self] in now })
 
         /// So many calls come within one turn. Returns their ends, for those that are not wanted any more.
@@ -43,19 +49,21 @@ struct ProxyPaceTests {
         /// So many calls end within one turn.
         func end(_ number: Int) {
             for _ in 0..<number {
-                now = now + .microseconds(100)
+                now = now + cost
                 pace.ended()
             }
             events.run()
         }
 
         /// Of a turn in which so many calls come, and none ends.
-        func keepBusy(_ time: TimeAmount, beside number: Int) {
+        ///
+        /// - Parameter watched: how much of the time what is planned sees go by; `nil`: all of it, little by little.
+        func keepBusy(_ time: TimeAmount, beside number: Int, watched: TimeAmount? = nil) {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
             for call in calls { pace.begin(call) }
             now = now + time
-            events.advanceTime(by: time)
+            events.advanceTime(by: watched ?? time)
         }
 
         func pass(_ time: TimeAmount) {
@@ -117,6 +125,13 @@ struct ProxyPaceTests {
         }
         #expect(loop.now - began > .seconds(1))
         #expect(loop.begun.count >= asked - 5)
+    }
+
+    @Test("beside others who make each turn last ten milliseconds, two thousand a second still begin")
+    func longTurns() {
+        let loop = Loop(cost: .microseconds(10))
+        for _ in 1...100 { loop.keepBusy(.milliseconds(10), beside: 20, watched: .microseconds(250)) }
+        #expect(loop.begun.count >= 1900)
     }
 
     @Test("one who has left while it waited takes no place")

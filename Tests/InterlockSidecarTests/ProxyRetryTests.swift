@@ -222,4 +222,27 @@ struct ProxyRetryTests {
             try await proxy.isSettled()
         }
     }
+
+    @Test("a call that had waited for most of its time says nothing of its service when that takes longer than the rest")
+    func rest() async throws {
+        let upstream: TestUpstream.Handler = { call in
+            guard call.request.hasSuffix("/silent") else { return try await call.answer("200 OK", [], "ok") }
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        let configure: (inout ServiceDefinition) -> Void = {
+            $0.upstream?.totalTimeout = .milliseconds(2000)
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .milliseconds(1200))]
+            $0.onLimit = LimitPolicy(action: .wait)
+            $0.breaker = BreakerSettings(minimumCalls: 1)
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/ok")
+            let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
+            #expect(silent.status == 504)
+            #expect(silent.text("cause") == "total_timeout")
+            try await proxy.isSettled()
+            try await proxy.door.expect(200, "GET", "/proxy/shop/ok")
+        }
+    }
 }

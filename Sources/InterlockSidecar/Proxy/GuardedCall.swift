@@ -57,6 +57,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var breaker = BreakerSnapshot.State.closed
     private var tries = 0
     private var askedAt: NIODeadline
+    private var triedAt = NIODeadline.uptimeNanoseconds(0)
     private var waited = TimeAmount.zero
     private var last: Ending?
     private var recorder: AnswerRecorder?
@@ -88,6 +89,10 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     func start() {
         reply.whenLeft { [self] in clientHasLeft() }
         upstreams.pace.begin(self)
+        guard case .asking = stage, !isPaced, let total = calls.definition(ofService: service)?.upstream?.totalTimeout
+        else { return }
+        deadline = started + TimeAmount(total)
+        reply.setAlarm(deadline)
     }
 
     var isWanted: Bool { if case .over = stage { false } else { true } }
@@ -124,12 +129,25 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
         askedAt = tries == 0 ? started : now
         // It has waited for the loop too long. That is not the service's failure.
-        guard deadline > now else { return conclude(last ?? .failed(.total)) }
+        guard deadline > now else { return tooLate() }
         stage = .asking(nil)
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, until: deadline - now), now: calls.now(),
             completion: Completion { [self] _, answer in decided(answer, upstream) })
         if case .asking = stage { stage = .asking(pending) }
+    }
+
+    /// The call's time is over before it could be made, or made again.
+    private func tooLate() {
+        if case .answered(_, let exchange)? = last, exchange.isHeldWhole, let last { return conclude(last) }
+        let wasTried = tries > 0
+        abandonLast()
+        if !wasTried {
+            waited = .now() - started
+            logger.log(.upstreamFailed, ["service": service, "cause": "waited", "error": ProxyFailure.waited.reason])
+            if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
+        }
+        conclude(.failed(wasTried ? .total : .waited))
     }
 
     /// How long the call may still wait, in milliseconds.
@@ -185,6 +203,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             if hasBody, call.awaitsContinue { reply.writeContinue() }
         }
         tries += 1
+        triedAt = .now()
         var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
@@ -374,7 +393,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     /// Sees to it that `alarm` is called when there is something to do.
     private func arm() {
         switch stage {
-        // Its answer is bounded in time.
+        // While it waits to begin, `start` has seen to it; afterwards its answer is bounded in time.
         case .asking, .over: break
         case .pausing(let until): reply.setAlarm(until)
         case .trying(let exchange), .relaying(let exchange): reply.setAlarm(exchange.due.map { min($0, deadline) } ?? deadline)
@@ -384,11 +403,14 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     func alarm() {
         let now = NIODeadline.now()
         switch stage {
-        case .asking, .over: break
+        case .asking:
+            // Those that have begun to ask are bounded by what they ask for.
+            if !isPaced, tries == 0, deadline <= now { tooLate() }
+        case .over: break
         case .pausing(let until): if until <= now { ask() } else { arm() }
         case .trying(let exchange), .relaying(let exchange):
             if deadline <= now {
-                exchange.fail(isClientAwaited(exchange) ? .clientIsSlow : .total)
+                exchange.fail(isClientAwaited(exchange) ? .clientIsSlow : hadTime ? .total : .rest)
             } else if let due = exchange.due, due <= now {
                 exchange.timeIsOver()
             } else {
@@ -396,6 +418,9 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             }
         }
     }
+
+    /// Whether the service had at least half of the time.
+    private var hadTime: Bool { deadline - triedAt >= triedAt - started }
 
     /// Whether the call would go on if the client sent more, or read more.
     private func isClientAwaited(_ exchange: UpstreamExchange) -> Bool {

@@ -15,6 +15,8 @@ struct ProxyFailure: Error, Sendable {
         case closed
         case firstByteTimeout = "first_byte_timeout"
         case totalTimeout = "total_timeout"
+        /// The service was never asked: this sidecar had too much else to do.
+        case waited
         /// The answer broke off or was not HTTP.
         case broken
         /// The client did not finish its request, or has left.
@@ -24,13 +26,22 @@ struct ProxyFailure: Error, Sendable {
     var cause: Cause
     /// For the log.
     var reason: String
+    /// Whether it counts against the service.
+    var isOfService: Bool
 
     static let connectTimeout = ProxyFailure(cause: .connectTimeout, reason: "no connection stood within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
+    /// Most of the time had gone by before the service was asked: that it took longer than the rest says nothing of it.
+    static let rest = ProxyFailure(
+        cause: .totalTimeout, reason: "the call took longer than what was left of timeouts.total when it was sent",
+        isOfService: false)
+    static let waited = ProxyFailure(
+        cause: .waited, reason: "the call waited for timeouts.total before it could be made", isOfService: false)
     static let clientIsSlow = ProxyFailure(
-        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.total")
-    static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left")
+        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.total",
+        isOfService: false)
+    static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left", isOfService: false)
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout].contains(cause) }
 
@@ -42,9 +53,10 @@ struct ProxyFailure: Error, Sendable {
         case connecting, sent, answering
     }
 
-    init(cause: Cause, reason: String) {
+    init(cause: Cause, reason: String, isOfService: Bool = true) {
         self.cause = cause
         self.reason = reason
+        self.isOfService = isOfService
     }
 
     init(_ error: any Error, at stage: Stage) {
@@ -115,6 +127,11 @@ extension HTTPProblem {
             case .connectTimeout, .firstByteTimeout, .totalTimeout:
                 HTTPProblem(
                     .upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")
+            case .waited:
+                HTTPProblem(
+                    .upstreamTimeout,
+                    "the service \"\(service)\" was not asked: this sidecar has more calls than it can carry, and the call waited for timeouts.total"
+                )
             case .connect:
                 HTTPProblem(
                     .upstreamFailed, "no connection could be made to the service \"\(service)\"; log.level debug says why")

@@ -15,6 +15,7 @@ protocol PacedCall: AnyObject {
 /// however many calls are under way, a few begin every two milliseconds.
 final class ProxyPace {
     private static let patience = TimeAmount.milliseconds(2)
+    private static let mostPatiences: Int64 = 16
     private static let look = TimeAmount.microseconds(250)
     /// Of a turn, for those who have waited.
     private static let release = TimeAmount.nanoseconds(CallWindow.longTurn / 2)
@@ -81,7 +82,8 @@ final class ProxyPace {
         let now = clock()
         window.noteTurn(nanoseconds: (now - began).nanoseconds, underWay: crest)
         // Those who have waited for long go ahead although the window is full.
-        release(beyond: now - lastBegin >= Self.patience ? CallWindow.least : 0)
+        let patiences = (now - lastBegin).nanoseconds / Self.patience.nanoseconds
+        release(beyond: CallWindow.least * Int(min(patiences, Self.mostPatiences)))
     }
 
     /// - Parameter extra: so many at least go ahead.

@@ -22,7 +22,7 @@ final class Upstream {
     private var budget: RetryBudget
 
     /// `nil`: no calls can be made with these settings.
-    init?(_ settings: UpstreamSettings, concurrency: Int?, eventLoop: any EventLoop) {
+    init?(_ settings: UpstreamSettings, concurrency: Int?, largeReads: LargeReads, eventLoop: any EventLoop) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
         self.concurrency = concurrency
@@ -35,7 +35,7 @@ final class Upstream {
             settings: .init(
                 connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: Self.idleTimeout,
                 mostConnections: concurrency ?? Self.mostConnections),
-            eventLoop: eventLoop)
+            eventLoop: eventLoop, largeReads: largeReads)
     }
 
     private static func origin(_ base: UpstreamBase, _ settings: UpstreamSettings) throws -> HTTPOrigin {
@@ -58,11 +58,13 @@ final class Upstream {
 final class Upstreams {
     private var table: [String: Upstream] = [:]
     let pace: ProxyPace
+    private let largeReads: LargeReads
     private let eventLoop: any EventLoop
 
     init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
         pace = ProxyPace(eventLoop: eventLoop)
+        largeReads = LargeReads(eventLoop: eventLoop)
     }
 
     /// The upstream of a service; a new one when its settings have changed.
@@ -71,7 +73,7 @@ final class Upstreams {
         let former = table[service]
         if let former, former.concurrency == concurrency, former.settings == settings { return former }
         former?.pool.close()
-        let upstream = Upstream(settings, concurrency: concurrency, eventLoop: eventLoop)
+        let upstream = Upstream(settings, concurrency: concurrency, largeReads: largeReads, eventLoop: eventLoop)
         table[service] = upstream
         return upstream
     }

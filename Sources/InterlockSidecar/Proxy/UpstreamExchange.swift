@@ -133,6 +133,9 @@ final class UpstreamExchange: HTTPClientReceiver {
     /// Why what was held cannot come to its end.
     var brokenWhileHeld: ProxyFailure? { held?.failure }
 
+    /// Whether the answer is held to its end.
+    var isHeldWhole: Bool { held?.end != nil }
+
     /// It gives way to another, or nobody wants it.
     func abandon() { end(.clientLeft) }
 
@@ -155,11 +158,10 @@ final class UpstreamExchange: HTTPClientReceiver {
         let connection = connection
         self.connection = nil
         if let connection { connection.abandon() } else if case .connecting = stage { upstream.pool.cancel(self) }
-        let isOurs = failure.cause == .client
         report(
-            OutcomeReport(
-                outcome: isOurs ? .ignore : .error, latencyMilliseconds: isOurs ? nil : latency ?? millisecondsSinceSent,
-                status: isOurs ? nil : status))
+            failure.isOfService
+                ? OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status)
+                : OutcomeReport(outcome: .ignore))
     }
 
     private var millisecondsSinceSent: Int64? {

@@ -1,0 +1,75 @@
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import InterlockHTTP
+
+@Suite("Large reads")
+struct LargeReadsTests {
+    /// Notes in which order they have their turns.
+    private final class Line {
+        final class Reader: LargeReader {
+            let number: Int
+            let line: Line
+            var isOpen = true
+
+            init(_ number: Int, _ line: Line) {
+                self.number = number
+                self.line = line
+            }
+
+            func readInTurn() -> Bool {
+                if isOpen { line.read.append(number) }
+                return isOpen
+            }
+        }
+
+        let loop = EmbeddedEventLoop()
+        var read: [Int] = []
+        private(set) lazy var turns = LargeReads(eventLoop: loop)
+
+        func ask(_ numbers: Range<Int>) -> [Reader] {
+            let readers = numbers.map { Reader($0, self) }
+            for reader in readers { turns.ask(reader) }
+            return readers
+        }
+    }
+
+    @Test("four at a time, in the order in which they asked")
+    func order() {
+        let line = Line()
+        let readers = line.ask(0..<10)
+        #expect(line.read == [0, 1, 2, 3])
+        for number in 4..<10 {
+            line.turns.ended()
+            #expect(line.read == Array(0...number))
+        }
+        withExtendedLifetime(readers) {}
+    }
+
+    @Test("those whose servers are slow keep no turn for long")
+    func slow() {
+        let line = Line()
+        _ = line.ask(0..<10)
+        line.loop.advanceTime(by: .microseconds(249))
+        #expect(line.read.count == 4)
+        line.loop.advanceTime(by: .microseconds(1))
+        #expect(line.read.count == 8)
+        line.loop.advanceTime(by: .microseconds(250))
+        #expect(line.read == Array(0..<10))
+        // What comes late from the slow ones gives nobody more than is there.
+        for _ in 0..<10 { line.turns.ended() }
+        _ = line.ask(10..<20)
+        #expect(line.read.count == 14)
+    }
+
+    @Test("many that are over by their turn cost none, and no stack")
+    func over() {
+        let line = Line()
+        _ = line.ask(0..<4)
+        for reader in line.ask(4..<100_000) { reader.isOpen = false }
+        _ = line.ask(100_000..<100_001)
+        line.turns.ended()
+        #expect(line.read == [0, 1, 2, 3, 100_000])
+    }
+}
