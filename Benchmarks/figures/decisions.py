@@ -51,7 +51,7 @@ class Kind:
 def kinds() -> list[Kind]:
     return [
         Kind("one key", ("LIMIT.TAKE", "one"), ("INCRBY", "k", "1"), 0.8),
-        Kind(f"{SUBJECTS:,} keys", ("LIMIT.TAKE", "each", "SUBJECT", KEY), ("INCRBY", KEY, "1"), 0.8, names=SUBJECTS),
+        Kind(f"{SUBJECTS:,} keys", ("LIMIT.TAKE", "each", "SUBJECT", KEY), ("INCRBY", KEY, "1"), 0.45, names=SUBJECTS),
         Kind("refused", SPENDING, ("INCRBY", "k", "1"), 0.95),
     ]
 

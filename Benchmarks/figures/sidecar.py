@@ -133,6 +133,7 @@ def throughput(
 ) -> None:
     pairs = [
         (f"{TAKE.what} ÷ INCRBY, 50 clients", TAKE, ("INCRBY", "k", "1"), 0.75),
+        (f"{ACQUIRE.what} ÷ SET NX PX, 50 clients", ACQUIRE, ("SET", "k__rand_int__", "v", "NX", "PX", "1000"), 0.6),
         (f"{ACQUIRE.what} ÷ EVALSHA of its script, 50 clients", ACQUIRE, acquire("direct__rand_int__"), 0.75),
         (f"{PERMIT.what} ÷ PING, pipelines of 16", PERMIT, ("PING",), 0.6),
     ]
