@@ -1,12 +1,13 @@
 package import InterlockCore
+internal import NIOCore
 
 /// The calls for `async` code. Cancelling the task gives the call up; it then throws `InterlockError` with `cancelled`.
 extension Coordinator {
     /// Takes a lock, or waits for it.
     /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
     /// - Throws: `InterlockError`.
-    package func acquireLock(_ request: LockRequest) async throws -> Lease? {
-        let answer: LockAnswer = try await cancellable { calls.acquireLock(request, completion: $0) }
+    package nonisolated func acquireLock(_ request: LockRequest) async throws -> Lease? {
+        let answer: LockAnswer = try await cancellable { $0.acquireLock(request, completion: $1) }
         switch answer {
         case .granted(let lease): return lease
         case .held: return nil
@@ -18,8 +19,8 @@ extension Coordinator {
     /// - Returns: the leases, in the order in which they were asked for; `nil`: another has one of them, also at the end
     ///   of the wait.
     /// - Throws: `InterlockError`.
-    package func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
-        let answer: JointLockAnswer = try await cancellable { calls.acquireLocks(request, completion: $0) }
+    package nonisolated func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
+        let answer: JointLockAnswer = try await cancellable { $0.acquireLocks(request, completion: $1) }
         switch answer {
         case .granted(let leases): return leases
         case .held: return nil
@@ -51,9 +52,9 @@ extension Coordinator {
 
     /// Extends a lease to `ttl` milliseconds from now.
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
-    package func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
+    package nonisolated func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
         let answer: RenewAnswer = try await cancellable {
-            calls.renewLock(name, token: token, ttl: ttl, completion: $0)
+            $0.renewLock(name, token: token, ttl: ttl, completion: $1)
             return nil
         }
         switch answer {
@@ -65,72 +66,78 @@ extension Coordinator {
 
     /// Ends a lease.
     /// - Returns: `false`: the lock was not held by that token.
-    package func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
+    package nonisolated func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
         try await isReleased {
-            calls.releaseLock(name, token: token, completion: $0)
+            $0.releaseLock(name, token: token, completion: $1)
             return nil
         }
     }
 
     /// Takes a lock from whoever has it.
     /// - Returns: `false`: there is no lease.
-    package func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
+    package nonisolated func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
         try await isReleased {
-            calls.breakLock(name, by: by, completion: $0)
+            $0.breakLock(name, by: by, completion: $1)
             return nil
         }
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
-    package func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
+    package nonisolated func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
         let answer: Result<LockInformation?, InterlockError> = try await cancellable {
-            calls.inspectLock(name, completion: $0)
+            $0.inspectLock(name, completion: $1)
             return nil
         }
         return try answer.get()
     }
 
     /// One step through the locks that are held.
-    package func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
+    package nonisolated func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
         let answer: Result<LockPage, InterlockError> = try await cancellable {
-            calls.listLocks(cursor: cursor, matching: glob, count: count, completion: $0)
+            $0.listLocks(cursor: cursor, matching: glob, count: count, completion: $1)
             return nil
         }
         return try answer.get()
     }
 
     /// Takes `cost` from all limits of a service that apply, or from none.
-    package func take(
+    package nonisolated func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> LimitAnswer {
-        let reference = try calls.service(service).get()
-        return try await decided {
-            calls.take(
-                reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(), completion: $0)
+        try await decided { calls, completion in
+            switch calls.service(service) {
+            case .success(let reference):
+                return calls.take(
+                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
+                    completion: completion)
+            case .failure(let error):
+                completion(.failed(error))
+                return nil
+            }
         }
     }
 
     /// What a call of cost 1 would be told, taking nothing.
-    package func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
+    package nonisolated func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
         try await decided {
-            calls.peek(service: service, subject: subject, completion: $0)
+            $0.peek(service: service, subject: subject, completion: $1)
             return nil
         }
     }
 
     /// Where each limit stands that applies to a call; takes nothing.
-    package func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
+    package nonisolated func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
         let answer: Result<[LimitStanding], InterlockError> = try await cancellable {
-            calls.listLimits(service: service, subject: subject, completion: $0)
+            $0.listLimits(service: service, subject: subject, completion: $1)
             return nil
         }
         return try answer.get()
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
-    package func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
+    package nonisolated func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
         let answer: Result<ThrottleAnswer, InterlockError> = try await cancellable {
-            calls.throttle(request, completion: $0)
+            $0.throttle(request, completion: $1)
             return nil
         }
         return try answer.get()
@@ -138,14 +145,19 @@ extension Coordinator {
 
     /// Asks breaker and limits of a service in one step.
     /// - Returns: granted or refused, never failed.
-    package func acquirePermit(
+    package nonisolated func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
-        let reference = try calls.service(service).get()
-        let answer: PermitAnswer = try await cancellable {
-            calls.acquirePermit(
-                reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
-                completion: $0)
+        let answer: PermitAnswer = try await cancellable { calls, completion in
+            switch calls.service(service) {
+            case .success(let reference):
+                return calls.acquirePermit(
+                    reference, cost: cost, subject: subject, waitMilliseconds: waitMilliseconds, now: calls.now(),
+                    completion: completion)
+            case .failure(let error):
+                completion(.failed(error))
+                return nil
+            }
         }
         if case .failed(let error) = answer { throw error }
         return answer
@@ -153,11 +165,11 @@ extension Coordinator {
 
     /// Reports the outcome of a permitted call.
     /// - Returns: the breaker's state after it.
-    package func reportPermit(
+    package nonisolated func reportPermit(
         service: String, permit: PermitID, _ report: OutcomeReport
     ) async throws -> BreakerSnapshot.State {
         let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
-            calls.reportPermit(service: service, permit: permit, report, completion: $0)
+            $0.reportPermit(service: service, permit: permit, report, completion: $1)
             return nil
         }
         return try answer.get()
@@ -167,13 +179,13 @@ extension Coordinator {
     /// - Parameters:
     ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
     ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
-    package func forceBreaker(
+    package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
     ) async throws -> BreakerStatus {
         let answer: Result<BreakerStatus, InterlockError> = try await cancellable {
-            calls.forceBreaker(
-                service: service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: $0)
+            $0.forceBreaker(
+                service: service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: $1)
             return nil
         }
         return try answer.get()
@@ -181,9 +193,9 @@ extension Coordinator {
 
     /// Tells a service's breaker what its outage monitor has found. See `CoordinatorCalls.reportOutage`.
     /// - Returns: the breaker's state after it.
-    package func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
+    package nonisolated func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
         let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
-            calls.reportOutage(service: service, finding, completion: $0)
+            $0.reportOutage(service: service, finding, completion: $1)
             return nil
         }
         return try answer.get()
@@ -211,7 +223,7 @@ extension Coordinator {
     /// A service's definition, if it is configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
-    private func isReleased(_ call: (Completion<ReleaseAnswer>) -> PendingCall?) async throws -> Bool {
+    private nonisolated func isReleased(_ call: @escaping AsyncCall<ReleaseAnswer>) async throws -> Bool {
         switch try await cancellable(call) {
         case .released: return true
         case .lost: return false
@@ -219,65 +231,69 @@ extension Coordinator {
         }
     }
 
-    private func decided(_ call: (Completion<TakeAnswer>) -> PendingCall?) async throws -> LimitAnswer {
+    private nonisolated func decided(_ call: @escaping AsyncCall<TakeAnswer>) async throws -> LimitAnswer {
         switch try await cancellable(call) {
         case .decided(let answer), .decidedAlike(let answer, _, _): return answer
         case .failed(let error): throw error
         }
     }
 
+    private typealias AsyncCall<Answer> = @Sendable (CoordinatorCalls, Completion<Answer>) -> PendingCall?
+
     /// Makes a call and waits for its answer; an answer that comes after the task was cancelled finds nobody.
-    private func cancellable<Answer: Sendable>(
-        _ call: (Completion<Answer>) -> PendingCall?
-    ) async throws -> Answer {
-        let waiter = CallWaiter<Answer>(coordinator: self)
+    ///
+    /// The caller stays where it is: what the event loop is told and what it answers wake one thread each. A method of the actor would
+    /// go there and come back, and be resumed in between.
+    private nonisolated func cancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
+        let waiter = CallWaiter<Answer>()
         return try await withTaskCancellationHandler {
-            try await answer(to: call, of: waiter)
+            try await withCheckedThrowingContinuation { continuation in
+                onEventLoop { waiter.begin(continuation, $0.calls, call) }
+            }
         } onCancel: {
-            Task { await cancelWaiter(waiter) }
+            onEventLoop { waiter.cancel($0.calls) }
         }
     }
 
-    /// A method and not a closure, so that the call is certainly made on the coordinator's executor.
-    private func answer<Answer: Sendable>(
-        to call: (Completion<Answer>) -> PendingCall?, of waiter: CallWaiter<Answer>
-    ) async throws -> Answer {
-        try await withCheckedThrowingContinuation { continuation in
-            waiter.continuation = continuation
-            guard !Task.isCancelled else { return waiter.cancel() }
-            waiter.call = call(Completion { _, answer in waiter.receive(answer) })
+    /// Now if this is the event loop, else soon.
+    private nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Coordinator) -> Void) {
+        if eventLoop.inEventLoop {
+            assumeIsolated(body)
+        } else {
+            eventLoop.execute { self.assumeIsolated(body) }
         }
-    }
-
-    private func cancelWaiter<Answer>(_ waiter: CallWaiter<Answer>) {
-        waiter.cancel()
     }
 }
 
 /// One `async` call: whoever comes first, the answer or the cancellation, resumes it.
 ///
-/// Sendable without a lock because it is touched on the coordinator's executor only; the cancellation handler merely
-/// passes it there.
+/// Sendable without a lock because it is touched on the coordinator's event loop only; its task merely passes it there.
 private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
-    private unowned let coordinator: Coordinator
-    var continuation: CheckedContinuation<Answer, any Error>?
-    var call: PendingCall?
+    private var continuation: CheckedContinuation<Answer, any Error>?
+    private var pending: PendingCall?
+    private var isCancelled = false
 
-    init(coordinator: Coordinator) {
-        self.coordinator = coordinator
+    func begin(
+        _ continuation: CheckedContinuation<Answer, any Error>, _ calls: CoordinatorCalls,
+        _ call: (CoordinatorCalls, Completion<Answer>) -> PendingCall?
+    ) {
+        self.continuation = continuation
+        guard !isCancelled else { return cancel(calls) }
+        pending = call(calls, Completion { [self] _, answer in receive(answer) })
     }
 
-    func receive(_ answer: Answer) -> Bool {
+    private func receive(_ answer: Answer) -> Bool {
         guard let continuation else { return false }
         self.continuation = nil
         continuation.resume(returning: answer)
         return true
     }
 
-    func cancel() {
+    func cancel(_ calls: CoordinatorCalls) {
+        isCancelled = true
         guard let continuation else { return }
         self.continuation = nil
-        if let call { coordinator.assumeIsolated { $0.calls.cancel(call) } }
+        if let pending { calls.cancel(pending) }
         continuation.resume(throwing: InterlockError(.cancelled, "the call was given up by its caller"))
     }
 }
