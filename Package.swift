@@ -66,9 +66,10 @@ let package = Package(
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             resources: [
-                .embedInCode("Locks/fences.lua"), .embedInCode("Locks/locks.lua"), .embedInCode("Locks/groups.lua"),
-                .embedInCode("Locks/acquire-free.lua"),
-                .embedInCode("Locks/acquire.lua"), .embedInCode("Locks/renew.lua"), .embedInCode("Locks/release.lua"),
+                .embedInCode("Locks/fence-counter.lua"), .embedInCode("Locks/fences.lua"),
+                .embedInCode("Locks/locks.lua"), .embedInCode("Locks/groups.lua"),
+                .embedInCode("Locks/acquire-free.lua"), .embedInCode("Locks/acquire.lua"),
+                .embedInCode("Locks/renew.lua"), .embedInCode("Locks/release-quick.lua"), .embedInCode("Locks/release.lua"),
                 .embedInCode("Locks/leave.lua"), .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
                 .embedInCode("Locks/share.lua"), .embedInCode("Locks/share-renew.lua"),
                 .embedInCode("Locks/share-release.lua"),

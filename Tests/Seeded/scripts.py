@@ -46,7 +46,7 @@ BUGS = [
     ),
     Bug(
         "release-without-token",
-        "release.lua",
+        "release-quick.lua",
         "if holder ~= ARGV[1] then",
         "if not holder then",
         # A client that was told "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
@@ -71,7 +71,7 @@ BUGS = [
     ),
     Bug(
         "no-fence",
-        "acquire-free.lua",
+        "fence-counter.lua",
         "  local fence = redis.pcall('INCRBY', KEYS[2], '1')\n",
         "  local fence = 1\n  if fence then return fence end\n",
         ("rising-fences",),
@@ -88,7 +88,7 @@ BUGS = [
     ),
     Bug(
         "fences-by-counter-alone",
-        "acquire-free.lua",
+        "fence-counter.lua",
         "if fence > now - fence_slack and fence < 2^53 then",
         "if fence then",
         ("rising-fences",),
@@ -96,7 +96,7 @@ BUGS = [
     ),
     Bug(
         "fences-begin-anew",
-        "acquire-free.lua",
+        "fence-counter.lua",
         "if fence > now - fence_slack and fence < 2^53 then",
         "if fence == 1 or fence > now - fence_slack and fence < 2^53 then",
         ("rising-fences",),
@@ -104,7 +104,7 @@ BUGS = [
     ),
     Bug(
         "fences-by-clock-alone",
-        "acquire-free.lua",
+        "fence-counter.lua",
         "if fence > now - fence_slack and fence < 2^53 then",
         "if not fence then",
         ("rising-fences",),
@@ -112,7 +112,7 @@ BUGS = [
     ),
     Bug(
         "fence-lapses-before-its-time",
-        "acquire-free.lua",
+        "fence-counter.lua",
         "redis.call('SET', KEYS[2], now, 'PXAT', math.floor(now / 1000) + fence_lifetime)",
         "redis.call('SET', KEYS[2], now, 'PX', '3600000')",
         ("rising-fences",),
@@ -120,9 +120,9 @@ BUGS = [
     ),
     Bug(
         "old-clock-believed",
-        "acquire-free.lua",
-        "    if fence == 1 then\n",
-        "    if not fence then\n",
+        "fence-counter.lua",
+        "  if fence == 1 then\n",
+        "  if not fence then\n",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/wipedFarAway\\(",
     ),

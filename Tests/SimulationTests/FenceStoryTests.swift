@@ -49,6 +49,28 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
+    @Test(
+        "a waiter that the lock goes on to within its sidecar's turn has a higher fence, whatever became of the counter",
+        arguments: [1, 1000, 4_000_000, nil] as [Int64?])
+    func goesOn(after lost: Int64?) throws {
+        let stage = Stage()
+        try Self.makeClockKnown(on: stage)
+        let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 30_000)))?.lease)
+        let first = stage.acquire(try LockFaultTests.request("orders", wait: 20_000))
+        let second = stage.acquire(try LockFaultTests.request("orders", wait: 20_000))
+        stage.run(milliseconds: 150)
+        if let lost {
+            stage.cli("SET", "interlock:fence:{orders}", "\(holder.fence - lost)", "PX", "60000")
+        } else {
+            stage.cli("DEL", "interlock:fence:{orders}")
+        }
+        _ = stage.release(holder)
+        let granted = try #require(stage.result(of: first)?.lease)
+        #expect(granted.fence > holder.fence)
+        _ = stage.release(granted)
+        #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
+    }
+
     @Test("a server that takes over within milliseconds, without the last grants, grants higher ones", arguments: 0..<10)
     func takenOverAtOnce(after milliseconds: Int64) throws {
         let stage = Stage()

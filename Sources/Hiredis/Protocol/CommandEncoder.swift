@@ -21,7 +21,7 @@ package struct CommandEncoder {
     var tellsTime: Bool { !times.isEmpty }
 
     /// Appends one argument: what the server's clock shows when the command leaves, in microseconds since 1970, with 16 digits. Only for
-    /// commands that a primary alone carries out.
+    /// commands that a primary alone carries out, unless they reply with an integer below 1.
     package mutating func appendServerTime() {
         times.append(bytes.count)
         append(Self.unknownServerTime)

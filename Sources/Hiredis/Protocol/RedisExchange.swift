@@ -263,6 +263,8 @@ final class RedisExchange {
 
     private func note(_ reply: RedisReply, _ command: Pending) {
         if case .error = reply { return }
+        // It changed nothing, which a replica may say too.
+        if let number = reply.integer, number < 1 { return }
         clock?.prove(sentAt: command.sentAt, now: lastRead)
     }
 

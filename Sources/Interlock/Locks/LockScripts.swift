@@ -21,12 +21,15 @@ final class LockScripts: Sendable {
         let groups = locks + PackageResources.groups_lua
         let quorum = Array(lifetime.utf8) + PackageResources.quorum_lua
         let slack = "local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n"
+        let counter = Array((slack + lifetime).utf8) + PackageResources.fence_counter_lua
+        let rest = PackageResources.fences_lua + shared
         acquire = RedisScript(
             name: "acquire.lua",
-            source: Array(slack.utf8) + Array(lifetime.utf8) + PackageResources.acquire_free_lua
-                + PackageResources.fences_lua + shared + PackageResources.acquire_lua)
+            source: counter + PackageResources.acquire_free_lua + rest + PackageResources.acquire_lua)
         fenceLifetime = settings.fenceLifetime.wholeMilliseconds
-        release = RedisScript(name: "release.lua", source: locks + PackageResources.release_lua)
+        release = RedisScript(
+            name: "release.lua",
+            source: counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua)
         breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
         leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
         inspect = RedisScript(name: "inspect.lua", source: groups + PackageResources.inspect_lua)
@@ -142,7 +145,7 @@ struct AcquireScript: ScriptCommand {
     private func encodeExclusive(into encoder: inout CommandEncoder) {
         if ticket == nil { keys.encodeThree(into: &encoder) } else { keys.encodeFive(into: &encoder) }
         encodeCommon(into: &encoder)
-        // Only a primary carries out what takes a lock. A counter that others keep for less than the lease would lapse before it.
+        // A counter that others keep for less than the lease would lapse before it.
         if candidate == .anybody, ttl <= keys.scripts.fenceLifetime {
             encoder.appendServerTime()
         } else {
@@ -280,6 +283,8 @@ struct ReleaseScript: ScriptCommand {
         encoder.append(successor.ticket.token)
         encoder.append(successor.ticket.lifetime)
         encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
+        guard successor.goesOn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.fenceLifetime else { return }
+        encoder.appendServerTime()
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {

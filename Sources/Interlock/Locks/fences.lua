@@ -1,4 +1,4 @@
--- How locks get their fences: this text stands before all else of the scripts that grant them, but for acquire-free.lua.
+-- How locks get their fences: this text stands before all else of the scripts that grant them, but for what is done at once.
 --
 -- Before it stands a constant: `fence_lifetime` in ms.
 

@@ -6,24 +6,20 @@
 --       4 the next one's token  5 its ttl in ms  6 "on": this sidecar's turn may go on although others wait; else "over"
 --       7 the sidecar's ticket  8 for how many ms it waits when it is not served
 --       9 for how many ms others of it go on waiting when it is served (0: there are none)
+--       and when "on" and others: 10 Redis' clock in microseconds; zeros: this sidecar does not know it
 -- Reply 0: the lock is not held by that token; -1: nor is it, but by a group, whose holders the lock does not name;
 --       1: freed, or handed to another sidecar; {1, 1 when this sidecar is first in the queue now}: the same, and this
 --       sidecar's waiters go on waiting; {2, fence, 1 when a new turn begins}: this sidecar's next waiter has it
 --
 -- Guarantees that nobody else's lease is touched, and that the lock passes to the next in the same moment.
 
-local next_token, ticket = ARGV[4], ARGV[7]
-local holder = redis.call('GET', KEYS[1])
-if holder ~= ARGV[1] then
-  return holder and (string.find(holder, '^shared/') or string.find(holder, '^permits%-%d+/')) and -1 or 0
-end
-
 if not next_token then
   redis.call('DEL', KEYS[1])
-  if redis.call('EXISTS', KEYS[3]) == 1 then open_queue(ARGV[2], ARGV[3]).hand_over() end
+  open_queue(ARGV[2], ARGV[3]).hand_over()
   return 1
 end
 
+local ticket = ARGV[7]
 local goes_on = ARGV[6] == 'on'
 local queue = open_queue(ARGV[2], ARGV[3])
 local first = not goes_on and queue.first()
