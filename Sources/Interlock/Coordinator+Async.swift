@@ -245,7 +245,7 @@ extension Coordinator {
     /// The caller stays where it is: what the event loop is told and what it answers wake one thread each. A method of the actor would
     /// go there and come back, and be resumed in between.
     private nonisolated func cancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
-        let waiter = CallWaiter<Answer>()
+        let waiter = CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 onEventLoop { waiter.begin(continuation, $0.calls, call) }
@@ -272,28 +272,41 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     private var continuation: CheckedContinuation<Answer, any Error>?
     private var pending: PendingCall?
     private var isCancelled = false
+    private var isBeginning = false
+    /// Where its task is as well.
+    private let isOnEventLoop: Bool
+
+    init(isOnEventLoop: Bool) {
+        self.isOnEventLoop = isOnEventLoop
+    }
 
     func begin(
         _ continuation: CheckedContinuation<Answer, any Error>, _ calls: CoordinatorCalls,
         _ call: (CoordinatorCalls, Completion<Answer>) -> PendingCall?
     ) {
         self.continuation = continuation
+        isBeginning = true
+        defer { isBeginning = false }
         guard !isCancelled else { return cancel(calls) }
-        pending = call(calls, Completion { [self] _, answer in receive(answer) })
+        pending = call(calls, Completion { [self] _, answer in resume(.success(answer), calls) })
     }
 
-    private func receive(_ answer: Answer) -> Bool {
+    private func resume(_ result: Result<Answer, any Error>, _ calls: CoordinatorCalls) -> Bool {
         guard let continuation else { return false }
         self.continuation = nil
-        continuation.resume(returning: answer)
+        if isOnEventLoop, isBeginning, calls.isPauseDue() {
+            calls.runtime.eventLoop.assumeIsolated().scheduleTask(in: CoordinatorCalls.pause) {
+                continuation.resume(with: result)
+            }
+        } else {
+            continuation.resume(with: result)
+        }
         return true
     }
 
     func cancel(_ calls: CoordinatorCalls) {
         isCancelled = true
-        guard let continuation else { return }
-        self.continuation = nil
+        guard resume(.failure(InterlockError(.cancelled, "the call was given up by its caller")), calls) else { return }
         if let pending { calls.cancel(pending) }
-        continuation.resume(throwing: InterlockError(.cancelled, "the call was given up by its caller"))
     }
 }

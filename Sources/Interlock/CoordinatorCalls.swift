@@ -1,5 +1,6 @@
 internal import Hiredis
 package import InterlockCore
+internal import NIOCore
 
 /// A call whose answer is still to come, so that it can be given up.
 package enum PendingCall: Sendable {
@@ -34,6 +35,7 @@ package final class CoordinatorCalls {
     let feed: EventFeed
     private var joint: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
+    private var answersAtOnce = 0
     var services: [String: GuardedService] = [:] {
         didSet {
             servicesVersion += 1
@@ -208,6 +210,19 @@ package final class CoordinatorCalls {
         guard let service = services[name] else { return .failure(unknownService(name)) }
         return .success(ServiceReference(service: service))
     }
+
+    /// Whether an answer that a task on the event loop has at once is to wait for `pause`: the task goes on where it is, and one that asks
+    /// again and again would let nothing else happen on the loop.
+    func isPauseDue() -> Bool {
+        answersAtOnce += 1
+        guard answersAtOnce == Self.mostAnswersAtOnce else { return false }
+        answersAtOnce = 0
+        return true
+    }
+
+    /// Long enough that the loop comes round.
+    static let pause = TimeAmount.microseconds(50)
+    private static let mostAnswersAtOnce = 64
 
     /// The time as this coordinator reads it; one reading may serve all calls that came at once.
     package func now() -> Instant { runtime.time.now() }

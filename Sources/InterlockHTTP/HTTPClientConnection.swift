@@ -186,6 +186,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         guard readsMuch, let largeReads else { return context?.read() ?? () }
         guard !awaitsReadTurn else { return }
         awaitsReadTurn = true
+        // Over TLS a read may come to nothing that is told here.
+        endReadTurn()
         largeReads.ask(self)
     }
 

@@ -13,7 +13,7 @@ protocol LargeReader: AnyObject {
 package final class LargeReads {
     /// A connection that has read so much at once is likely to again.
     static let size = 1 << 14
-    /// In one turn of the loop.
+    /// At a time.
     private static let most = 4
     /// Those whose servers are slow keep no turn from others for longer.
     private static let patience = TimeAmount.microseconds(250)
@@ -35,7 +35,7 @@ package final class LargeReads {
 
     /// A turn is over.
     func ended() {
-        // None is counted whose turn took too long.
+        // A turn that took too long has been written off already.
         underWay = max(0, underWay - 1)
         admit()
     }

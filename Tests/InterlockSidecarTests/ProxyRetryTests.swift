@@ -232,7 +232,7 @@ struct ProxyRetryTests {
         }
         let configure: (inout ServiceDefinition) -> Void = {
             $0.upstream?.totalTimeout = .milliseconds(2000)
-            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .milliseconds(1200))]
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .milliseconds(1700))]
             $0.onLimit = LimitPolicy(action: .wait)
             $0.breaker = BreakerSettings(minimumCalls: 1)
         }

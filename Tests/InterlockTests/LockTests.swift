@@ -236,7 +236,11 @@ struct LockTests {
                 }
                 try await fleet.cli("SET", "interlock:fence:{orders}", value)
                 var last: Int64 = 0
-                for _ in 0..<3 {
+                let owned = try LockRequest("owned", owner: "boss")
+                for turn in 0..<3 {
+                    if turn == 1 { try await fleet.cli("SET", "interlock:fence:{owned}", value) }
+                    let again = try #require(try await sidecar.acquireLock(owned))
+                    #expect(again.fence > 1_600_000_000_000_000 && again.fence < 1 << 53)
                     let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
                     #expect(lease.fence > max(last, 1_600_000_000_000_000) && lease.fence < 1 << 53)
                     last = lease.fence
@@ -257,6 +261,27 @@ struct LockTests {
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000)))
             #expect(try await fleet.cli("GET", key).text == lease.token)
             #expect(try await fleet.cli("SET", key, "mine", "NX", "PX", "1000") == .null)
+        }
+    }
+
+    @Test("a task on the coordinator's loop that asks again and again lets others go on", .timeLimit(.minutes(1)))
+    func askedAgainFromTheLoop() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let orders = try ResourceName("orders")
+            let holder = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
+            try await eventually(within: .seconds(10), "somebody waits") {
+                try await sidecar.inspectLock(orders)?.waiters ?? 0 > 0
+            }
+            // Who does not wait is told at once that others do.
+            let asking = Task(executorPreference: sidecar.taskExecutor) {
+                while try await sidecar.acquireLock(try LockRequest("orders")) == nil {}
+            }
+            #expect(try await sidecar.releaseLock(orders, token: holder.token))
+            let next = try #require(try await waiting)
+            #expect(try await sidecar.releaseLock(orders, token: next.token))
+            try await asking.value
         }
     }
 

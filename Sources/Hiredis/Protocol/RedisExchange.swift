@@ -2,8 +2,8 @@ internal import DequeModule
 internal import NIOCore
 
 /// A server's clock as one connection knows it: it was looked at just now, and goes on as this side's does. What it is said to show is
-/// behind it by as long as the look took and the command takes. It is before it by no more than a clock gains that is being set right by
-/// and by, 8.3 % at most with chrony's usual settings, in the time between two looks; or by as much as it was set back since the last one.
+/// behind it by as long as the look took and the command takes. What it is said to show is ahead of it by no more than the clock loses
+/// between two looks, 8.3 % of that time at most where chrony sets it right by and by, or than it was set back since the last one.
 ///
 /// It is known only to a connection that certainly goes to a primary, and only `delay` after that was certain: a fence above what it
 /// shows, less `delay`, is above all that were given before that primary took over.

@@ -7,7 +7,8 @@ final class LockScripts: Sendable {
     let quorumAcquire, quorumFence: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
     /// In milliseconds.
-    let fenceLifetime: Int64
+    /// Counters go on for at least as long as a lease of so many milliseconds.
+    let longestCounted: Int64
 
     /// - Parameter isOnCluster: whether `PUBLISH` counts only those who listen at the server that runs a script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
@@ -26,7 +27,7 @@ final class LockScripts: Sendable {
         acquire = RedisScript(
             name: "acquire.lua",
             source: counter + PackageResources.acquire_free_lua + rest + PackageResources.acquire_lua)
-        fenceLifetime = settings.fenceLifetime.wholeMilliseconds
+        longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
         release = RedisScript(
             name: "release.lua",
             source: counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua)
@@ -145,8 +146,7 @@ struct AcquireScript: ScriptCommand {
     private func encodeExclusive(into encoder: inout CommandEncoder) {
         if ticket == nil { keys.encodeThree(into: &encoder) } else { keys.encodeFive(into: &encoder) }
         encodeCommon(into: &encoder)
-        // A counter that others keep for less than the lease would lapse before it.
-        if candidate == .anybody, ttl <= keys.scripts.fenceLifetime {
+        if candidate == .anybody, ttl <= keys.scripts.longestCounted {
             encoder.appendServerTime()
         } else {
             encoder.append(CommandEncoder.unknownServerTime)
@@ -283,7 +283,7 @@ struct ReleaseScript: ScriptCommand {
         encoder.append(successor.ticket.token)
         encoder.append(successor.ticket.lifetime)
         encoder.append(successor.ticket.hasOthers ? successor.ticket.lifetime : 0)
-        guard successor.goesOn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.fenceLifetime else { return }
+        guard successor.goesOn, successor.ticket.hasOthers, successor.ttl <= keys.scripts.longestCounted else { return }
         encoder.appendServerTime()
     }
 

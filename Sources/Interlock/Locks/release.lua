@@ -13,6 +13,10 @@
 --
 -- Guarantees that nobody else's lease is touched, and that the lock passes to the next in the same moment.
 
+-- Of another type: nobody can wait there, and nothing is released.
+local waiting = redis.pcall('ZCARD', KEYS[3])
+if type(waiting) == 'table' then return waiting end
+
 if not next_token then
   redis.call('DEL', KEYS[1])
   open_queue(ARGV[2], ARGV[3]).hand_over()

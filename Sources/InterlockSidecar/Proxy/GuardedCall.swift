@@ -139,15 +139,18 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     /// The call's time is over before it could be made, or made again.
     private func tooLate() {
-        if case .answered(_, let exchange)? = last, exchange.isHeldWhole, let last { return conclude(last) }
-        let wasTried = tries > 0
-        abandonLast()
-        if !wasTried {
-            waited = .now() - started
-            logger.log(.upstreamFailed, ["service": service, "cause": "waited", "error": ProxyFailure.waited.reason])
-            if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
+        switch last {
+        case .failed(let failure): return conclude(.failed(failure))
+        case .answered(_, let exchange) where exchange.isHeldWhole: if let last { return conclude(last) }
+        case .answered, nil: abandonLast()
         }
-        conclude(.failed(wasTried ? .total : .waited))
+        guard tries == 0 else { return conclude(.failed(.total)) }
+        waited = .now() - started
+        if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
+        if upstream == nil, let definition = calls.definition(ofService: service), let settings = definition.upstream {
+            upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
+        }
+        conclude(.failed(.waited))
     }
 
     /// How long the call may still wait, in milliseconds.
@@ -419,8 +422,11 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         }
     }
 
-    /// Whether the service had at least half of the time.
-    private var hadTime: Bool { deadline - triedAt >= triedAt - started }
+    /// Whether the time had not mostly gone by in waiting before the service was asked.
+    private var hadTime: Bool {
+        let total = deadline - started
+        return waited.nanoseconds < total.nanoseconds / 2 || (deadline - triedAt).nanoseconds >= total.nanoseconds / 4
+    }
 
     /// Whether the call would go on if the client sent more, or read more.
     private func isClientAwaited(_ exchange: UpstreamExchange) -> Bool {
