@@ -4,9 +4,10 @@
 
 -- The next fence of KEYS[2]: the counter's next number, unless that is behind the clock by more than the slack: then the clock's. `now`,
 -- what the asker knows of the clock in microseconds, may be a little old, which a counter that is there does not mind; for one that
--- begins, Redis is asked. What is no fence was set by somebody else, and gives way to the clock. nil: nothing can be counted on; `mint`
--- in fences.lua knows what to do, or says why not.
+-- begins, Redis is asked. What is no fence was set by somebody else, and gives way to the clock. nil: the asker does not know the clock,
+-- which zeros say, or nothing can be counted on; `mint` in fences.lua knows what to do, or says why not.
 local function count(now)
+  if now == '0000000000000000' then return nil end
   local fence = redis.pcall('INCRBY', KEYS[2], '1')
   if type(fence) ~= 'number' then return nil end
   if fence > now - fence_slack and fence < 2^53 then return fence end

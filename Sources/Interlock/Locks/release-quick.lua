@@ -9,7 +9,7 @@ end
 
 if not next_token and redis.call('EXISTS', KEYS[3]) == 0 then return redis.call('DEL', KEYS[1]) end
 
-if now and now ~= '0000000000000000' then
+if now then
   local fence = count(now)
   if fence then
     redis.call('SET', KEYS[1], next_token, 'PX', ARGV[5])
