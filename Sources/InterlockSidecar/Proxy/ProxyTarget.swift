@@ -1,4 +1,4 @@
-package import FoundationEssentials
+internal import FoundationEssentials
 internal import InterlockHTTP
 
 /// What a request to the proxy asks of the upstream: the path behind `/proxy/{service}` and the query, as they were sent.
