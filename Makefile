@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents static install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
 BINARY := .build/release/interlock
+# With the Swift runtime in the program: it needs no toolchain to run, and a call into the runtime is no detour.
+RELEASE_BUILD := swift build -c release --static-swift-stdlib
 # Each test starts its own servers: more than two at once starve each other on a small machine.
 SWIFT_TEST := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
 # SwiftPM drops the program's own `main` only if libFuzzer is its one sanitizer; the address sanitizer goes past it.
@@ -31,10 +33,10 @@ setup: $(VENV)/test.installed $(NEWEST_REDIS) ## Install what is missing: hiredi
 	@Tools/setup.sh build
 
 build: ## Build the release binary, .build/release/interlock.
-	swift build -c release --product interlock
+	$(RELEASE_BUILD) --product interlock
 
 build-bench: build ## Build .build/release/interlock-bench too, which is `interlock bench`: load, faults and judgement.
-	swift build -c release --product interlock-bench
+	$(RELEASE_BUILD) --product interlock-bench
 
 run: setup build ## Start a sidecar with the sample services and its own Redis. ARGS='…' adds options.
 	exec $(BINARY) serve --config docs/sample.yaml $(ARGS)
@@ -46,7 +48,7 @@ demo: setup build ## Watch two sidecars handle an upstream that fails and recove
 	python3 demo/day.py $(ARGS)
 
 simulate: setup ## Run the product in simulated worlds. ARGS='--seed 7' runs one of them, ARGS='--seeds 1000' a thousand.
-	swift build -c release --product simulate
+	$(RELEASE_BUILD) --product simulate
 	.build/release/simulate $(ARGS)
 
 test: setup ## Run all tests. They start their own Redis; REDIS_SERVER=/path/to/server tries another one.
@@ -82,7 +84,7 @@ bench: setup build-bench $(VENV)/bench.installed ## Measure Interlock beside Red
 	@Tools/setup.sh bench
 	@Tools/setup.sh etcd || echo "bench: etcd-server cannot be installed here; the page will list it as missing"
 	@for peer in $$(grep -v '^#' requirements/peers.txt); do $(PIP) "$$peer" || echo "bench: $$peer cannot be installed here; the page will list it as missing"; done
-	swift build -c release --product InterlockBenchmarks
+	$(RELEASE_BUILD) --product InterlockBenchmarks
 	python3 Benchmarks/run.py $(ARGS)
 
 soak: setup build-bench ## Load four sidecars for half an hour, with faults, and judge the history. ARGS='--duration 1h --seed 7' adds options.
@@ -108,17 +110,13 @@ documents: setup ## Run the examples of docs/clients and docs/recipes; they must
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-static: setup ## Build what is installed: .build-static/release/interlock and interlock-bench run without a Swift toolchain.
-	swift build -c release --product interlock --static-swift-stdlib --scratch-path .build-static
-	swift build -c release --product interlock-bench --static-swift-stdlib --scratch-path .build-static
-
-install: ## Install it, its manual pages, completions and systemd unit, after `make static`. DESTDIR= PREFIX=/usr/local
+install: ## Install it, its manual pages, completions and systemd unit, after `make build-bench`. DESTDIR= PREFIX=/usr/local
 	packaging/install.sh install
 
 uninstall: ## Remove what `make install` installed. DESTDIR= PREFIX=/usr/local
 	packaging/install.sh uninstall
 
-deb: ## Make a Debian package of it in .build-deb, after `make static`.
+deb: ## Make a Debian package of it in .build-deb, after `make build-bench`.
 	packaging/deb.sh
 
 clean: ## Remove everything that was built or installed in this folder.

@@ -196,7 +196,7 @@ def main() -> int:
         return against.main(options.against, options.only, options.rounds, options.scale)
     rounds = 5 if options.rounds is None else options.rounds
     if not BINARY.exists():
-        sys.exit("benchmark: build first: swift build -c release --product interlock")
+        sys.exit("benchmark: build first: make build")
     parts = [part for part in PARTS if part in (options.only or PARTS)]
     for part in parts:
         if part in NEEDS and (lacking := NEEDS[part]()):

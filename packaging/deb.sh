@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds a Debian package of the binary that `make static` built, checks it, and prints its path.
+# Builds a Debian package of the binary that `make build-bench` built, checks it, and prints its path.
 #
 # Variables: STATIC_BINARY, as in packaging/install.sh; DEBFULLNAME and DEBEMAIL, who makes the package: else the last commit's author.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${STATIC_BINARY:=.build-static/release/interlock}"
-[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY is not there; run \`make static\` first" >&2; exit 1; }
+: "${STATIC_BINARY:=.build/release/interlock}"
+[[ -x $STATIC_BINARY ]] || { echo "deb: $STATIC_BINARY is not there; run \`make build-bench\` first" >&2; exit 1; }
 for tool in dpkg-deb dpkg-shlibdeps; do
     command -v "$tool" >/dev/null || { echo "deb: $tool was not found; install dpkg-dev" >&2; exit 1; }
 done

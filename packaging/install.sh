@@ -9,14 +9,14 @@
 #   UNITDIR=$PREFIX/lib/systemd/system
 #   ZSHDIR=$PREFIX/share/zsh/site-functions
 #   FISHDIR=$PREFIX/share/fish/vendor_completions.d
-#   STATIC_BINARY=.build-static/release/interlock    interlock-bench is expected beside it
-#   CHECKOUTS=.build-static/checkouts        the sources of the libraries that are linked in
+#   STATIC_BINARY=.build/release/interlock    interlock-bench is expected beside it
+#   CHECKOUTS=.build/checkouts        the sources of the libraries that are linked in
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-: "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${STATIC_BINARY:=.build-static/release/interlock}"
+: "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${STATIC_BINARY:=.build/release/interlock}"
 : "${UNITDIR:=$PREFIX/lib/systemd/system}" "${ZSHDIR:=$PREFIX/share/zsh/site-functions}"
-: "${FISHDIR:=$PREFIX/share/fish/vendor_completions.d}" "${CHECKOUTS:=.build-static/checkouts}"
+: "${FISHDIR:=$PREFIX/share/fish/vendor_completions.d}" "${CHECKOUTS:=.build/checkouts}"
 share=$DESTDIR$PREFIX/share
 binary=$DESTDIR$PREFIX/bin/interlock
 bench=$DESTDIR$PREFIX/bin/interlock-bench
@@ -43,10 +43,10 @@ third_party() {
 install_all() {
     local generated path shell
     for path in "$STATIC_BINARY" "$STATIC_BINARY-bench" "$CHECKOUTS"; do
-        [[ -e $path ]] || { echo "install: $path is not there; run \`make static\` first" >&2; exit 1; }
+        [[ -e $path ]] || { echo "install: $path is not there; run \`make build-bench\` first" >&2; exit 1; }
     done
     [[ $(ldd "$STATIC_BINARY") != *libswift* ]] ||
-        { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make static\`" >&2; exit 1; }
+        { echo "install: $STATIC_BINARY needs the Swift toolchain's libraries; run \`make build-bench\`" >&2; exit 1; }
     generated=$(mktemp -d)
     trap 'rm -rf "$generated"' RETURN
     python3 packaging/manual.py "$generated/man" "$STATIC_BINARY" "$STATIC_BINARY-bench"

@@ -386,7 +386,7 @@ def check(path: str | pathlib.Path, only: Sequence[str] | None, most: int) -> tu
         ) from error
     parts = [part for part in PARTS if part in (only or PARTS)]
     if "locks" in parts and not load.GENERATOR.exists():
-        raise Unusable("build first: swift build -c release --product InterlockBenchmarks")
+        raise Unusable("InterlockBenchmarks is not built; `make bench` builds it")
     for side in (old, new):
         say(f"{side.name}: {side.binary}, {versions[side.name]}")
     return (old, new), parts

@@ -31,7 +31,7 @@ LIBRARIES = ("redis", "python-redis-lock", "limits", "pybreaker", "matplotlib")
 def missing() -> str | None:
     """What must be built or installed to measure locks, or None."""
     if not GENERATOR.exists():
-        return "build first: swift build -c release --product InterlockBenchmarks"
+        return "InterlockBenchmarks is not built; `make bench` builds it"
     if subprocess.run([PYTHON, "-c", "import redis, redis_lock"], capture_output=True).returncode != 0:
         return f"{PYTHON} lacks redis and python-redis-lock; `make bench` installs them"
     return None

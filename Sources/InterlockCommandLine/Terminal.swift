@@ -1,4 +1,4 @@
-package import ArgumentParser
+internal import ArgumentParser
 import Glibc
 
 /// Answers go to standard output, everything else to standard error. Control characters never pass.
