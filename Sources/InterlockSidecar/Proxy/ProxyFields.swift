@@ -8,7 +8,8 @@ enum ProxyFields {
 
     /// Of the connection they came on, and no further than that.
     private static let hopByHop = FieldNames(
-        "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
+        "close", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
+    private static let connection = FieldNames("connection")
     /// Meant for this sidecar, or said anew to the upstream.
     private static let ours = FieldNames(
         "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
@@ -31,7 +32,7 @@ enum ProxyFields {
         var headers = HTTPHeaders()
         headers.reserveCapacity(head.headers.count + 4)
         headers.add(name: "Host", value: authority)
-        let named = tokens(of: "Connection", in: head.headers)
+        let named = namedByConnection(in: head.headers)
         for (name, value) in head.headers where isPassedOn(name, named) && !ours.contains(name) {
             headers.add(name: name, value: value)
         }
@@ -85,7 +86,7 @@ enum ProxyFields {
     static func answer(_ received: HTTPHeaders) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
-        let named = tokens(of: "Connection", in: received)
+        let named = namedByConnection(in: received)
         for (name, value) in received where isPassedOn(name, named) && !saidByUs.contains(name) {
             headers.add(name: name, value: value)
         }
@@ -120,6 +121,13 @@ enum ProxyFields {
         return named.isEmpty || !named.contains(name.lowercased())
     }
 
+    /// The fields that `Connection` names, in lower case, but for those that are of the connection anyway.
+    private static func namedByConnection(in headers: HTTPHeaders) -> Set<String> {
+        // Most say `keep-alive` or `close`, and nothing else.
+        let saysMore = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
+        return saysMore ? tokens(of: "Connection", in: headers) : []
+    }
+
     private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
         guard headers.contains(name: name) else { return [] }
         let words = headers[name].flatMap { $0.lowercased().split(separator: ",") }
@@ -140,7 +148,8 @@ private struct FieldNames {
     func contains(_ name: String) -> Bool {
         let length = name.utf8.count
         guard length < byLength.count else { return false }
-        return byLength[length].contains { Self.name(name, beginsWith: $0) }
+        for candidate in byLength[length] where Self.name(name, beginsWith: candidate) { return true }
+        return false
     }
 
     /// - Parameter start: in lower case.
