@@ -84,16 +84,19 @@ struct DocumentedClientExamples {
         return limit.isGranted
     }
 
-    /// - Returns: the type of the first event.
+    /// - Returns: the state of the first breaker that changes. Of other things, as of a sidecar that comes, there are events too.
     func watch(_ client: SidecarClient, following: () -> Void) async throws -> String? {
         // snippet: events
         struct Fields: Decodable {
             var type: String
+            var state: String?
         }
         for await element in try await client.events() {
             switch element {
             case .following: following()  // read the state now: from here on nothing is missed
-            case .event(let event): return try event.decode(Fields.self).type
+            case .event(let event):
+                let fields = try event.decode(Fields.self)
+                if fields.type == "breaker" { return fields.state }
             case .interrupted, .missed: break  // something was missed
             }
         }

@@ -49,10 +49,10 @@ struct DocumentedClientTests {
         try await TestSidecar.withClient { client in
             let examples = DocumentedClientExamples(configuration: client.configuration)
             let (stands, following) = AsyncStream.makeStream(of: Void.self)
-            async let type = examples.watch(client) { following.finish() }
+            async let state = examples.watch(client) { following.finish() }
             for await _ in stands {}
             try await client.forceBreaker("catalog", .open)
-            #expect(try await type == "breaker")
+            #expect(try await state == "open")
         }
     }
 
