@@ -235,7 +235,7 @@ def two_hosts(stage: Stage) -> None:
     stage.interlock(b, "lock", "show", "nightly-import")
     stage.show("GET", "interlock:lock:{nightly-import}")
     waiting = stage.run("host b", b, *lock, "--label", "host-b", "--wait", "10s", *job)
-    stage.until("host b waits", lambda: stage.ask_sidecar(b, "LOCK.INFO", "nightly-import")[-1] == "1")
+    stage.until("host b waits", lambda: stage.waiters(b, "nightly-import") == 1)
     stage.say("you", f"$ kill -9 {first.pid}   # host a is gone")
     killed = time.monotonic()
     first.kill()

@@ -314,6 +314,11 @@ class Stage:
     def ask_sidecar(self, sidecar: Sidecar, *words: str) -> list[str]:
         return self.redis_cli("-p", sidecar.resp_port, *words)
 
+    def waiters(self, sidecar: Sidecar, lock: str) -> int:
+        """How many wait for a lock."""
+        lines = self.ask_sidecar(sidecar, "LOCK.INFO", lock)
+        return int(lines[lines.index("waiters") + 1])
+
     def breaker_at(self, sidecar: Sidecar) -> dict[str, str]:
         """The breaker's state as this sidecar has it."""
         lines = self.ask_sidecar(sidecar, "BREAKER.STATE", "catalog")
