@@ -71,6 +71,7 @@ let package = Package(
                 .embedInCode("Locks/acquire-free.lua"), .embedInCode("Locks/acquire.lua"),
                 .embedInCode("Locks/renew.lua"), .embedInCode("Locks/release-quick.lua"), .embedInCode("Locks/release.lua"),
                 .embedInCode("Locks/leave.lua"), .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
+                .embedInCode("Locks/counts.lua"),
                 .embedInCode("Locks/share.lua"), .embedInCode("Locks/share-renew.lua"),
                 .embedInCode("Locks/share-release.lua"),
                 .embedInCode("Locks/Quorum/quorum.lua"),

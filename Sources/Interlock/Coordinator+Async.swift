@@ -208,6 +208,9 @@ extension Coordinator {
     /// All services' breakers, by name. No Redis.
     package func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
 
+    /// The last grants through this sidecar, the newest first. No Redis.
+    package func grants(of name: ResourceName? = nil) -> [GrantRecord] { calls.grants(of: name) }
+
     /// The live sidecars, by ID, with what each publishes of itself.
     /// - Throws: `InterlockError` when Redis cannot be asked.
     package func listFleet() async throws -> [FleetMember] {

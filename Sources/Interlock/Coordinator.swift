@@ -213,6 +213,7 @@ public actor Coordinator: Service {
         readinessIsDecided()
         calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
         calls.locks.keeper.goDown()
+        calls.locks.goDown()
         calls.quorum?.drain()
         calls.permits.goDown(guarded)
         for service in guarded { calls.limits.failWaiting(service, .goingDown) }

@@ -170,7 +170,7 @@ package final class CoordinatorCalls {
             return locks.keeper.unfollow(follower.id)
         }
         locks.keeper.released(name, token: token)
-        locks.leases.ended(name, token: token)
+        locks.leases.ended(name, token: token, .released, now: runtime.time.now())
         locks.release(name, token: token, ttl: ttl)
     }
 
@@ -201,6 +201,11 @@ package final class CoordinatorCalls {
         cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>
     ) {
         provider.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
+    }
+
+    /// The last grants through this sidecar, the newest first. No Redis.
+    package func grants(of name: ResourceName?) -> [GrantRecord] {
+        provider.history.list(of: name?.text, now: runtime.time.now(), wall: runtime.wallClock.milliseconds())
     }
 
     // MARK: Limits

@@ -151,6 +151,12 @@ extension SidecarClient {
         try await send(LockCalls.Inspect(name: name))
     }
 
+    /// The last 100 grants through the sidecar, of one lock or of all, the newest first. It has them in its memory: those of other sidecars
+    /// and those from before it started are not among them.
+    public func lockGrants(of name: String? = nil) async throws -> [SidecarGrant] {
+        try await send(LockCalls.Grants(name: name))
+    }
+
     /// The names of the locks that are held in the whole fleet, each once, in no order.
     /// - Parameters:
     ///   - glob: only names that match, as the `KEYS` command of Redis matches.

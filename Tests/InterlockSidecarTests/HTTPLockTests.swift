@@ -72,6 +72,29 @@ struct HTTPLockTests {
         }
     }
 
+    @Test("a lock is told of with the sidecars that wait, and the last grants with how they ended")
+    func queueAndGrants() async throws {
+        try await HTTPTestDoor.with { door in
+            let held = try await door.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
+            let token = try #require(held.text("token"))
+            async let waiter = door.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
+            try await eventually("somebody waits") { await door.coordinator.status.locksWaiting == 1 }
+            let seen = try await door.client.send("GET", "/v1/locks/a%2Fb")
+            #expect(seen.body.contains(#""queue":[{"sidecar":"\#(door.coordinator.id)","waiters":1}]"#))
+            _ = try await door.client.send("DELETE", "/v1/locks/a%2Fb", headers: ["Lease-Token": token])
+            let granted = try await waiter
+            let grants = try await door.client.send("GET", "/v1/grants?lock=a%2Fb")
+            #expect(grants.status == 200)
+            let newest = #"{"grants":[{"end":null,"ended_ms":null,"fence":\#(granted.integer("fence") ?? 0),"#
+            #expect(grants.body.hasPrefix(newest))
+            #expect(grants.body.contains(#""label":"web-1","mode":"exclusive","name":"a/b","permits":null"#))
+            #expect(grants.body.contains(#""end":"released""#))
+            #expect(try await door.client.send("GET", "/v1/grants?lock=other").body == #"{"grants":[]}"#)
+            try await door.expect(400, "GET", "/v1/grants?lock=")
+            try await door.expect(400, "GET", "/v1/grants?name=a")
+        }
+    }
+
     @Test("a client that leaves while it waits leaves nothing behind")
     func leavingClient() async throws {
         try await HTTPTestDoor.with { door in

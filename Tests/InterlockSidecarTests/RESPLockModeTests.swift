@@ -272,9 +272,41 @@ struct RESPLockModeTests {
         try await RESPTestDoor.with { door in
             let commands = "HELLO 3\r\nLOCK.ACQUIRE orders 30000 PERMITS 3\r\nLOCK.INFO orders\r\nQUIT\r\n"
             let answer = try await door.exchange(commands)
-            #expect(answer.contains("%8\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
+            #expect(answer.contains("%9\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
             #expect(answer.contains("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n$4\r\nmode\r\n$7\r\npermits\r\n"))
             #expect(answer.contains("$7\r\npermits\r\n:3\r\n$6\r\nleases\r\n*1\r\n%3\r\n$5\r\nlabel\r\n"))
+            #expect(answer.contains("$5\r\nqueue\r\n*0\r\n"))
+        }
+    }
+
+    @Test("LOCK.INFO tells which sidecars are waited in, and LOCK.GRANTS what became of the last grants")
+    func queueAndGrants() async throws {
+        try await RESPTestDoor.with { door in
+            let held = try #require(try await door.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
+            let waiting = Task {
+                try await door.coordinator.acquireLock(
+                    LockRequest(name: try ResourceName("orders"), ttl: 30_000, wait: 60_000, label: "b"))
+            }
+            try await eventually("it waits") { await door.coordinator.status.locksWaiting == 1 }
+            let queue = try #require(try await door.cli("LOCK.INFO", "orders").array?.last?.array)
+            #expect(
+                queue.map { $0.array?.map { $0.text ?? "\($0.integer ?? -1)" } } == [
+                    ["sidecar", door.coordinator.id, "waiters", "1"]
+                ])
+            _ = try await door.cli("LOCK.RELEASE", "orders", held)
+            let granted = try await waiting.value
+            let grants = try #require(try await door.cli("LOCK.GRANTS", "orders").array)
+            let fields = grants.map { $0.array?.map { $0.text ?? $0.integer.map { "\($0)" } ?? "nil" } ?? [] }
+            #expect(
+                fields.map { $0.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element) }
+                    == Array(
+                        repeating: ["name", "label", "mode", "permits", "fence", "granted_ms", "waited_ms", "ended_ms", "end"],
+                        count: 2))
+            #expect(fields[0][1...].starts(with: ["orders", "label", "b", "mode", "exclusive", "permits", "nil", "fence"]))
+            #expect(fields[0][9] == "\(granted?.fence ?? 0)")
+            #expect(fields[0].suffix(3) == ["nil", "end", "nil"])
+            #expect(fields[1].suffix(2) == ["end", "released"])
+            #expect(try await door.cli("LOCK.GRANTS", "nobody").array?.isEmpty == true)
         }
     }
 

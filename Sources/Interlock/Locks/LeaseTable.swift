@@ -2,7 +2,7 @@ internal import DequeModule
 internal import InterlockCore
 
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
-/// Bounded: past its capacity leases are granted and not listed here.
+/// Bounded: past its capacity leases are granted and not listed here. It keeps the history of grants as well.
 struct LeaseTable {
     /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
@@ -21,39 +21,59 @@ struct LeaseTable {
         var fence: Int64
         /// Only of owners who chose their token: others' tokens begin with it.
         var label: String?
+        let grant: GrantHistory.ID
     }
 
     private static let capacity = 20_000
+
+    private(set) var history = GrantHistory()
 
     private var entries: [Key: Entry] = [:]
     /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
     private var order: Deque<Key> = []
 
-    mutating func granted(_ lease: Lease, label: String?, now: Instant) {
+    /// - Parameter startedAt: when its holder asked.
+    mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant) {
+        let label = request.owner == nil ? nil : request.label
         for _ in 0..<2 { dropLapsed(now: now) }
         let key = Key(name: lease.name, token: lease.token)
-        if let known = entries[key] {
-            // An owner who asks again need not say its label again, and keeps what it was promised, unless that was another lease.
-            let deadline = known.fence == lease.fence ? max(known.deadline, lease.deadline) : lease.deadline
-            entries[key] = Entry(deadline: deadline, fence: lease.fence, label: label ?? known.label)
-        } else if entries.count < Self.capacity, order.count < 2 * Self.capacity {
-            entries[key] = Entry(deadline: lease.deadline, fence: lease.fence, label: label)
-            order.append(key)
+        let known = entries[key]
+        if let known, known.fence == lease.fence {
+            // An owner who asks again need not say its label again, and keeps what it was promised.
+            let deadline = max(known.deadline, lease.deadline)
+            entries[key]?.deadline = deadline
+            if let label { entries[key]?.label = label }
+            return history.promised(known.grant, until: deadline)
         }
+        // Another grant to the same owner: the one before is over.
+        if let known { history.ended(known.grant, .lost, at: now) }
+        let grant = history.granted(
+            lease, mode: request.mode, label: label ?? known?.label,
+            waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
+        let isListed = known != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
+        guard isListed else { return }
+        entries[key] = Entry(deadline: lease.deadline, fence: lease.fence, label: label ?? known?.label, grant: grant)
+        if known == nil { order.append(key) }
     }
 
     mutating func renewed(_ name: String, token: String, deadline: Instant) {
-        entries[Key(name: name, token: token)]?.deadline = deadline
+        let key = Key(name: name, token: token)
+        guard let entry = entries[key] else { return }
+        entries[key]?.deadline = deadline
+        history.promised(entry.grant, until: deadline)
     }
 
-    mutating func ended(_ name: String, token: String) {
-        entries[Key(name: name, token: token)] = nil
+    mutating func ended(_ name: String, token: String, _ how: GrantEnd, now: Instant) {
+        guard let entry = entries.removeValue(forKey: Key(name: name, token: token)) else { return }
+        history.ended(entry.grant, how, at: now)
     }
 
     /// Its holder asks for a shorter lease.
     mutating func shortened(_ name: String, token: String, to deadline: Instant) {
         let key = Key(name: name, token: token)
-        if let known = entries[key], known.deadline > deadline { entries[key]?.deadline = deadline }
+        guard let known = entries[key], known.deadline > deadline else { return }
+        entries[key]?.deadline = deadline
+        history.promised(known.grant, until: deadline)
     }
 
     /// Until when its holder was told that it may rely on it; `nil`: not known here.

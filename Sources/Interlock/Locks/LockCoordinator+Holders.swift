@@ -41,7 +41,7 @@ extension LockCoordinator {
                 promise(script.ttl, of: name, token: script.token, sentAt: sentAt, replicated, completion)
             }
         case .success(.lost), .success(.perhapsInGroup):
-            leases.ended(name, token: script.token)
+            leases.ended(name, token: script.token, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):
             completion(.failed(InterlockError(error)))
@@ -61,7 +61,7 @@ extension LockCoordinator {
             keeper.moved(name, token: token, to: deadline)
             completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
         case .enough, .lost:
-            leases.ended(name, token: token)
+            leases.ended(name, token: token, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
             // What was promised before is at replicas, and stands.
@@ -86,7 +86,7 @@ extension LockCoordinator {
             switch result {
             case .success(let isReleased):
                 (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
-                leases.ended(name.text, token: token)
+                leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
                 // A client may release in the same breath as it acquires: then the lease is followed only after that began.
                 if isReleased { keeper.released(name.text, token: token) }
                 completion(isReleased ? .released : .lost)
@@ -108,74 +108,6 @@ extension LockCoordinator {
                 completion(isBroken ? .released : .lost)
             case .failure(let error):
                 completion(.failed(InterlockError(error)))
-            }
-        }
-    }
-
-    // MARK: Looking
-
-    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
-        runtime.pipeline.run(InspectScript(keys: keys(name.text), sidecar: runtime.id)) { [self] result in
-            switch result {
-            case .success(let reply):
-                let waiters = waiting(for: name.text) + reply.otherSidecars
-                guard reply.token != nil || waiters > 0 else {
-                    completion(.success(nil))
-                    return
-                }
-                completion(.success(information(on: name.text, reply, waiters: waiters)))
-            case .failure(let error):
-                completion(.failure(InterlockError(error)))
-            }
-        }
-    }
-
-    private func information(on name: String, _ reply: InspectScript.Reply, waiters: Int) -> LockInformation {
-        func label(_ token: String) -> String { leases.label(of: name, token: token) ?? OwnerToken.label(of: token) }
-        func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
-            // A turn or a place that is being offered is nobody's lease.
-            OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
-        }
-        guard let token = reply.token else {
-            return LockInformation(
-                name: name, label: nil, fence: reply.fence, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
-                waiters: waiters)
-        }
-        guard let group = reply.group else {
-            let holder = lease(token, fence: reply.fence, ttl: reply.ttl)
-            return LockInformation(
-                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl, mode: .exclusive, holders: 1,
-                leases: holder.map { [$0] } ?? [], waiters: waiters)
-        }
-        return LockInformation(
-            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl,
-            mode: group.places == 0 ? .shared : .permits(group.places), holders: group.holders,
-            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters)
-    }
-
-    /// One `SCAN` step: bounded in time by `count`, 1…1000. On a cluster through one server after the other; the cursor says which.
-    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
-        let servers = runtime.pipeline.connections
-        guard let place = ScanCursor(cursor, servers: servers.count) else {
-            completion(
-                .failure(
-                    servers.isEmpty
-                        ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
-                        : InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
-            return
-        }
-        let scan = Scan(
-            cursor: place.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        servers[place.server].send(scan) { [self] result in
-            switch result {
-            case .success(let (next, keys)):
-                completion(
-                    .success(
-                        LockPage(
-                            cursor: place.following(next, isLast: place.server == servers.count - 1),
-                            names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
-            case .failure(let error):
-                completion(.failure(InterlockError(error)))
             }
         }
     }

@@ -16,6 +16,7 @@ final class LockCoordinator {
     let watch: KeyWatch
     let keeper: LeaseKeeper
     let wakeChannels: WakeChannels
+    private let counts: WaiterCounts
     private let scripts: LockScripts
     private var queues: [ExactText: LocalQueue] = [:]
     private var lastQueueNumber: UInt64 = 0
@@ -24,6 +25,9 @@ final class LockCoordinator {
     private var trying: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
+    var secondLooks: [UInt64: SecondLook] = [:]
+    var lastLook: UInt64 = 0
+    var isGoingDown = false
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
@@ -41,13 +45,15 @@ final class LockCoordinator {
             replicas: settings.waitReplicas, timeoutMilliseconds: runtime.timeoutMilliseconds)
         self.watch = watch
         wakeChannels = WakeChannels(keys: runtime.keys, id: runtime.id)
+        counts = WaiterCounts(runtime: runtime, scripts: scripts)
         keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
-        keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token) }
+        keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token, .lost, now: runtime.time.now()) }
         keeper.replicate = { [unowned self] in replicate($0, then: $1) }
     }
 
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
+    var history: GrantHistory { leases.history }
     /// To Redis, over connections that are not the runtime's.
     var commandsSentApart: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
@@ -203,13 +209,13 @@ final class LockCoordinator {
             ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, isOwners: request.owner != nil)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
-        leases.granted(lease, label: request.owner == nil ? nil : request.label, now: now)
+        leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now)
         if lease.isOwners {
             // It may be followed already, for an earlier call of the same owner.
             keeper.grantedAgain(lease.name, token: lease.token, until: deadline)
         }
         guard waiter.completion(.granted(lease)) else {
-            leases.ended(lease.name, token: lease.token)
+            leases.ended(lease.name, token: lease.token, .released, now: now)
             return giveBack(waiter)
         }
         runtime.metrics.locksGranted.increment()
@@ -450,6 +456,8 @@ final class LockCoordinator {
             perform(isForPlace ? queue.decisions.isFirstForPlace(now: now) : queue.decisions.isFirst(now: now), on: queue)
         case .look:
             perform(queue.decisions.wake(), on: queue)
+        case .count:
+            counts.asked(for: queue)
         }
     }
 

@@ -5,6 +5,9 @@ protocol LockProvider: AnyObject {
     /// How many callers wait.
     var waiting: Int { get }
 
+    /// The last grants through this sidecar.
+    var history: GrantHistory { get }
+
     /// How many leases were granted here and are still valid. O(n).
     func held(now: Instant) -> Int
 

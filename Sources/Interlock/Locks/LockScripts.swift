@@ -6,6 +6,7 @@ final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
+    let counts = RedisScript(name: "counts.lua", source: PackageResources.counts_lua)
     /// In milliseconds.
     /// Counters go on for at least as long as a lease of so many milliseconds.
     let longestCounted: Int64
@@ -58,10 +59,24 @@ struct LockKeys {
     }
 
     func encodeFive(into encoder: inout CommandEncoder) {
+        encodeFirstFive(into: &encoder)
+        encodeStill(into: &encoder)
+    }
+
+    func encodeSix(into encoder: inout CommandEncoder) {
+        encodeFirstFive(into: &encoder)
+        encodeCounts(into: &encoder)
+        encodeStill(into: &encoder)
+    }
+
+    func encodeCounts(into encoder: inout CommandEncoder) {
+        encoder.append(parts: space.countsStart, name, "}")
+    }
+
+    private func encodeFirstFive(into encoder: inout CommandEncoder) {
         encodeFirstThree(into: &encoder)
         encoder.append(parts: space.holdersStart, name, "}")
         encoder.append(parts: space.grantsStart, name, "}")
-        encodeStill(into: &encoder)
     }
 
     private func encodeFirstThree(into encoder: inout CommandEncoder) {
@@ -76,6 +91,7 @@ struct LockKeys {
 
     var three: Int { space.isOnCluster ? 4 : 3 }
     var five: Int { space.isOnCluster ? 6 : 5 }
+    var six: Int { five + 1 }
 }
 
 /// See `acquire.lua`, and `share.lua` for the modes that several may hold.
@@ -383,6 +399,8 @@ struct InspectScript: ScriptCommand {
         var otherSidecars: Int
         /// The group that holds it; `nil`: none does.
         var group: Group?
+        /// Tickets in the order of their turns, with how many wait behind them as far as other sidecars have told it.
+        var waiting: [(ticket: String, waiters: Int64?)]
     }
 
     struct Group {
@@ -394,24 +412,27 @@ struct InspectScript: ScriptCommand {
         var leases: [(token: String, ttl: Int64, fence: Int64?)]
     }
 
-    /// The most leases of a group that are told of.
-    private static let mostLeases = 100
+    /// The most leases of a group, and the most tickets, that are told of.
+    private static let mostListed = 100
 
     var keys: LockKeys
     var sidecar: String
 
     var script: RedisScript { keys.scripts.inspect }
-    var keyCount: Int { keys.five }
+    var keyCount: Int { keys.six }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeFive(into: &encoder)
+        keys.encodeSix(into: &encoder)
         encoder.append(sidecar)
-        encoder.append(Self.mostLeases)
+        encoder.append(Self.mostListed)
+        encoder.append(keys.space.wakePrefix)
+        encoder.append(WaiterCounts.lifetime)
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        guard let parts = reply.array, parts.count == 7, let ttl = parts[1].integer, let others = parts[3].integer,
-            let holders = parts[4].integer, let places = parts[5].integer, let leases = parts[6].array
+        guard let parts = reply.array, parts.count == 8, let ttl = parts[1].integer, let others = parts[3].integer,
+            let holders = parts[4].integer, let places = parts[5].integer, let leases = parts[6].array,
+            let waiting = parts[7].array
         else {
             throw reply.unexpected(for: script.name)
         }
@@ -423,6 +444,36 @@ struct InspectScript: ScriptCommand {
                     (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
                 })
         }
-        return Reply(token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group)
+        return Reply(
+            token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group,
+            waiting: stride(from: 0, to: waiting.count - 1, by: 2).map { (waiting[$0].text ?? "", waiting[$0 + 1].integer) })
     }
+}
+
+/// See `counts.lua`.
+struct CountsScript: ScriptCommand {
+    struct Count {
+        var keys: LockKeys
+        var ticket: String
+        /// For how many milliseconds it will go on being told.
+        var lasts: Int64
+        var waiters: Int
+    }
+
+    /// On a cluster just one: the others may be in other slots.
+    var counts: [Count]
+
+    var script: RedisScript { counts[0].keys.scripts.counts }
+    var keyCount: Int { counts.count }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        for count in counts { count.keys.encodeCounts(into: &encoder) }
+        for count in counts {
+            encoder.append(count.ticket)
+            encoder.append(count.lasts)
+            encoder.append(count.waiters)
+        }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) {}
 }

@@ -116,11 +116,23 @@ public struct LockInformation: Hashable, Sendable {
     public var leases: [LeaseInformation]
     /// Callers that wait here, and other sidecars that do.
     public var waiters: Int
+    /// The sidecars that callers wait in, in the order of their turns: of very many the first 100.
+    public var queue: [WaitingSidecar]
+    /// Some of the sidecars have not told how many wait in them.
+    var isMissingCounts: Bool { queue.contains { $0.waiters == nil } }
 
     /// The time left of the lease, of several the longest; `nil`: nobody holds the lock, or it has no end (see `isEndless`).
     public var remaining: Duration? { ttlMilliseconds > 0 ? .milliseconds(ttlMilliseconds) : nil }
     /// The lock's key has no time to live: another program holds it until it deletes the key.
     public var isEndless: Bool { ttlMilliseconds < 0 }
+}
+
+/// A sidecar in which callers wait for a lock.
+public struct WaitingSidecar: Hashable, Sendable {
+    /// Its ID in the fleet.
+    public var id: String
+    /// How many callers wait in it, as it was half a second ago; `nil`: it has not told. Sidecars of 0.1.0 never do.
+    public var waiters: Int?
 }
 
 /// What anybody may know of one lease of a lock; never the token.

@@ -104,6 +104,8 @@ struct WakeMessage: Codable {
         case first
         /// There may be room for one more.
         case look
+        /// Somebody looks at the lock: how many wait here?
+        case count
     }
 
     var v: Int

@@ -20,6 +20,7 @@ package struct KeySpace: Hashable, Sendable {
     let queueStart: String
     let holdersStart: String
     let grantsStart: String
+    let countsStart: String
     let stillStart: String
 
     package init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil, isOnCluster: Bool = false) {
@@ -32,6 +33,7 @@ package struct KeySpace: Hashable, Sendable {
         queueStart = prefix + "queue:{" + (lockKeyPrefix ?? "")
         holdersStart = prefix + "holders:{" + (lockKeyPrefix ?? "")
         grantsStart = prefix + "grants:{" + (lockKeyPrefix ?? "")
+        countsStart = prefix + "waiters:{" + (lockKeyPrefix ?? "")
         stillStart = prefix + "still:{" + (lockKeyPrefix ?? "")
     }
 
@@ -49,6 +51,9 @@ package struct KeySpace: Hashable, Sendable {
 
     /// The fences of the leases of a lock that several hold.
     package func grants(_ name: String) -> String { grantsStart + name + "}" }
+
+    /// How many wait in each sidecar, while somebody looks.
+    package func counts(_ name: String) -> String { countsStart + name + "}" }
 
     /// The lock's name, of what stands in the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }

@@ -16,7 +16,7 @@ struct LockCommand: AsyncParsableCommand {
               interlock lock list --match 'orders*'
               interlock lock release orders "$token"
             """,
-        subcommands: [Acquire.self, Renew.self, Release.self, Show.self, List.self, Break.self]
+        subcommands: [Acquire.self, Renew.self, Release.self, Show.self, List.self, Grants.self, Break.self]
     )
 }
 
@@ -88,6 +88,36 @@ extension LockCommand {
             if !listing.isComplete {
                 Terminal.tell("interlock: there are more than \(limit) locks: raise --limit, or narrow --match")
             }
+        }
+    }
+}
+
+extension LockCommand {
+    /// `interlock lock grants`: the last grants through a sidecar.
+    struct Grants: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show the last 100 grants of locks through this sidecar.",
+            discussion: """
+                The newest first. They are in the sidecar's memory: those of other sidecars, and those from before it started, \
+                are not among them. A lease ends "released", "lost" when Redis says that another has the lock or nobody, or \
+                "lapsed" when its time was over.
+
+                EXAMPLES
+                  interlock lock grants
+                  interlock lock grants orders --json
+                """,
+            aliases: ["history"]
+        )
+
+        @Argument(help: "Of this lock alone.", completion: .lockNames)
+        var name: String?
+
+        @OptionGroup var sidecar: SidecarOptions
+        @OptionGroup var output: OutputOptions
+
+        func run() async throws {
+            let grants = try await sidecar.withClient("lock grants") { try await $0.lockGrants(of: name) }
+            try Terminal.show(GrantListing(grants: grants.map { GrantReading($0) }), asJSON: output.json)
         }
     }
 }

@@ -20,9 +20,10 @@ struct LockReading: Answer, Sendable {
     var holders: Int64
     var leases: [Holder]
     var waiters: Int64
+    var queue: [WaitingSidecar]
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, mode, permits, holders, leases, waiters
+        case name, label, fence, mode, permits, holders, leases, waiters, queue
         case ttlMilliseconds = "ttl_ms"
     }
 
@@ -39,22 +40,34 @@ struct LockReading: Answer, Sendable {
         }
     }
 
+    /// One of those in which callers wait.
+    struct WaitingSidecar: Encodable, Sendable {
+        var sidecar: String
+        /// `nil`: it has not told.
+        var waiters: Int64?
+
+        private enum CodingKeys: String, CodingKey { case sidecar, waiters }
+
+        func encode(to encoder: any Encoder) throws {
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(sidecar, forKey: .sidecar)
+            try container.encode(waiters, forKey: .waiters)
+        }
+    }
+
     init(_ lock: SidecarLock) {
         name = lock.name
         label = lock.label
         fence = lock.fence
         ttlMilliseconds = lock.isWithoutEnd ? -1 : lock.timeLeft?.wholeMilliseconds ?? 0
-        switch lock.mode {
-        case .exclusive: mode = "exclusive"
-        case .shared: mode = "shared"
-        case .permits(let places): (mode, permits) = ("permits", places)
-        case nil: mode = nil
-        }
+        mode = lock.mode?.word
+        permits = lock.mode?.places
         holders = lock.holders
         leases = lock.leases.map {
             Holder(label: $0.label, fence: $0.fence, ttlMilliseconds: $0.timeLeft?.wholeMilliseconds ?? -1)
         }
         waiters = lock.waiters
+        queue = lock.queue.map { WaitingSidecar(sidecar: $0.id, waiters: $0.waiters) }
     }
 
     /// What is left of the lease, as text.
@@ -82,12 +95,25 @@ struct LockReading: Answer, Sendable {
             "fence": fence.map { "\($0)" } ?? "",
             "waiting": "\(waiters)",
         ]).text
-        guard mode != "exclusive", !leases.isEmpty else { return overview }
+        return ([overview] + [leaseTable, queueTable].compactMap(\.self)).joined(separator: "\n\n")
+    }
+
+    private var leaseTable: String? {
+        guard mode != "exclusive", !leases.isEmpty else { return nil }
         var table = Table(["LABEL", "FENCE", "TIME LEFT"])
         for lease in leases {
             table.add([lease.label, lease.fence.map { "\($0)" } ?? "", Self.timeLeft(lease.ttlMilliseconds)])
         }
-        return overview + "\n\n" + table.text
+        return table.text
+    }
+
+    private var queueTable: String? {
+        guard !queue.isEmpty else { return nil }
+        var table = Table(["TURN", "SIDECAR", "WAITING"])
+        for (turn, entry) in queue.enumerated() {
+            table.add(["\(turn + 1)", entry.sidecar, entry.waiters.map { "\($0)" } ?? "unknown"])
+        }
+        return table.text
     }
 }
 
@@ -113,6 +139,81 @@ struct LockListing: Answer {
             ])
         }
         return table.text
+    }
+}
+
+/// The last grants through a sidecar.
+struct GrantListing: Answer {
+    var grants: [GrantReading]
+
+    var table: String {
+        var table = Table(["LOCK", "LABEL", "MODE", "FENCE", "GRANTED", "WAITED", "ENDED"])
+        for grant in grants {
+            table.add([
+                grant.name, grant.label, grant.permits.map { "\(grant.mode) \($0)" } ?? grant.mode, "\(grant.fence)",
+                ReadableText.moment(epochMilliseconds: grant.grantedMilliseconds),
+                ReadableText.span(milliseconds: grant.waitedMilliseconds), grant.ending,
+            ])
+        }
+        return table.text
+    }
+}
+
+/// One of the last grants through a sidecar.
+struct GrantReading: Encodable, Sendable {
+    var name: String
+    var label: String
+    /// `exclusive`, `shared` or `permits`.
+    var mode: String
+    /// A semaphore's places.
+    var permits: Int?
+    var fence: Int64
+    var grantedMilliseconds: Int64
+    var waitedMilliseconds: Int64
+    /// `nil`: the lease is in force.
+    var endedMilliseconds: Int64?
+    /// `released`, `lost` or `lapsed`; `nil`: the lease is in force.
+    var end: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case name, label, mode, permits, fence, end
+        case grantedMilliseconds = "granted_ms"
+        case waitedMilliseconds = "waited_ms"
+        case endedMilliseconds = "ended_ms"
+    }
+
+    init(_ grant: SidecarGrant) {
+        name = grant.name
+        label = grant.label
+        mode = grant.mode.word
+        permits = grant.mode.places
+        fence = grant.fence
+        grantedMilliseconds = grant.grantedMilliseconds
+        waitedMilliseconds = grant.waited.wholeMilliseconds
+        endedMilliseconds = grant.endedMilliseconds
+        end = grant.end
+    }
+
+    /// How it ended, and how long it was held: `released after 2.0s`.
+    var ending: String {
+        guard let end, let endedMilliseconds else { return "held" }
+        return "\(end) after \(ReadableText.span(milliseconds: max(0, endedMilliseconds - grantedMilliseconds)))"
+    }
+}
+
+extension SidecarLockMode {
+    /// As the doors say it.
+    fileprivate var word: String {
+        switch self {
+        case .exclusive: "exclusive"
+        case .shared: "shared"
+        case .permits: "permits"
+        }
+    }
+
+    /// A semaphore's places.
+    fileprivate var places: Int? {
+        if case .permits(let count) = self { count } else { nil }
     }
 }
 

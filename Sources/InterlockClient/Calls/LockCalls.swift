@@ -42,6 +42,8 @@ public struct SidecarLock: Hashable, Sendable {
     public var leases: [Holder]
     /// Callers of this sidecar that wait for it, and other sidecars that do.
     public var waiters: Int64
+    /// The sidecars that callers wait in, in the order of their turns: of very many the first 100.
+    public var queue: [WaitingSidecar]
 
     /// Whether anybody holds it.
     public var isHeld: Bool { label != nil }
@@ -56,6 +58,61 @@ public struct SidecarLock: Hashable, Sendable {
         public var fence: Int64?
         /// `nil`: it has no end.
         public var timeLeft: Duration?
+    }
+
+    /// A sidecar in which callers wait for it.
+    public struct WaitingSidecar: Hashable, Sendable {
+        /// Its ID in the fleet.
+        public var id: String
+        /// How many callers wait in it, as it was half a second ago; `nil`: it has not told. Sidecars of 0.1.0 never do.
+        public var waiters: Int64?
+    }
+}
+
+/// One of the last grants through a sidecar.
+public struct SidecarGrant: Hashable, Sendable {
+    /// The lock's name.
+    public var name: String
+    /// The holder's label.
+    public var label: String
+    /// How it was held.
+    public var mode: SidecarLockMode
+    /// Of this grant.
+    public var fence: Int64
+    /// In milliseconds of the Unix epoch, by the clock of the sidecar's host.
+    public var grantedMilliseconds: Int64
+    /// How long its holder had waited for it.
+    public var waited: Duration
+    /// In milliseconds of the Unix epoch, by the clock of the sidecar's host; `nil`: the lease is in force.
+    public var endedMilliseconds: Int64?
+    /// How it ended: `released`, `lost` or `lapsed`; `nil`: the lease is in force.
+    public var end: String?
+
+    fileprivate init?(_ reply: RedisReply) {
+        guard let fields = ReplyFields(reply), let name = fields.text("name"), let label = fields.text("label"),
+            let mode = SidecarLockMode(fields), let fence = fields.integer("fence"), let granted = fields.integer("granted_ms"),
+            let waited = fields.integer("waited_ms")
+        else { return nil }
+        self.name = name
+        self.label = label
+        self.mode = mode
+        self.fence = fence
+        grantedMilliseconds = granted
+        self.waited = .milliseconds(waited)
+        endedMilliseconds = fields.integer("ended_ms")
+        end = fields.text("end")
+    }
+}
+
+extension SidecarLockMode {
+    /// `nil`: the reply says none that is known.
+    fileprivate init?(_ fields: ReplyFields) {
+        switch fields.text("mode") {
+        case "exclusive": self = .exclusive
+        case "shared": self = .shared
+        case "permits": self = .permits(Int(fields.integer("permits") ?? 0))
+        default: return nil
+        }
     }
 }
 
@@ -230,22 +287,19 @@ package enum LockCalls {
             let label = fields.text("label")
             return SidecarLock(
                 name: name, label: label, fence: fields.integer("fence"),
-                timeLeft: label == nil ? nil : Self.time(ttl), mode: Self.mode(fields),
+                timeLeft: label == nil ? nil : Self.time(ttl), mode: SidecarLockMode(fields),
                 holders: fields.integer("holders") ?? 0,
-                leases: fields.array("leases").compactMap(Self.holder), waiters: fields.integer("waiters") ?? 0)
+                leases: fields.array("leases").compactMap(Self.holder), waiters: fields.integer("waiters") ?? 0,
+                queue: fields.array("queue").compactMap(Self.waitingSidecar))
         }
 
         private static func time(_ milliseconds: Int64) -> Duration? {
             milliseconds == withoutEnd ? nil : .milliseconds(milliseconds)
         }
 
-        private static func mode(_ fields: ReplyFields) -> SidecarLockMode? {
-            switch fields.text("mode") {
-            case "exclusive": .exclusive
-            case "shared": .shared
-            case "permits": .permits(Int(fields.integer("permits") ?? 0))
-            default: nil
-            }
+        private static func waitingSidecar(_ reply: RedisReply) -> SidecarLock.WaitingSidecar? {
+            guard let fields = ReplyFields(reply), let id = fields.text("sidecar") else { return nil }
+            return SidecarLock.WaitingSidecar(id: id, waiters: fields.integer("waiters"))
         }
 
         private static func holder(_ reply: RedisReply) -> SidecarLock.Holder? {
@@ -253,6 +307,21 @@ package enum LockCalls {
                 return nil
             }
             return SidecarLock.Holder(label: label, fence: fields.integer("fence"), timeLeft: time(ttl))
+        }
+    }
+
+    /// `LOCK.GRANTS [name]`: the newest first.
+    struct Grants: SidecarCall {
+        var name: String?
+
+        func encode(into encoder: inout CommandEncoder) {
+            encoder.append("LOCK.GRANTS")
+            if let name { encoder.append(name) }
+        }
+
+        func decode(_ reply: RedisReply) throws(RedisError) -> [SidecarGrant] {
+            guard let elements = reply.array else { throw reply.unexpected(for: "LOCK.GRANTS") }
+            return elements.compactMap { SidecarGrant($0) }
         }
     }
 

@@ -20,6 +20,11 @@ package enum OwnerToken {
         return bytes.prefix(12).count { isHexadecimal($0) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
     }
 
+    /// Whose ticket it is: the ID of a sidecar.
+    package static func sidecar(ofTicket ticket: String) -> String {
+        String(ticket.prefix { $0 != "/" })
+    }
+
     private static func isHexadecimal(_ byte: UInt8) -> Bool {
         (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
     }

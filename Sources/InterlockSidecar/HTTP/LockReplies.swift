@@ -42,6 +42,7 @@ struct LockReply: Encodable {
     var holders: Int
     var leases: [JSONValue]
     var waiters: Int
+    var queue: [JSONValue]
 
     init(_ information: LockInformation) {
         name = information.name
@@ -58,11 +59,35 @@ struct LockReply: Encodable {
             ])
         }
         waiters = information.waiters
+        queue = information.queue.map { sidecar in
+            .object([
+                "sidecar": .text(sidecar.id), "waiters": sidecar.waiters.map { .integer(Int64($0)) } ?? .null,
+            ])
+        }
     }
 
     private enum CodingKeys: String, CodingKey {
-        case name, label, fence, mode, permits, holders, leases, waiters
+        case name, label, fence, mode, permits, holders, leases, waiters, queue
         case ttlMilliseconds = "ttl_ms"
+    }
+}
+
+/// The last grants through this sidecar.
+struct GrantListReply: Encodable {
+    var grants: [JSONValue]
+
+    static func member(_ grant: GrantRecord) -> JSONValue {
+        .object([
+            "name": .text(grant.name),
+            "label": .text(grant.label),
+            "mode": .text(grant.mode.word),
+            "permits": grant.mode.permits.map { .integer(Int64($0)) } ?? .null,
+            "fence": .integer(grant.fence),
+            "granted_ms": .integer(grant.grantedMilliseconds),
+            "waited_ms": .integer(grant.waitedMilliseconds),
+            "ended_ms": grant.endedMilliseconds.map { .integer($0) } ?? .null,
+            "end": grant.end.map { .text($0.rawValue) } ?? .null,
+        ])
     }
 }
 

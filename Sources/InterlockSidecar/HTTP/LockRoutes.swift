@@ -15,6 +15,7 @@ struct LockRoutes {
             HTTPRoute(.DELETE, "/v1/locks/{name}", reply: release),
             HTTPRoute(.POST, "/v1/locks/{name}/renew", reply: renew),
             HTTPRoute(.POST, "/v1/locks/{name}/break", for: .role(.admin), answer: breakLock),
+            HTTPRoute(.GET, "/v1/grants", reply: listGrants),
         ]
     }
 
@@ -80,6 +81,11 @@ struct LockRoutes {
         let name = try call.name("name")
         guard let information = try await coordinator.inspectLock(name) else { throw Self.unknown(name) }
         return try .json(LockReply(information))
+    }
+
+    private func listGrants(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let name = try call.query("lock").text("lock").map { try ResourceName($0, what: "lock") }
+        reply(try .json(GrantListReply(grants: coordinator.callsOnEventLoop().grants(of: name).map(GrantListReply.member))))
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {

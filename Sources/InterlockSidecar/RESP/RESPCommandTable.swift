@@ -2,7 +2,7 @@
 package struct RESPCommandTable: Sendable {
     enum Command: Int, CaseIterable {
         case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
-        case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak
+        case lockAcquire, lockRenew, lockRelease, lockInfo, lockList, lockBreak, lockGrants
         case limitTake, limitPeek, limitList, throttle
         case permitAcquire, permitReport
         case breakerState, breakerList, breakerForce
@@ -68,6 +68,7 @@ package struct RESPCommandTable: Sendable {
         case .lockInfo: entry("LOCK.INFO name", 2...2)
         case .lockList: entry("LOCK.LIST [cursor] [MATCH glob] [COUNT n]", 1...6)
         case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
+        case .lockGrants: entry("LOCK.GRANTS [name]", 1...2)
         case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED]", 2...many)
         case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s] [NAMED]", 2...many)
         case .limitList: entry("LIMIT.LIST service [SUBJECT s]", 2...4)

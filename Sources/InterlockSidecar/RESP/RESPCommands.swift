@@ -116,6 +116,7 @@ final class RESPCommands {
         case .lockInfo: try inspectLock(request, tag, connection)
         case .lockList: try listLocks(request, tag, connection)
         case .lockBreak: try breakLock(request, tag, connection, completions)
+        case .lockGrants: try listGrants(request, tag, connection)
         case .limitPeek: try peek(request, tag, connection, completions)
         case .limitList: try listLimits(request, tag, connection)
         case .throttle: try throttle(request, tag, completions)
@@ -233,6 +234,15 @@ final class RESPCommands {
         calls.listLocks(
             cursor: hasCursor ? request.text(1) : "0", matching: options.text(.match) ?? "*", count: Int(count),
             completion: completion)
+    }
+
+    private func listGrants(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
+        let name = request.count > 1 ? try RESPOptions.name(request.text(1), what: "name") : nil
+        let grants = calls.grants(of: name)
+        connection.reply(tag) { writer in
+            writer.array(grants.count)
+            for grant in grants { writer.grant(grant) }
+        }
     }
 
     // MARK: Limits and permits

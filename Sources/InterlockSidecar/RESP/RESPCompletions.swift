@@ -199,7 +199,7 @@ extension RESPWriter {
 
     /// What anybody may know of a lock.
     func lock(_ information: LockInformation) {
-        map(8)
+        map(9)
         bulk("label")
         bulkOrNull(information.label)
         bulk("fence")
@@ -225,6 +225,38 @@ extension RESPWriter {
             bulk("ttl_ms")
             integer(lease.ttlMilliseconds)
         }
+        bulk("queue")
+        array(information.queue.count)
+        for sidecar in information.queue {
+            map(2)
+            bulk("sidecar")
+            bulk(sidecar.id)
+            bulk("waiters")
+            integerOrNull(sidecar.waiters.map(Int64.init))
+        }
+    }
+
+    /// One of the last grants.
+    func grant(_ grant: GrantRecord) {
+        map(9)
+        bulk("name")
+        bulk(grant.name)
+        bulk("label")
+        bulk(grant.label)
+        bulk("mode")
+        bulk(grant.mode.word)
+        bulk("permits")
+        integerOrNull(grant.mode.permits.map(Int64.init))
+        bulk("fence")
+        integer(grant.fence)
+        bulk("granted_ms")
+        integer(grant.grantedMilliseconds)
+        bulk("waited_ms")
+        integer(grant.waitedMilliseconds)
+        bulk("ended_ms")
+        integerOrNull(grant.endedMilliseconds)
+        bulk("end")
+        bulkOrNull(grant.end?.rawValue)
     }
 
     /// The answer to a request for several locks.

@@ -26,7 +26,7 @@ extension QuorumLocks {
                 leases.renewed(name.text, token: token, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
                 completion(.renewed(validMilliseconds: valid))
             case .no:
-                leases.ended(name.text, token: token)
+                leases.ended(name.text, token: token, .lost, now: runtime.time.now())
                 completion(.lost)
             case .open, .unknown:
                 completion(.failed(servers.unavailable(answers)))
@@ -42,7 +42,7 @@ extension QuorumLocks {
             case .yes, .no:
                 let isReleased = verdict == .yes
                 (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
-                leases.ended(name.text, token: token)
+                leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
                 completion(isReleased ? .released : .lost)
                 if isReleased { wake(name.text) }
             case .open, .unknown:
@@ -94,13 +94,15 @@ extension QuorumLocks {
 
     private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
         let waiters = waiting(for: name)
+        // Those of other sidecars are in line nowhere but there.
+        let queue = waiters > 0 ? [WaitingSidecar(id: runtime.id, waiters: waiters)] : []
         let holders = Dictionary(grouping: replies, by: \.token)
         let holder = holders.first { $0.key != nil && $0.value.count >= servers.majority }
         guard let holder, let token = holder.key else {
             guard waiters > 0 else { return nil }
             return LockInformation(
                 name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
-                waiters: waiters)
+                waiters: waiters, queue: queue)
         }
         // It ends when the last but a majority of its keys have: without end counts as longest.
         let ends = holder.value.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
@@ -110,7 +112,7 @@ extension QuorumLocks {
             ttlMilliseconds: end == .max ? -1 : end)
         return LockInformation(
             name: name, label: lease.label, fence: lease.fence, ttlMilliseconds: lease.ttlMilliseconds, mode: .exclusive,
-            holders: 1, leases: [lease], waiters: waiters)
+            holders: 1, leases: [lease], waiters: waiters, queue: queue)
     }
 
     /// The fence that a majority has recorded, else the highest that anybody has.

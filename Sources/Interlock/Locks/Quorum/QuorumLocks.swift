@@ -68,6 +68,7 @@ final class QuorumLocks: LockProvider {
 
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
+    var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
     /// So many commands await the replies of so many servers that no majority answers soon.
     func isBusy(from awaited: Int) -> Bool { servers.isBusy(from: awaited) }
@@ -207,7 +208,7 @@ final class QuorumLocks: LockProvider {
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
-        leases.granted(lease, label: waiter.request.owner == nil ? nil : waiter.request.label, now: now)
+        leases.granted(lease, to: waiter.request, startedAt: waiter.startedAt, now: now)
         return true
     }
 

@@ -1,0 +1,104 @@
+internal import InterlockCore
+
+/// The last grants of this sidecar, in its memory alone: what locks have been through, for whoever asks. The newest take the place of the
+/// oldest.
+struct GrantHistory {
+    /// Names a grant for as long as it is remembered.
+    struct ID {
+        fileprivate let number: Int
+    }
+
+    private struct Entry {
+        let number: Int
+        let name: String
+        /// Shows the label, unless its owner chose it: then `label` is what to show.
+        let token: String
+        let label: String?
+        let mode: LockMode
+        let fence: Int64
+        let grantedAt: Instant
+        let waitedNanoseconds: Int64
+        var deadline: Instant
+        var end: (at: Instant, how: GrantEnd)?
+    }
+
+    /// So many are remembered.
+    static let capacity = 100
+
+    private var entries: [Entry] = []
+    private var last = 0
+
+    init() {
+        entries.reserveCapacity(Self.capacity)
+    }
+
+    mutating func granted(
+        _ lease: Lease, mode: LockMode, label: String?, waitedNanoseconds: Int64, now: Instant
+    ) -> ID {
+        let entry = Entry(
+            number: last + 1, name: lease.name, token: lease.token, label: label, mode: mode, fence: lease.fence, grantedAt: now,
+            waitedNanoseconds: waitedNanoseconds, deadline: lease.deadline)
+        if entries.count < Self.capacity {
+            entries.append(entry)
+        } else {
+            entries[last % Self.capacity] = entry
+        }
+        last += 1
+        return ID(number: last)
+    }
+
+    mutating func promised(_ id: ID, until deadline: Instant) {
+        if let place = place(of: id) { entries[place].deadline = deadline }
+    }
+
+    mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
+        guard let place = place(of: id), entries[place].end == nil else { return }
+        entries[place].end = (instant, how)
+    }
+
+    private func place(of id: ID) -> Int? {
+        let place = (id.number - 1) % Self.capacity
+        return entries[place].number == id.number ? place : nil
+    }
+
+    /// The newest first.
+    /// - Parameters:
+    ///   - name: of this lock alone; `nil`: of all.
+    ///   - wall: what people's clocks show `now`, in milliseconds.
+    func list(of name: String?, now: Instant, wall: Int64) -> [GrantRecord] {
+        let name = name.map { ExactText($0) }
+        func wallTime(_ instant: Instant) -> Int64 { wall - (now.nanoseconds - instant.nanoseconds) / 1_000_000 }
+        return entries.filter { name == nil || ExactText($0.name) == name }.sorted { $0.number > $1.number }.map { entry in
+            let end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
+            return GrantRecord(
+                name: entry.name, label: entry.label ?? OwnerToken.label(of: entry.token), mode: entry.mode, fence: entry.fence,
+                grantedMilliseconds: wallTime(entry.grantedAt), waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,
+                endedMilliseconds: end.map { wallTime($0.at) }, end: end?.how)
+        }
+    }
+}
+
+/// How a grant ended.
+package enum GrantEnd: String, Sendable {
+    /// Its holder released it, or was not there any more to get it.
+    case released
+    /// Redis said that another has it, or nobody: it was broken, taken or deleted.
+    case lost
+    /// Its time was over, and nobody extended it through this sidecar.
+    case lapsed
+}
+
+/// One grant of a lock through this sidecar.
+package struct GrantRecord: Hashable, Sendable {
+    package var name: String
+    package var label: String
+    package var mode: LockMode
+    package var fence: Int64
+    /// By this host's clock, since 1970.
+    package var grantedMilliseconds: Int64
+    package var waitedMilliseconds: Int64
+    /// By this host's clock, since 1970; `nil`: the lease is in force.
+    package var endedMilliseconds: Int64?
+    /// `nil`: the lease is in force.
+    package var end: GrantEnd?
+}

@@ -1,0 +1,128 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// A look at a lock that is about to be repeated.
+struct SecondLook {
+    let timer: Deadlines.Entry
+    /// Tells what the look before has found.
+    let answer: () -> Void
+}
+
+/// What anybody may know of locks.
+extension LockCoordinator {
+    /// After so many milliseconds a lock is looked at again whose waiters in other sidecars were not all known, and then once more.
+    private static let pauses: [Int64] = [20, 80]
+
+    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
+        look(at: name.text, again: Self.pauses[...], completion)
+    }
+
+    private func look(
+        at name: String, again pauses: ArraySlice<Int64>, _ completion: Completion<Result<LockInformation?, InterlockError>>
+    ) {
+        runtime.pipeline.run(InspectScript(keys: keys(name), sidecar: runtime.id)) { [self] result in
+            switch result {
+            case .success(let reply):
+                let information = information(on: name, reply)
+                guard let pause = pauses.first, !isGoingDown, let information, information.isMissingCounts else {
+                    completion(.success(information))
+                    return
+                }
+                let again = runtime.time.now().advanced(byMilliseconds: pause)
+                lastLook += 1
+                let id = lastLook
+                let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
+                    secondLooks[id] = nil
+                    look(at: name, again: pauses.dropFirst(), completion)
+                }
+                secondLooks[id] = SecondLook(timer: timer) { completion(.success(information)) }
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+
+    /// Nobody looks a second time any more: what the first look found is the answer.
+    func goDown() {
+        isGoingDown = true
+        let looks = secondLooks.sorted { $0.key < $1.key }
+        secondLooks = [:]
+        for (_, look) in looks {
+            look.timer.cancel()
+            look.answer()
+        }
+    }
+
+    /// `nil`: nobody holds it or waits for it.
+    private func information(on name: String, _ reply: InspectScript.Reply) -> LockInformation? {
+        let queue = waitingSidecars(for: name, reply)
+        let waiters = waiting(for: name) + reply.otherSidecars
+        guard reply.token != nil || waiters > 0 else { return nil }
+        func label(_ token: String) -> String {
+            if OwnerToken.isTicket(token) { return OwnerToken.sidecar(ofTicket: token) }
+            return leases.label(of: name, token: token) ?? OwnerToken.label(of: token)
+        }
+        func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
+            // A turn or a place that is being offered is nobody's lease.
+            OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
+        }
+        guard let token = reply.token else {
+            return LockInformation(
+                name: name, label: nil, fence: reply.fence, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
+                waiters: waiters, queue: queue)
+        }
+        guard let group = reply.group else {
+            let holder = lease(token, fence: reply.fence, ttl: reply.ttl)
+            return LockInformation(
+                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl, mode: .exclusive, holders: 1,
+                leases: holder.map { [$0] } ?? [], waiters: waiters, queue: queue)
+        }
+        return LockInformation(
+            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl,
+            mode: group.places == 0 ? .shared : .permits(group.places), holders: group.holders,
+            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters, queue: queue)
+    }
+
+    /// In the order of their turns; this one last, when its ticket is not in Redis yet.
+    private func waitingSidecars(for name: String, _ reply: InspectScript.Reply) -> [WaitingSidecar] {
+        let own = queue(name)
+        var sidecars = reply.waiting.map { ticket, waiters in
+            WaitingSidecar(
+                id: OwnerToken.sidecar(ofTicket: ticket),
+                waiters: ticket == own?.ticket ? own?.decisions.count : waiters.map(Int.init))
+        }
+        // A ticket that nobody waits behind any more is on its way out.
+        sidecars.removeAll { $0.id == runtime.id && $0.waiters ?? 0 == 0 }
+        if let own, own.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
+            sidecars.append(WaitingSidecar(id: runtime.id, waiters: own.decisions.count))
+        }
+        return sidecars
+    }
+
+    /// One `SCAN` step: bounded in time by `count`, 1…1000. On a cluster through one server after the other; the cursor says which.
+    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
+        let servers = runtime.pipeline.connections
+        guard let place = ScanCursor(cursor, servers: servers.count) else {
+            completion(
+                .failure(
+                    servers.isEmpty
+                        ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
+                        : InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+            return
+        }
+        let scan = Scan(
+            cursor: place.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        servers[place.server].send(scan) { [self] result in
+            switch result {
+            case .success(let (next, keys)):
+                completion(
+                    .success(
+                        LockPage(
+                            cursor: place.following(next, isLast: place.server == servers.count - 1),
+                            names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+}

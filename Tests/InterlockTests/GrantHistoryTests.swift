@@ -1,0 +1,81 @@
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@testable import Interlock
+
+@Suite("The last grants of a sidecar")
+struct GrantHistoryTests {
+    private static func grants(_ sidecar: Coordinator, of name: String? = nil) async throws -> [GrantRecord] {
+        await sidecar.grants(of: try name.map { try ResourceName($0) })
+    }
+
+    @Test("each grant is told with its holder, its wait and how it ended, the newest first")
+    func endings() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
+            let released = try #require(try await sidecar.acquireLock(try LockRequest("orders", label: "web-1")))
+            let waiting = Task {
+                try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000, owner: "job-7", label: "job"))
+            }
+            try await eventually("it waits") { await sidecar.status.locksWaiting == 1 }
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: released.token))
+            let broken = try #require(try await waiting.value)
+            #expect(try await other.breakLock(try ResourceName("orders"), by: "admin"))
+            #expect(try await sidecar.renewLock(try ResourceName("orders"), token: broken.token, ttl: 30_000) == nil)
+            let brief = try #require(try await sidecar.acquireLock(try LockRequest("brief", ttl: 100)))
+            try await eventually("it has lapsed") { try await Self.grants(sidecar, of: "brief").first?.end == .lapsed }
+            let held = try #require(try await sidecar.acquireLock(try LockRequest("held")))
+            let grants = try await Self.grants(sidecar)
+            #expect(grants.map(\.fence) == [held, brief, broken, released].map(\.fence))
+            #expect(grants.map(\.end) == [nil, .lapsed, .lost, .released])
+            #expect(grants.map(\.label) == ["test", "test", "job", "web-1"])
+            #expect(grants[1].endedMilliseconds.map { $0 - grants[1].grantedMilliseconds } ?? 0 <= 100)
+            #expect(grants[2].waitedMilliseconds <= grants[2].grantedMilliseconds - grants[3].grantedMilliseconds + 1)
+            #expect(try await Self.grants(sidecar, of: "orders").map(\.fence) == [broken.fence, released.fence])
+            #expect(try await Self.grants(other).isEmpty)
+        }
+    }
+
+    @Test("an owner who asks again has the same grant, however long it is extended")
+    func sameGrant() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 200, owner: "job-7")))
+            let again = try await sidecar.acquireLock(try LockRequest("orders", ttl: 60_000, owner: "job-7", label: "late"))
+            #expect(again?.fence == first.fence)
+            #expect(try await sidecar.renewLock(try ResourceName("orders"), token: "job-7", ttl: 90_000) != nil)
+            let grants = try await Self.grants(sidecar)
+            #expect(grants.map(\.fence) == [first.fence])
+            #expect(grants.first?.end == nil)
+        }
+    }
+
+    @Test("of many grants the last hundred are remembered")
+    func bounded() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            var fences: [Int64] = []
+            for turn in 0..<250 {
+                let lease = try #require(try await sidecar.acquireLock(try LockRequest("lock-\(turn % 7)")))
+                fences.append(lease.fence)
+                #expect(try await sidecar.releaseLock(try ResourceName(lease.name), token: lease.token))
+            }
+            let grants = try await Self.grants(sidecar)
+            #expect(grants.map(\.fence) == fences.suffix(GrantHistory.capacity).reversed())
+            #expect(grants.allSatisfy { $0.end == .released })
+        }
+    }
+
+    @Test("a quorum's grants are told too")
+    func quorum() async throws {
+        try await Quorum.run { quorum in
+            let sidecar = quorum.sidecars[0]
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token))
+            let grants = try await Self.grants(sidecar, of: "orders")
+            #expect(grants.map(\.fence) == [lease.fence])
+            #expect(grants.first?.end == .released)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Hiredis
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@testable import Interlock
+
+@Suite("Who waits where for a lock")
+struct WaitingSidecarsTests {
+    private static let name = "orders"
+    private static let queueKey = "interlock:queue:{orders}"
+
+    /// Callers begin to wait in a sidecar, whose ticket then stands behind those before.
+    private static func wait(
+        _ count: Int, in sidecar: Coordinator, tickets: Int64, of fleet: Fleet
+    ) async throws -> [Task<Lease?, any Error>] {
+        let tasks = (0..<count).map { _ in
+            Task { try await sidecar.acquireLock(try LockRequest(name, wait: 60_000)) }
+        }
+        try await eventually("they wait") { await sidecar.status.locksWaiting == count }
+        try await eventually("their ticket stands") { try await fleet.cli("ZCARD", queueKey).integer == tickets }
+        return tasks
+    }
+
+    private static func queue(at sidecar: Coordinator) async throws -> [WaitingSidecar] {
+        try await sidecar.inspectLock(try ResourceName(name))?.queue ?? []
+    }
+
+    @Test("each sidecar tells how many wait in it, in the order of their turns, and whoever looks again sees what has changed")
+    func counts() async throws {
+        try await Fleet.run(of: 3) { fleet in
+            let (asking, second, third) = (fleet.sidecars[0], fleet.sidecars[1], fleet.sidecars[2])
+            #expect(try await asking.acquireLock(try LockRequest(Self.name)) != nil)
+            let waiters = try await Self.wait(3, in: second, tickets: 1, of: fleet)
+            let others = try await Self.wait(1, in: third, tickets: 2, of: fleet)
+            // No look before had asked them.
+            try await eventually("both have told") {
+                try await Self.queue(at: asking)
+                    == [WaitingSidecar(id: second.id, waiters: 3), WaitingSidecar(id: third.id, waiters: 1)]
+            }
+            #expect(try await Self.queue(at: second).first == WaitingSidecar(id: second.id, waiters: 3))
+            waiters[2].cancel()
+            await #expect(throws: InterlockError.self) { try await waiters[2].value }
+            try await eventually("one less is told of") {
+                try await Self.queue(at: asking).first == WaitingSidecar(id: second.id, waiters: 2)
+            }
+            for task in waiters + others { task.cancel() }
+            try await eventually("nobody waits") { try await Self.queue(at: asking).isEmpty }
+        }
+    }
+
+    @Test("a sidecar that cannot tell is listed without a number, and nobody waits long for it")
+    func untold() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let lease = try await sidecar.acquireLock(try LockRequest(Self.name))
+            #expect(lease != nil)
+            let ticket = "0123456789ab/ticket/00112233445566778899aabbccddeeff"
+            try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
+            #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
+            // What it told once, and would have had to repeat by now, or what a clock that was set back makes last too long.
+            for told in ["1 7", "99999999999999 7", "many", "7"] {
+                try await fleet.cli("HSET", "interlock:waiters:{orders}", ticket, told)
+                #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
+            }
+        }
+    }
+
+    @Test("the sidecar whose turn is being offered is the first that waits, and the lock is called by its ID meanwhile")
+    func offeredTurn() async throws {
+        try await Fleet.run { fleet in
+            let ticket = "0123456789ab/ticket/00112233445566778899aabbccddeeff"
+            try await fleet.cli("SET", "interlock:lock:{orders}", ticket, "PX", "60000")
+            let seen = try #require(try await fleet.sidecars[0].inspectLock(try ResourceName(Self.name)))
+            #expect(seen.label == "0123456789ab")
+            #expect(seen.leases.isEmpty)
+            #expect(seen.waiters == 1)
+            #expect(seen.queue == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
+        }
+    }
+
+    @Test("however often it is looked at and however often it changes, a sidecar tells it twice a second, after the first ten")
+    func bounded() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (asking, waiting) = (fleet.sidecars[0], fleet.sidecars[1])
+            let lease = try await asking.acquireLock(try LockRequest(Self.name))
+            #expect(lease != nil)
+            let first = try await Self.wait(1, in: waiting, tickets: 1, of: fleet)
+            let clock = ContinuousClock()
+            let start = clock.now
+            let before = try await Self.toldCounts(fleet)
+            for _ in 0..<100 {
+                let more = Task { try await waiting.acquireLock(try LockRequest(Self.name, wait: 60_000)) }
+                try await eventually("it waits") { await waiting.status.locksWaiting == 2 }
+                #expect(try await Self.queue(at: asking).map(\.id) == [waiting.id])
+                more.cancel()
+                await #expect(throws: InterlockError.self) { try await more.value }
+            }
+            try await eventually("the last number is told") {
+                try await Self.queue(at: asking) == [WaitingSidecar(id: waiting.id, waiters: 1)]
+            }
+            let told = try await Self.toldCounts(fleet) - before
+            #expect(told > 1)
+            let elapsed = clock.now - start
+            // Each sidecar publishes itself every five seconds.
+            #expect(told <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
+            for task in first { task.cancel() }
+        }
+    }
+
+    @Test("whoever looks while the sidecar goes down is answered")
+    func goingDown() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            #expect(try await sidecar.acquireLock(try LockRequest(Self.name)) != nil)
+            try await fleet.cli("ZADD", Self.queueKey, "1", "0123456789ab/ticket/00112233445566778899aabbccddeeff")
+            let looks = (0..<20).map { _ in Task { try await Self.queue(at: sidecar) } }
+            await sidecar.drain()
+            for look in looks { #expect(try await look.value == [WaitingSidecar(id: "0123456789ab", waiters: nil)]) }
+        }
+    }
+
+    /// How often hashes were written: counts, and what sidecars publish of themselves.
+    private static func toldCounts(_ fleet: Fleet) async throws -> Int64 {
+        let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hset"] ?? ""
+        let calls = try #require(statistics.firstRange(of: "calls="))
+        return Int64(statistics[calls.upperBound...].prefix { $0 != "," }) ?? 0
+    }
+}
