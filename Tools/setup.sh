@@ -2,7 +2,7 @@
 # Installs what Interlock needs from the system's packages. `make setup` and `make bench` call it.
 #
 #   Tools/setup.sh build   check the version of Swift; install what build and tests need
-#   Tools/setup.sh bench   install nginx, wrk and h2load for the benchmarks
+#   Tools/setup.sh bench   install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd    install etcd for the benchmarks; fails where the system has no such package
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +43,10 @@ has_nginx() {
     [[ -x /usr/sbin/nginx ]] || has nginx
 }
 
+has_haproxy() {
+    [[ -x /usr/sbin/haproxy ]] || has haproxy
+}
+
 has_redis_tools() {
     has redis-cli && has redis-benchmark
 }
@@ -59,7 +63,7 @@ install_missing() {
     "${root[@]}" apt-get -qq update
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${missing[@]}"
     local service
-    for service in redis-server nginx etcd; do
+    for service in redis-server nginx haproxy etcd; do
         if [[ " ${missing[*]} " == *" $service"[\ -]* && -d /run/systemd/system ]]; then
             echo "setup: disabling the $service service of the package; Interlock starts its own servers"
             "${root[@]}" systemctl disable --quiet --now "$service"
@@ -80,10 +84,11 @@ build)
     need util-linux has setpriv
     need curl has curl
     need faketime has faketime
+    need nginx has_nginx
+    need haproxy has_haproxy
     need python3-venv python3 -c 'import ensurepip, venv'
     ;;
 bench)
-    need nginx has_nginx
     need wrk has wrk
     need nghttp2-client has h2load
     ;;

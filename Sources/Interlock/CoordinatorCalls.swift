@@ -298,6 +298,17 @@ package final class CoordinatorCalls {
         ).map { .permit($0) }
     }
 
+    /// Why a call may not be made now of which nobody will report the outcome; `nil`: as far as the breaker goes it may. While it is
+    /// half-open such calls pass: a trial that nobody reports would decide nothing. No Redis.
+    /// - Returns: the breaker's state, and in how many milliseconds it may be over; -1: nobody knows.
+    package func refusalByBreaker(
+        of reference: ServiceReference, now: Instant
+    ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
+        guard case .refuse(let retryAfter) = reference.service.breaker.admission(now: now) else { return nil }
+        reference.service.metrics.refused(.open)
+        return (reference.service.breaker.actingState(now: now), retryAfter)
+    }
+
     /// Reports the outcome of a permitted call; answers with the breaker's state after it.
     package func reportPermit(
         service name: String, permit: PermitID, _ report: OutcomeReport,

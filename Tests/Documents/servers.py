@@ -19,7 +19,7 @@ from pathlib import Path
 #: How long a server may take to start, or to notice something.
 PATIENCE = 15.0
 #: Ports and addresses as the pages have them.
-RESP, HTTP, REDIS, UPSTREAM = 7379, 7380, 6379, 8080
+RESP, HTTP, REDIS, UPSTREAM, GATEWAY = 7379, 7380, 6379, 8080, 8000
 API = "https://api.example.com"
 
 
@@ -101,7 +101,7 @@ class World:
         self.sidecar: subprocess.Popen[bytes] | None = None
         self.redis: subprocess.Popen[bytes] | None = None
         self.upstream = Upstream()
-        shown = (RESP, HTTP, REDIS)
+        shown = (RESP, HTTP, REDIS, GATEWAY)
         self.ports = dict(zip(shown, free_ports(len(shown)), strict=True)) | {UPSTREAM: self.upstream.server_port}
         programs = folder / "bin"
         programs.mkdir()

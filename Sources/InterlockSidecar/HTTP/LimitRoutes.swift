@@ -19,18 +19,24 @@ struct LimitRoutes {
         let calls = coordinator.callsOnEventLoop()
         let pending = calls.take(
             try calls.service(service).get(), cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
-            now: calls.now(),
-            completion: Completion { _, answer in
-                switch answer {
-                case .decided(let decision), .decidedAlike(let decision, _, _):
-                    let limits = calls.definition(ofService: service)?.limits ?? []
-                    return reply.answer {
-                        try Self.answer(decision, limits, service: service, subject: body.subject, refusalIsProblem: true)
-                    }
-                case .failed(let error): return reply.fail(error)
-                }
-            })
+            now: calls.now(), completion: Self.completion(reply, calls, service: service, subject: body.subject))
         reply.cancelsWhenLeft(pending, calls)
+    }
+
+    /// Answers a take: with what is left, or with the problem that nothing is.
+    static func completion(
+        _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?
+    ) -> Completion<TakeAnswer> {
+        Completion { _, answer in
+            switch answer {
+            case .decided(let decision), .decidedAlike(let decision, _, _):
+                let limits = calls.definition(ofService: service)?.limits ?? []
+                return reply.answer {
+                    try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: true)
+                }
+            case .failed(let error): return reply.fail(error)
+            }
+        }
     }
 
     private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {

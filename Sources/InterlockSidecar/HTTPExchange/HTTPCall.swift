@@ -34,6 +34,9 @@ package struct HTTPCall: Sendable {
         }
     }
 
+    /// On whose behalf a call is made.
+    static let subjectField = "Interlock-Subject"
+
     private let request: Request
     /// Whole; of what is relayed, empty.
     package var body = ByteBuffer()

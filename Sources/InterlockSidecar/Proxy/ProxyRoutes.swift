@@ -17,7 +17,7 @@ struct ProxyRoutes {
     private func relay(_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay {
         let service = try call.name("service").text
         let target = try ProxyTarget(call.target.whole)
-        let subject = try call.header("Interlock-Subject").map { try ResourceName($0, what: "Interlock-Subject").text }
+        let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, what: HTTPCall.subjectField).text }
         guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "TRACE has no body") }
         return GuardedCall(
             call, hasBody: hasBody, reply, service: service, target: target, subject: subject,

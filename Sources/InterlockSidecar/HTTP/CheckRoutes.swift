@@ -1,0 +1,61 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOHTTP1
+
+/// One question before a call that somebody else makes: for web servers and gateways, which ask by a request of their own whether to let
+/// another pass (nginx's `auth_request`, Traefik's ForwardAuth, HAProxy).
+///
+/// It takes from the limits. Of the breaker it takes no trial permit, as nobody reports what becomes of the call: while the breaker is
+/// half-open calls pass.
+struct CheckRoutes {
+    let coordinator: Coordinator
+
+    private static let costField = "Interlock-Cost"
+
+    var routes: [HTTPRoute] {
+        [HTTPRoute(.GET, "/v1/check/{service}", reply: check)]
+    }
+
+    private func check(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let service = try call.name("service").text
+        let query = try call.query("subject", "cost")
+        let subject = try Self.one(
+            of: call.header(HTTPCall.subjectField), HTTPCall.subjectField, query.text("subject"), "subject"
+        )
+        .map { try ResourceName($0, what: "subject").text }
+        let cost = try Self.cost(Self.one(of: call.header(Self.costField), Self.costField, query.text("cost"), "cost"))
+        let calls = coordinator.callsOnEventLoop()
+        let reference = try calls.service(service).get()
+        let now = calls.now()
+        if let (state, retryAfter) = calls.refusalByBreaker(of: reference, now: now) {
+            throw HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
+        }
+        guard calls.definition(ofService: service)?.limits.isEmpty == false else {
+            let pass = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
+            reply(.object(pass.members))
+            return
+        }
+        _ = calls.take(
+            reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
+            completion: LimitRoutes.completion(reply, calls, service: service, subject: subject))
+    }
+
+    /// What is said in a field or in the query, for servers that can set only one of them.
+    private static func one(of field: String?, _ fieldName: String, _ parameter: String?, _ name: String) throws(HTTPProblem)
+        -> String?
+    {
+        guard field == nil || parameter == nil else {
+            throw HTTPProblem(.invalid, "\(name) is given twice: as \(fieldName) and in the query; say it once")
+        }
+        return field ?? parameter
+    }
+
+    private static func cost(_ text: String?) throws(HTTPProblem) -> Int64 {
+        guard let text else { return 1 }
+        guard let cost = Int64(text), LimitRequest.costs.contains(cost) else {
+            let range = "\(LimitRequest.costs.lowerBound) to \(LimitRequest.costs.upperBound)"
+            throw HTTPProblem(.invalid, "cost: expected a whole number from \(range), got \"\(Excerpt(text))\"")
+        }
+        return cost
+    }
+}

@@ -1,0 +1,105 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import InterlockSidecar
+import Testing
+
+@Suite("HTTP door: checks for gateways")
+struct HTTPCheckTests {
+    private static let path = "/v1/check/catalog"
+
+    private static func service(perSubject: Bool = false, whenDown: OutagePolicy = .local) -> ServiceDefinition {
+        var service = ServiceDefinition(
+            name: "catalog",
+            limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600), isPerSubject: perSubject)])
+        service.whenRedisIsDown = whenDown
+        return service
+    }
+
+    @Test("a call passes until the limit is reached, and is told what is left")
+    func limits() async throws {
+        try await HTTPTestDoor.with(services: [Self.service()]) { door in
+            let first = try await door.client.send("GET", Self.path)
+            #expect(first.status == 200)
+            #expect(first.headers["ratelimit"] == #""hour";r=2;t=3600"#)
+            #expect(first.headers["ratelimit-policy"] == #""hour";q=3;w=3600"#)
+            #expect(try await door.client.send("GET", Self.path + "?cost=2").headers["ratelimit"] == #""hour";r=0;t=3600"#)
+            let refused = try await door.client.send("GET", Self.path)
+            #expect(refused.status == 429)
+            #expect(refused.headers["retry-after"] == "3600")
+            #expect(refused.body.contains(#""code":"limited""#))
+            // It can never be granted.
+            try await door.expect(400, "GET", Self.path + "?cost=4")
+        }
+    }
+
+    @Test("subject and cost are said as a field or in the query, and not as both")
+    func fields() async throws {
+        try await HTTPTestDoor.with(services: [Self.service(perSubject: true)]) { door in
+            try await door.expect(200, "GET", Self.path, headers: ["Interlock-Subject": "a", "Interlock-Cost": "3"])
+            try await door.expect(429, "GET", Self.path + "?subject=a")
+            try await door.expect(200, "GET", Self.path + "?subject=10.0.0.7&cost=3")
+            try await door.expect(429, "HEAD", Self.path, headers: ["Interlock-Subject": "10.0.0.7"])
+            try await door.expect(400, "GET", Self.path + "?subject=b", headers: ["Interlock-Subject": "a"])
+            try await door.expect(400, "GET", Self.path + "?cost=1", headers: ["Interlock-Cost": "1"])
+            for cost in ["0", "-1", "x", "1e3", "99999999999999999999", ""] {
+                try await door.expect(400, "GET", Self.path + "?cost=\(cost)")
+            }
+            try await door.expect(400, "GET", Self.path + "?subject=")
+            try await door.expect(400, "GET", Self.path + "?tenant=a")
+            try await door.expect(404, "GET", "/v1/check/nobody")
+            try await door.expect(405, "POST", Self.path)
+        }
+    }
+
+    @Test("a half-open breaker lets calls pass, which take no trial")
+    func halfOpen() async throws {
+        var service = Self.service()
+        service.limits = []
+        service.breaker.consecutiveFailures = 1
+        service.breaker.openFor = .milliseconds(100) ... .milliseconds(100)
+        try await HTTPTestDoor.with(services: [service]) { door in
+            guard case .granted(let permit, _) = try await door.coordinator.acquirePermit(service: "catalog") else {
+                throw InterlockError(.other, "the permit was refused")
+            }
+            _ = try await door.coordinator.reportPermit(
+                service: "catalog", permit: permit, OutcomeReport(outcome: .error))
+            try await eventually("it is half-open") {
+                try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen
+            }
+            for _ in 0..<20 { try await door.expect(200, "GET", Self.path) }
+            #expect(try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen)
+        }
+    }
+
+    @Test("an open breaker refuses without taking anything")
+    func breaker() async throws {
+        try await HTTPTestDoor.with(services: [Self.service()]) { door in
+            _ = try await door.coordinator.forceBreaker(
+                service: "catalog", to: .open, forMilliseconds: 60_000, reason: "", by: "test")
+            let refused = try await door.client.send("GET", Self.path)
+            #expect(refused.status == 503)
+            #expect(refused.body.contains(#""code":"open""#))
+            #expect(Int(refused.headers["retry-after"] ?? "") ?? 0 > 50)
+            _ = try await door.coordinator.forceBreaker(service: "catalog", to: nil, reason: "", by: "test")
+            #expect(try await door.client.send("GET", Self.path).headers["ratelimit"] == #""hour";r=2;t=3600"#)
+        }
+    }
+
+    @Test("without Redis a service that denies then answers 503")
+    func redisAway() async throws {
+        try await HTTPTestDoor.with(services: [Self.service(whenDown: .deny)]) { door in
+            await door.redis.kill()
+            try await eventually("it denies") { try await door.client.send("GET", Self.path).status == 503 }
+            #expect(try await door.client.send("GET", Self.path).headers["retry-after"] == "1")
+        }
+    }
+
+    @Test("with keys the check needs one")
+    func keys() async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web], services: [Self.service()]) { door in
+            try await door.expect(401, "GET", Self.path)
+            try await door.expect(200, "GET", Self.path, headers: ["X-Api-Key": HTTPTestDoor.web.secret])
+        }
+    }
+}
