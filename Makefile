@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -109,6 +109,10 @@ documents: setup ## Run the examples of docs/clients and docs/recipes; they must
 	swift build --product interlock-bench
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"
 	python3 Tests/Documents/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+
+monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sidecar under load that a real Prometheus scrapes.
+	swift build --product interlock
+	python3 Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock"
 
 install: ## Install it, its manual pages, completions and systemd unit, after `make build-bench`. DESTDIR= PREFIX=/usr/local
 	packaging/install.sh install

@@ -43,6 +43,10 @@ has_nginx() {
     [[ -x /usr/sbin/nginx ]] || has nginx
 }
 
+has_prometheus() {
+    has prometheus && has promtool
+}
+
 has_haproxy() {
     [[ -x /usr/sbin/haproxy ]] || has haproxy
 }
@@ -63,7 +67,7 @@ install_missing() {
     "${root[@]}" apt-get -qq update
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${missing[@]}"
     local service
-    for service in redis-server nginx haproxy etcd; do
+    for service in redis-server nginx haproxy prometheus etcd; do
         if [[ " ${missing[*]} " == *" $service"[\ -]* && -d /run/systemd/system ]]; then
             echo "setup: disabling the $service service of the package; Interlock starts its own servers"
             "${root[@]}" systemctl disable --quiet --now "$service"
@@ -86,6 +90,7 @@ build)
     need faketime has faketime
     need nginx has_nginx
     need haproxy has_haproxy
+    need prometheus has_prometheus
     need python3-venv python3 -c 'import ensurepip, venv'
     ;;
 bench)

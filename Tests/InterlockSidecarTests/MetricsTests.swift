@@ -25,6 +25,9 @@ struct MetricsTests {
                 "# HELP b_total No description.", "# TYPE b_total counter",
                 #"b_total{service="x"} 1"#, #"b_total{service="y"} 2"#,
                 "# HELP c_total No description.", "# TYPE c_total counter", "c_total 0.25",
+                "# HELP interlock_build_info Always 1; its label is the version of Interlock.",
+                "# TYPE interlock_build_info gauge",
+                #"interlock_build_info{version="\#(SidecarVersion.current)"} 1"#,
                 "# HELP interlock_metrics_dropped_total Metrics not kept because there are too many, or one of another type has the name.",
                 "# TYPE interlock_metrics_dropped_total counter", "interlock_metrics_dropped_total 0",
             ])
@@ -122,6 +125,8 @@ struct MetricsTests {
         }
         #expect(try #require(value("process_resident_memory_bytes")) > 1_000_000)
         #expect(try #require(value("process_open_fds")) >= 3)
+        #expect(try #require(value("process_max_fds")) >= 3)
+        #expect(value("interlock_build_info{version=\"\(SidecarVersion.current)\"}") == 1)
         #expect(try #require(value("process_start_time_seconds")) > 1_600_000_000)
         #expect(try #require(value("process_cpu_seconds_total")) >= 0)
         #expect(text.contains("# TYPE process_cpu_seconds_total counter\n"))

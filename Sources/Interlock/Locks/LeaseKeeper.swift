@@ -1,3 +1,4 @@
+internal import CoreMetrics
 internal import Hiredis
 internal import InterlockCore
 
@@ -93,6 +94,10 @@ final class LeaseKeeper {
     private let scripts: LockScripts
     private let watch: KeyWatch
     private let ceilingMilliseconds: Int64?
+    private let lost = Dictionary(
+        uniqueKeysWithValues: LeaseLoss.known.map { reason in
+            (reason, Counter(label: "interlock_leases_lost_total", dimensions: [("reason", reason.rawValue)]))
+        })
     private var leases: [ExactText: Leases] = [:]
     private(set) var count = 0
     /// Those of them that are linked.
@@ -436,7 +441,10 @@ final class LeaseKeeper {
     private func end(_ entry: Entry, _ loss: LeaseLoss?) {
         let followers = entry.followers
         drop(entry)
-        if loss != nil { onLost?(entry.name, entry.token) }
+        if let loss {
+            lost[loss]?.increment()
+            onLost?(entry.name, entry.token)
+        }
         for follower in followers {
             follower.onEnd(
                 LeaseEnd(follower: LeaseFollower(id: follower.id), name: entry.name, token: entry.token, loss: loss))

@@ -71,6 +71,8 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let expired = LeaseLoss(rawValue: "expired")
     /// The coordinator is stopping and no longer extends it: it lapses in its own time.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
+
+    static let known = [broken, deleted, taken, expired, shutdown]
 }
 
 /// The answer to a lock request.

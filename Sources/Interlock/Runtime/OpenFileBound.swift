@@ -2,6 +2,13 @@ internal import Glibc
 
 /// The bound on how many files and connections this process may have open at once.
 package enum OpenFileBound {
+    /// The soft bound; `nil`: it cannot be found out.
+    package static var current: Int? {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
+        return Int(clamping: limit.rlim_cur)
+    }
+
     /// Raises the soft bound as far as the hard one allows.
     /// - Returns: the bound; `nil`: it cannot be found out.
     package static func raised() -> Int? {
@@ -11,8 +18,7 @@ package enum OpenFileBound {
         if limit.rlim_cur < limit.rlim_max {
             limit.rlim_cur = limit.rlim_max
             _ = setrlimit(resource, &limit)
-            guard getrlimit(resource, &limit) == 0 else { return nil }
         }
-        return Int(clamping: limit.rlim_cur)
+        return current
     }
 }

@@ -7,6 +7,7 @@ enum MetricHelp {
     private static let texts = [
         "interlock_breaker_state": "1 for the state a service's breaker is in as this sidecar acts, 0 for the others.",
         "interlock_breaker_trips_total": "How often this sidecar saw a service's breaker open, whoever opened it.",
+        "interlock_build_info": "Always 1; its label is the version of Interlock.",
         "interlock_events_dropped_total": "Events that were not told because whoever should hear of them was too slow.",
         "interlock_fleet_sidecars": "Live sidecars when Redis was last heard of.",
         "interlock_http_refusals_total":
@@ -14,6 +15,7 @@ enum MetricHelp {
         "interlock_http_requests_total": "Requests answered by the HTTP door, by route and class of status.",
         "interlock_leases_looked_after":
             "Leases that are extended for their holders, and those of which the holders are only told.",
+        "interlock_leases_lost_total": "Leases whose holders were told that they are lost, by reason.",
         "interlock_limit_crowded_total": "Calls that were counted together, because a service had max_subjects subjects already.",
         "interlock_limit_decisions_total": "Decisions about calls by a service's limits.",
         "interlock_limit_decision_seconds": "Time that Redis took to judge a batch of calls.",
@@ -51,6 +53,7 @@ enum MetricHelp {
         "interlock_resp_errors_total": "Errors that the RESP door answered with, by their first word.",
         "interlock_service_places_in_use": "Places for calls to a service that permits have here, whether bounded or not.",
         "process_cpu_seconds_total": "Processor time of this process, user and system.",
+        "process_max_fds": "The most file descriptors that this process may open.",
         "process_open_fds": "Open file descriptors of this process.",
         "process_resident_memory_bytes": "Resident memory of this process.",
         "process_start_time_seconds": "When this process started, in seconds of the Unix epoch.",

@@ -30,7 +30,11 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     package init(maximumSamples: Int = 10_000) {
         self.maximumSamples = maximumSamples
+        let build = PrometheusGauge()
+        build.set(Int64(1))
         state.withLockedValue { state in
+            state.families["interlock_build_info"] = Family(
+                kind: .gauge, series: [SeriesLabels([("version", SidecarVersion.current)]): build])
             state.families["interlock_metrics_dropped_total"] = Family(kind: .counter, series: [SeriesLabels([]): dropped])
         }
     }

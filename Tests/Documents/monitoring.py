@@ -1,0 +1,268 @@
+"""Holds docs/monitoring against a sidecar under load that a real Prometheus scrapes.
+
+`make monitoring` runs it. The alerts pass promtool's checks and their own tests, and none of them fires while all is
+well; each begins when what it is about happens. Every query of every board has something to show, and every page that
+an alert names is there.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from servers import GATEWAY, HTTP, RESP, UPSTREAM, Failure, World
+
+ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "docs/monitoring"
+#: How long load is put on before anything is asked of Prometheus, in seconds, and how often it scrapes.
+LOAD, INTERVAL = 12.0, 1
+#: What Grafana would put in the place of its variables.
+VARIABLES = {"$__rate_interval": "10s", "$instance": ".*", "$service": ".*"}
+CONFIGURATION = f"""
+services:
+  search:
+    url: "http://127.0.0.1:{UPSTREAM}"
+    probe: {{ path: /, every: 500ms, timeout: 250ms }}
+    concurrency: 50
+    limits:
+      - {{ limit: 20, per: 1s }}
+      - {{ limit: 1000, per: 1s, per_subject: true }}
+"""
+
+
+class Load:
+    """Calls of every kind, one after another, until it is stopped."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        number = 0
+        while not self.ends.wait(0.02):
+            number += 1
+            with contextlib.suppress(OSError):
+                self.over_http(number)
+                self.over_resp(number)
+
+    def over_http(self, number: int) -> None:
+        lock = f"/v1/locks/lock-{number % 5}"
+        _, lease = call(self.world, "POST", lock, {"ttl_ms": 5000})
+        call(self.world, "DELETE", lock, fields={"Lease-Token": lease.get("token", "none")})
+        call(self.world, "POST", "/v1/limits/search/take", {"subject": f"tenant-{number % 7}"})
+        _, permit = call(self.world, "POST", "/v1/services/search/permits", {"subject": "tenant-1"})
+        if "permit" in permit:
+            outcome = {"outcome": "error" if number % 50 == 0 else "ok", "latency_ms": 5}
+            call(self.world, "POST", f"/v1/services/search/permits/{permit['permit']}", outcome)
+        call(self.world, "GET", "/proxy/search/item")
+
+    def over_resp(self, number: int) -> None:
+        with socket.create_connection(("127.0.0.1", self.world.ports[RESP]), timeout=5) as connection:
+            connection.sendall(f"LIMIT.TAKE search SUBJECT tenant-{number % 7}\r\nPING\r\n".encode())
+            connection.recv(1024)
+
+    def end(self) -> None:
+        self.ends.set()
+        self.thread.join()
+
+
+def call(
+    world: World, method: str, path: str, body: Any = None, fields: dict[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
+    """The status of an answer of the sidecar's HTTP door, and its members."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{world.ports[HTTP]}{path}",
+        None if body is None else json.dumps(body).encode(),
+        fields or {},
+        method=method,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text.startswith(b"{") else {}
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, {}
+
+
+class Prometheus:
+    """A real one that scrapes the sidecar."""
+
+    def __init__(self, world: World) -> None:
+        self.address = f"127.0.0.1:{world.ports[GATEWAY]}"
+        folder = world.folder / "prometheus"
+        folder.mkdir()
+        (folder / "prometheus.yml").write_text(
+            f"global: {{ scrape_interval: {INTERVAL}s, evaluation_interval: {INTERVAL}s }}\n"
+            f"rule_files: ['{MONITORING / 'alerts.yml'}']\n"
+            "scrape_configs:\n"
+            "  - job_name: interlock\n"
+            f"    static_configs: [ {{ targets: ['127.0.0.1:{world.ports[HTTP]}'] }} ]\n"
+        )
+        world.start(
+            program("prometheus"),
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address={self.address}",
+        )
+        world.until("Prometheus has scraped the sidecar", self.has_scraped)
+
+    def has_scraped(self) -> bool:
+        try:
+            return any(float(sample["value"][1]) == 1 for sample in self.query('up{job="interlock"}'))
+        except OSError:
+            return False
+
+    def get(self, path: str, **parameters: str) -> Any:
+        query = urllib.parse.urlencode(parameters)
+        with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{query}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        return self.get("query", query=expression)["result"]
+
+    def alerts(self) -> set[str]:
+        """Those that fire or are about to."""
+        return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"]}
+
+    def broken_rules(self) -> list[str]:
+        rules = [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
+        return [f"{rule['name']}: {rule.get('lastError', rule['health'])}" for rule in rules if rule["health"] != "ok"]
+
+
+def program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if not found:
+        sys.exit(f"monitoring: there is no {name}: run make setup")
+    return found
+
+
+def board_queries() -> list[tuple[str, str]]:
+    """Every query of every board, with where it stands."""
+    queries = []
+    for path in sorted(MONITORING.glob("*.json")):
+        board = json.loads(path.read_text())
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                queries.append((f"{path.name}, {panel['title']}", target["expr"]))
+    return queries
+
+
+def substituted(expression: str) -> str:
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+class Findings:
+    """What is wrong, for people."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def expect(self, is_so: bool, text: str) -> None:
+        if not is_so:
+            self.texts.append(text)
+
+
+def check_alone(findings: Findings) -> None:
+    """What needs no sidecar."""
+    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"]):
+        done = subprocess.run(
+            [program("promtool"), *command], cwd=MONITORING, capture_output=True, text=True, check=False
+        )
+        findings.expect(done.returncode == 0, f"promtool {' '.join(command)}: {done.stdout}{done.stderr}")
+    rules = (MONITORING / "alerts.yml").read_text()
+    for page in sorted(set(re.findall(r"runbook: (\S+)", rules))):
+        findings.expect((ROOT / page).exists(), f"alerts.yml: {page} is not there")
+    tests = (MONITORING / "alerts.test.yml").read_text()
+    for name in re.findall(r"alert: (\S+)", rules):
+        findings.expect(name in tests, f"alerts.test.yml: nothing makes {name} fire")
+    pages = "".join((ROOT / "docs/reference" / page).read_text() for page in ("metrics.md", "probes.md"))
+    known = set(re.findall(r"`((?:interlock|process)_\w+)", pages))
+    for where, expression in [("alerts.yml", rules), *board_queries()]:
+        for name in re.findall(r"\b(?:interlock|process)_\w+", expression):
+            name = re.sub(r"_(bucket|sum|count)$", "", name)
+            findings.expect(name in known, f"{where}: docs/reference has no metric {name}")
+
+
+def check_with_sidecar(world: World, findings: Findings) -> None:
+    configuration = world.folder / "interlock.yaml"
+    configuration.write_text(world.here(CONFIGURATION))
+    world.start_sidecar(configuration)
+    load = Load(world)
+    try:
+        prometheus = Prometheus(world)
+        time.sleep(LOAD)
+        with urllib.request.urlopen(f"http://127.0.0.1:{world.ports[HTTP]}/metrics", timeout=5) as answer:
+            metrics = answer.read()
+        done = subprocess.run(
+            [program("promtool"), "check", "metrics"], input=metrics, capture_output=True, check=False
+        )
+        findings.expect(done.returncode == 0, f"promtool check metrics: {(done.stdout + done.stderr).decode()}")
+        for where, expression in board_queries():
+            samples = prometheus.query(substituted(expression))
+            values = [sample["value"][1] for sample in samples]
+            findings.expect(bool(values), f"{where}: nothing to show: {expression}")
+            findings.expect("NaN" not in values, f"{where}: not a number: {expression}")
+        for text in prometheus.broken_rules():
+            findings.expect(False, f"alerts.yml: {text}")
+        findings.expect(not prometheus.alerts(), f"all is well, and yet there is {', '.join(prometheus.alerts())}")
+        begins(world, prometheus, findings)
+    finally:
+        load.end()
+
+
+def begins(world: World, prometheus: Prometheus, findings: Findings) -> None:
+    """Makes things happen, and waits for the alerts about them to begin."""
+    call(world, "PUT", "/v1/services/search/override", {"state": "open"})
+    wait_for(world, prometheus, "InterlockBreakerOpen", findings)
+    _, lease = call(world, "POST", "/v1/locks/lost", {"ttl_ms": 100})
+    world.until("the lease is over", lambda: call(world, "GET", "/v1/locks/lost")[0] == 404)
+    call(world, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
+    wait_for(world, prometheus, "InterlockLeasesLost", findings)
+    world.happen("redis", "away")
+    wait_for(world, prometheus, "InterlockRedisAway", findings)
+
+
+def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Findings) -> None:
+    try:
+        world.until(f"{alert} begins", lambda: alert in prometheus.alerts())
+    except Failure as failure:
+        findings.expect(False, str(failure))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True, help="the program interlock")
+    options = parser.parse_args()
+    findings = Findings()
+    check_alone(findings)
+    with tempfile.TemporaryDirectory(prefix="interlock-monitoring-") as folder:
+        world = World(options.binary.resolve(), Path(folder))
+        try:
+            check_with_sidecar(world, findings)
+        finally:
+            world.close()
+    for text in findings.texts:
+        print(f"monitoring: {text}")
+    queries = len(board_queries())
+    print(f"monitoring: {'not all is well' if findings.texts else 'all is well'}; {queries} queries of boards were run")
+    return 1 if findings.texts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
