@@ -116,12 +116,13 @@ package struct Sidecar: Sendable {
         services.append(monitor)
         services.append(
             RESPDoor(
-                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen, logger: logger
+                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen, logger: logger,
+                probe: { monitor.reading(ofService: $0) }
             ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger
+                metrics: metrics, logger: logger, probe: { monitor.reading(ofService: $0) }
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
         if let reload {

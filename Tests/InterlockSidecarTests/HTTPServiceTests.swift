@@ -47,6 +47,31 @@ struct HTTPServiceTests {
         }
     }
 
+    @Test("a service is told of with its probes, and without when it is not probed")
+    func probes() async throws {
+        let last = ProbeReading.Probe(
+            finding: .bad("status \(503), expected 200..399"), atMilliseconds: 1_795_237_271_000, duration: .milliseconds(12))
+        let reading = ProbeReading(service: "catalog", prober: .elected, last: last, failures: 3)
+        try await HTTPTestDoor.with(probe: { $0 == "catalog" ? reading : nil }) { door in
+            let probe =
+                #""probe":{"at_ms":1795237271000,"duration_ms":12,"failures":3,"finding":"bad","prober":"elected","#
+                + #""reason":"status 503, expected 200..399","successes":0}"#
+            for path in ["/v1/services", "/v1/services/catalog"] {
+                let reply = try await door.client.send("GET", path)
+                #expect(reply.body.contains(probe), "\(reply.body)")
+            }
+        }
+        let untried = ProbeReading(service: "catalog", prober: .another)
+        try await HTTPTestDoor.with(probe: { _ in untried }) { door in
+            let reply = try await door.client.send("GET", "/v1/services/catalog")
+            #expect(reply.body.contains(#""finding":null,"prober":"another","reason":null"#), "\(reply.body)")
+        }
+        try await HTTPTestDoor.with { door in
+            let reply = try await door.client.send("GET", "/v1/services/catalog")
+            #expect(reply.body.contains(#""probe":null"#), "\(reply.body)")
+        }
+    }
+
     @Test("a permit beyond the limit is refused with 429, one of an open breaker with 503")
     func refusals() async throws {
         try await HTTPTestDoor.with { door in

@@ -45,7 +45,7 @@ struct HTTPTestDoor {
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
         maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60),
-        certificate: DoorCertificate? = nil,
+        certificate: DoorCertificate? = nil, probe: @escaping ProbeReadings.Lookup = { _ in nil },
         _ body: (HTTPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -62,7 +62,7 @@ struct HTTPTestDoor {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = HTTPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, onBound: { bound.yield($0) })
+                metrics: PrometheusRegistry(), logger: logger, probe: probe, onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
             door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))

@@ -54,7 +54,7 @@ struct RESPDoorTests {
                 try await door.cli("PERMIT.ACQUIRE", "catalog").array?[1].text == "open"
             }
             let state = try await door.cli("BREAKER.STATE", "catalog").array?.map { $0.text ?? "" } ?? []
-            #expect(state.count == 32)
+            #expect(state.count == 34)
             #expect(try await door.cli("BREAKER.LIST").array?.count == 1)
             #expect(try await door.cli("BREAKER.FORCE", "catalog", "AUTO").text == "OK")
             #expect(try await door.cli("LIMIT.PEEK", "catalog").array?.first?.integer == 1)
@@ -235,7 +235,7 @@ struct RESPDoorTests {
         try await RESPTestDoor.with { door in
             let answer = try await door.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
             #expect(answer.hasPrefix("%7\r\n$6\r\nserver\r\n"))
-            #expect(answer.contains("\r\n_\r\n%16\r\n"))
+            #expect(answer.contains("\r\n_\r\n%17\r\n"))
             #expect(answer.contains("failure_rate\r\n,0.0\r\n"))
         }
     }

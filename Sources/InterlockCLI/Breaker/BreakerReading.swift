@@ -1,6 +1,7 @@
 import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
+import InterlockCore
 
 /// A breaker as a sidecar sees it. Words stay as the sidecar spells them: a newer one may have more.
 struct BreakerReading: Answer, Sendable {
@@ -30,9 +31,56 @@ struct BreakerReading: Answer, Sendable {
     var by: String
     /// Why the sidecar is open for itself alone; `nil`: it is not.
     var ownCause: String?
+    /// `nil`: the service is not probed.
+    var probe: Probe?
+
+    /// What the sidecar knows of the service's probes.
+    struct Probe: Encodable, Sendable {
+        /// `elected`, `another`, `all`, `alone` or `undecided`.
+        var prober: String
+        /// `good`, `bad` or `unjudged`; `nil`: this sidecar has made no probe. So below.
+        var finding: String?
+        var reason: String?
+        var atMilliseconds: Int64?
+        var durationMilliseconds: Int64?
+        /// In a row, up to the last.
+        var failures: Int64
+        var successes: Int64
+
+        private enum CodingKeys: String, CodingKey {
+            case prober, finding, reason, failures, successes
+            case atMilliseconds = "at_ms"
+            case durationMilliseconds = "duration_ms"
+        }
+
+        init(_ probe: SidecarBreaker.Probe) {
+            prober = probe.prober
+            finding = probe.finding
+            reason = probe.reason
+            atMilliseconds = probe.atMilliseconds
+            durationMilliseconds = probe.duration?.wholeMilliseconds
+            failures = probe.failures
+            successes = probe.successes
+        }
+
+        /// In one line: `bad, the 3rd in a row: status 503, expected 200..399`.
+        var summary: String {
+            let who =
+                switch prober {
+                case "another": "another sidecar probes"
+                case "undecided": "who probes is being decided"
+                default: "this sidecar probes"
+                }
+            guard let finding, prober != "another" else { return who }
+            let row = finding == "bad" ? failures : successes
+            let count = row > 1 ? ", \(row) in a row" : ""
+            let took = durationMilliseconds.map { " in \(ReadableText.span(milliseconds: $0))" } ?? ""
+            return "\(finding)\(took)\(count)\(reason.map { ": \($0)" } ?? "")"
+        }
+    }
 
     private enum CodingKeys: String, CodingKey {
-        case service, state, cause, generation, calls, trips, forced, reason, by
+        case service, state, cause, generation, calls, trips, forced, reason, by, probe
         case forcedUntilMilliseconds = "forced_until_ms"
         case ownCause = "own_cause"
         case fleetState = "fleet_state"
@@ -59,6 +107,7 @@ struct BreakerReading: Answer, Sendable {
         reason = breaker.reason
         by = breaker.by
         ownCause = breaker.ownCause
+        probe = breaker.probe.map { Probe($0) }
     }
 
     var table: String {
@@ -71,6 +120,7 @@ struct BreakerReading: Answer, Sendable {
             "reason": reason,
             "by": by,
             "alone": ownCause ?? "no",
+            "probe": probe?.summary ?? "none",
             "since": ReadableText.moment(epochMilliseconds: sinceMilliseconds),
             "until": ReadableText.moment(epochMilliseconds: untilMilliseconds),
             "calls": "\(calls)",

@@ -66,6 +66,8 @@ public struct SidecarBreaker: Hashable, Sendable {
     public var trips: Int64
     /// What an operator forced; `nil`: nothing.
     public var forced: Forced?
+    /// What the sidecar knows of the service's probes; `nil`: it is not probed, or the sidecar is of 0.1.0.
+    public var probe: Probe?
 
     // As they are sent, in milliseconds of the Unix epoch by Redis' clock; 0: none.
     package var sinceMilliseconds: Int64
@@ -101,9 +103,43 @@ public struct SidecarBreaker: Hashable, Sendable {
         calls = fields.integer("calls") ?? 0
         trips = fields.integer("trips") ?? 0
         forced = fields.text("forced").map { Forced(rawValue: $0) }
+        probe = fields.reply("probe").flatMap { Probe($0) }
         sinceMilliseconds = fields.integer("since_ms") ?? 0
         untilMilliseconds = fields.integer("until_ms") ?? 0
         forcedUntilMilliseconds = fields.integer("forced_until_ms") ?? 0
+    }
+}
+
+extension SidecarBreaker {
+    /// What a sidecar knows of a service's probes. Of the last probe it tells those that it made itself.
+    public struct Probe: Hashable, Sendable {
+        /// Who probes: `elected` (the sidecar), `another`, `all`, `alone` while Redis is away, or `undecided`.
+        public var prober: String
+        /// Of the last probe: `good`, `bad` or `unjudged`; `nil`: it has made none.
+        public var finding: String?
+        /// Why it was not good; `nil`: it was.
+        public var reason: String?
+        /// How long it took.
+        public var duration: Duration?
+        /// Bad probes in a row, up to the last.
+        public var failures: Int64
+        /// Good probes in a row, up to the last.
+        public var successes: Int64
+        package var atMilliseconds: Int64?
+
+        /// When it ended, by the clock of the sidecar's host.
+        public var at: Date? { atMilliseconds.map { Date(timeIntervalSince1970: Double($0) / 1000) } }
+
+        fileprivate init?(_ reply: RedisReply) {
+            guard let fields = ReplyFields(reply), let prober = fields.text("prober") else { return nil }
+            self.prober = prober
+            finding = fields.text("finding")
+            reason = fields.text("reason")
+            duration = fields.integer("duration_ms").map { .milliseconds($0) }
+            failures = fields.integer("failures") ?? 0
+            successes = fields.integer("successes") ?? 0
+            atMilliseconds = fields.integer("at_ms")
+        }
     }
 }
 
@@ -172,6 +208,8 @@ struct ReplyFields {
             values[name] = elements[index + 1]
         }
     }
+
+    func reply(_ name: String) -> RedisReply? { values[name] }
 
     func text(_ name: String) -> String? { values[name]?.text }
 

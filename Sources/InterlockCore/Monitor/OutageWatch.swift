@@ -54,6 +54,15 @@ package enum ProbeFinding: Hashable, Sendable {
     /// The prober itself was at fault, or was stopped: this says nothing of the service.
     case unjudged(ProbeReason)
 
+    /// As the doors and the metrics say it.
+    package var word: String {
+        switch self {
+        case .good: "good"
+        case .bad: "bad"
+        case .unjudged: "unjudged"
+        }
+    }
+
     /// Why it was not good; `nil`: it was.
     package var reason: ProbeReason? {
         switch self {

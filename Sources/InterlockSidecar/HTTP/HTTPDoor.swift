@@ -20,6 +20,7 @@ package struct HTTPDoor: Service {
     private let listen: ListenSettings
     private let metrics: PrometheusRegistry
     private let logger: Logger
+    private let probe: ProbeReadings.Lookup
     private let onBound: @Sendable (Int) -> Void
 
     /// A door that is closed until `run`.
@@ -29,6 +30,7 @@ package struct HTTPDoor: Service {
     ///   - certificate: `nil`: it does not speak TLS.
     ///   - listen: the address, further host names, and the most connections at a time.
     ///   - metrics: what `/metrics` shows, and where this door counts.
+    ///   - probe: what is known of a service's probes.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator,
@@ -37,6 +39,7 @@ package struct HTTPDoor: Service {
         listen: ListenSettings,
         metrics: PrometheusRegistry,
         logger: Logger,
+        probe: @escaping ProbeReadings.Lookup = { _ in nil },
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -45,6 +48,7 @@ package struct HTTPDoor: Service {
         self.listen = listen
         self.metrics = metrics
         self.logger = logger
+        self.probe = probe
         self.onBound = onBound
     }
 
@@ -105,7 +109,7 @@ package struct HTTPDoor: Service {
         [
             LockRoutes(coordinator: coordinator).routes, LimitRoutes(coordinator: coordinator).routes,
             CheckRoutes(coordinator: coordinator).routes,
-            PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator).routes,
+            PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
             ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,
             SmallestLockRoutes(coordinator: coordinator).routes,

@@ -5,6 +5,7 @@ internal import NIOHTTP1
 /// Services and their breakers: look, and override.
 struct ServiceRoutes {
     let coordinator: Coordinator
+    let probe: ProbeReadings.Lookup
 
     /// What an override may say.
     private enum Override: String, CaseIterable {
@@ -20,12 +21,16 @@ struct ServiceRoutes {
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
-        try .json(ServiceListReply(services: await coordinator.allBreakers().map(ServiceReply.init)))
+        try .json(ServiceListReply(services: await coordinator.allBreakers().map(reply)))
     }
 
     private func show(_ call: HTTPCall) async throws -> HTTPAnswer {
         let service = try call.name("service").text
-        return try .json(ServiceReply(try await coordinator.breaker(service: service)))
+        return try .json(reply(try await coordinator.breaker(service: service)))
+    }
+
+    private func reply(_ status: BreakerStatus) -> ServiceReply {
+        ServiceReply(status, probe: probe(status.service))
     }
 
     private func override(_ call: HTTPCall) async throws -> HTTPAnswer {
@@ -36,7 +41,7 @@ struct ServiceRoutes {
             service: service, to: BreakerSnapshot.Forced(rawValue: body.rawValue),
             forMilliseconds: try fields.integer("for_ms", in: 1...DoorBounds.longestMilliseconds),
             reason: try fields.text("reason") ?? "", by: call.caller.name)
-        return try .json(ServiceReply(status))
+        return try .json(reply(status))
     }
 }
 
@@ -49,7 +54,7 @@ struct ServiceListReply: Encodable {
 struct ServiceReply: Encodable {
     private let members: [String: JSONValue]
 
-    init(_ status: BreakerStatus) {
+    init(_ status: BreakerStatus, probe: ProbeReading?) {
         let fleet = status.fleet
         members = [
             "service": .text(status.service),
@@ -68,7 +73,21 @@ struct ServiceReply: Encodable {
             "reason": .text(fleet.reason),
             "by": .text(fleet.by),
             "own_cause": status.ownCause.map { .text($0.rawValue) } ?? .null,
+            "probe": probe.map(Self.members) ?? .null,
         ]
+    }
+
+    private static func members(_ reading: ProbeReading) -> JSONValue {
+        let last = reading.last
+        return .object([
+            "prober": .text(reading.prober.rawValue),
+            "finding": last.map { .text($0.finding.word) } ?? .null,
+            "reason": last?.finding.reason.map { .text($0.description) } ?? .null,
+            "at_ms": last.map { .integer($0.atMilliseconds) } ?? .null,
+            "duration_ms": last.map { .integer($0.duration.wholeMilliseconds) } ?? .null,
+            "failures": .integer(Int64(reading.failures)),
+            "successes": .integer(Int64(reading.successes)),
+        ])
     }
 
     func encode(to encoder: any Encoder) throws {

@@ -55,7 +55,10 @@ package struct ProbeReading: Hashable, Sendable {
 }
 
 /// What is known of each probed service, at most one reading each.
-final class ProbeReadings: Sendable {
+package final class ProbeReadings: Sendable {
+    /// What is known of a service's probes; `nil`: it is not probed.
+    package typealias Lookup = @Sendable (_ service: String) -> ProbeReading?
+
     private let readings = NIOLockedValueBox<[String: ProbeReading]>([:])
 
     /// By name.

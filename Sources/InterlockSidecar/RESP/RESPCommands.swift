@@ -9,12 +9,14 @@ final class RESPCommands {
     /// The channel that `SUBSCRIBE` knows.
     let eventChannel: String
     let table = RESPCommandTable()
+    private let probe: ProbeReadings.Lookup
     /// How often each command was called since that was last told, in the order of the table, and those that are none behind them.
     @exclusivity(unchecked) private var counts: [Int]
     private let counters: [Counter]
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
-    init(coordinator: Coordinator) {
+    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup) {
+        self.probe = probe
         calls = coordinator.callsOnEventLoop()
         eventChannel = coordinator.keys.events
         let names = RESPCommandTable.Command.allCases.map { RESPCommandTable.name(of: $0).lowercased() } + ["unknown"]
@@ -361,14 +363,14 @@ final class RESPCommands {
 
     private func breakerState(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let status = try calls.breaker(service: request.text(1)).get()
-        connection.reply(tag) { $0.breaker(status) }
+        connection.reply(tag) { $0.breaker(status, probe: probe(status.service)) }
     }
 
     private func breakerList(_ tag: UInt64, _ connection: RESPConnection) {
         let all = calls.allBreakers()
         connection.reply(tag) { writer in
             writer.array(all.count)
-            for status in all { writer.breaker(status) }
+            for status in all { writer.breaker(status, probe: probe(status.service)) }
         }
     }
 
@@ -398,8 +400,8 @@ final class RESPCommands {
 
 extension RESPWriter {
     /// A breaker's status as a map.
-    fileprivate func breaker(_ status: BreakerStatus) {
-        map(16)
+    fileprivate func breaker(_ status: BreakerStatus, probe: ProbeReading?) {
+        map(17)
         bulk("service")
         bulk(status.service)
         bulk("state")
@@ -432,5 +434,25 @@ extension RESPWriter {
         bulk(status.fleet.by)
         bulk("own_cause")
         bulkOrNull(status.ownCause?.rawValue)
+        bulk("probe")
+        if let probe { self.probe(probe) } else { null() }
+    }
+
+    private func probe(_ reading: ProbeReading) {
+        map(7)
+        bulk("prober")
+        bulk(reading.prober.rawValue)
+        bulk("finding")
+        bulkOrNull(reading.last?.finding.word)
+        bulk("reason")
+        bulkOrNull(reading.last?.finding.reason?.description)
+        bulk("at_ms")
+        integerOrNull(reading.last?.atMilliseconds)
+        bulk("duration_ms")
+        integerOrNull(reading.last?.duration.wholeMilliseconds)
+        bulk("failures")
+        integer(Int64(reading.failures))
+        bulk("successes")
+        integer(Int64(reading.successes))
     }
 }

@@ -21,20 +21,23 @@ package struct RESPDoor: Service {
     private let certificate: DoorCertificate?
     private let listen: ListenSettings
     private let logger: Logger
+    private let probe: ProbeReadings.Lookup
     private let onBound: @Sendable (Int) -> Void
 
     /// - Parameters:
     ///   - certificate: `nil`: it does not speak TLS.
+    ///   - probe: what is known of a service's probes.
     ///   - onBound: called with the TCP port once it listens.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings, logger: Logger,
-        onBound: @escaping @Sendable (Int) -> Void = { _ in }
+        probe: @escaping ProbeReadings.Lookup = { _ in nil }, onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
         self.access = access
         self.certificate = certificate
         self.listen = listen
         self.logger = logger
+        self.probe = probe
         self.onBound = onBound
     }
 
@@ -46,7 +49,7 @@ package struct RESPDoor: Service {
             NIOLoopBound(
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
-                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger),
+                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }
