@@ -91,6 +91,15 @@ extension Coordinator {
         return try answer.get()
     }
 
+    /// What is known of each of these locks, in its place; `nil`: nobody holds it or waits for it.
+    package nonisolated func inspectLocks(_ names: [ResourceName]) async throws -> [LockInformation?] {
+        let answer: Result<[LockInformation?], InterlockError> = try await cancellable { calls, completion in
+            calls.inspectLocks(names) { completion($0) }
+            return nil
+        }
+        return try answer.get()
+    }
+
     /// One step through the locks that are held.
     package nonisolated func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
         let answer: Result<LockPage, InterlockError> = try await cancellable {

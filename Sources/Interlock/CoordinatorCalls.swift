@@ -196,6 +196,14 @@ package final class CoordinatorCalls {
         provider.inspect(name: name, completion: completion)
     }
 
+    /// What is known of each of these locks, in its place; `nil`: nobody holds it or waits for it. One command for fifty, on a cluster
+    /// one for each.
+    package func inspectLocks(
+        _ names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
+    ) {
+        provider.inspect(names: names, completion: completion)
+    }
+
     /// One step through the locks that are held: `count`, 1…1000, bounds the step's work and is no promise of its size.
     package func listLocks(
         cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>

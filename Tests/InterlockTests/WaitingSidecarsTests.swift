@@ -49,6 +49,32 @@ struct WaitingSidecarsTests {
         }
     }
 
+    @Test("many locks are looked at fifty to a command, each with its own holders and waiters")
+    func many() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (asking, other) = (fleet.sidecars[0], fleet.sidecars[1])
+            let names = try (0..<120).map { try ResourceName("lock-\($0)") }
+            for name in names.dropLast() {
+                let mode: LockMode = name.text.hasSuffix("3") ? .permits(2) : .exclusive
+                #expect(try await other.acquireLock(LockRequest(name: name, ttl: 60_000, label: name.text, mode: mode)) != nil)
+            }
+            let waiting = Task { try await other.acquireLock(LockRequest(name: names[7], ttl: 60_000, wait: 60_000)) }
+            try await eventually("it waits") { await other.status.locksWaiting == 1 }
+            try await eventually("it has told how many wait") {
+                try await asking.inspectLocks(names)[7]?.queue == [WaitingSidecar(id: other.id, waiters: 1)]
+            }
+            let before = await asking.status.redisCommands
+            let found = try await asking.inspectLocks(names)
+            #expect(await asking.status.redisCommands - before <= 5)
+            #expect(found.map { $0?.leases.first?.label } == names.dropLast().map(\.text) + [nil])
+            #expect(
+                found.enumerated().filter { $1?.mode == .permits(2) }.map(\.offset) == Array(stride(from: 3, to: 119, by: 10)))
+            #expect(found.enumerated().filter { $1?.waiters ?? 0 > 0 }.map(\.offset) == [7])
+            #expect(try await asking.inspectLocks([]).isEmpty)
+            waiting.cancel()
+        }
+    }
+
     @Test("a sidecar that cannot tell is listed without a number, and nobody waits long for it")
     func untold() async throws {
         try await Fleet.run { fleet in

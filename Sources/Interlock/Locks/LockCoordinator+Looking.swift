@@ -13,31 +13,67 @@ extension LockCoordinator {
     /// After so many milliseconds a lock is looked at again whose waiters in other sidecars were not all known, and then once more.
     private static let pauses: [Int64] = [20, 80]
 
+    /// So many locks are looked at by one command, at one server.
+    private static let mostAtOnce = 50
+
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
-        look(at: name.text, again: Self.pauses[...], completion)
+        inspect(names: [name]) { completion($0.map { $0[0] }) }
+    }
+
+    /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.
+    func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
+        look(at: names.map(\.text), again: Self.pauses[...], completion)
     }
 
     private func look(
-        at name: String, again pauses: ArraySlice<Int64>, _ completion: Completion<Result<LockInformation?, InterlockError>>
+        at names: [String], again pauses: ArraySlice<Int64>,
+        _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
-        runtime.pipeline.run(InspectScript(keys: keys(name), sidecar: runtime.id)) { [self] result in
-            switch result {
-            case .success(let reply):
-                let information = information(on: name, reply)
-                guard let pause = pauses.first, !isGoingDown, let information, information.isMissingCounts else {
-                    completion(.success(information))
-                    return
+        askForAll(names) { [self] result in
+            guard case .success(let found) = result else { return completion(result) }
+            let untold = found.indices.filter { found[$0]?.isMissingCounts ?? false }
+            guard let pause = pauses.first, !isGoingDown, !untold.isEmpty else { return completion(result) }
+            let again = runtime.time.now().advanced(byMilliseconds: pause)
+            lastLook += 1
+            let id = lastLook
+            let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
+                secondLooks[id] = nil
+                look(at: untold.map { names[$0] }, again: pauses.dropFirst()) { second in
+                    guard case .success(let news) = second else { return completion(result) }
+                    var all = found
+                    for (place, lock) in zip(untold, news) { all[place] = lock }
+                    completion(.success(all))
                 }
-                let again = runtime.time.now().advanced(byMilliseconds: pause)
-                lastLook += 1
-                let id = lastLook
-                let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
-                    secondLooks[id] = nil
-                    look(at: name, again: pauses.dropFirst(), completion)
+            }
+            secondLooks[id] = SecondLook(timer: timer) { completion(result) }
+        }
+    }
+
+    /// As many to a command as may be, and all commands at once.
+    private func askForAll(
+        _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
+    ) {
+        let size = runtime.keys.isOnCluster ? 1 : Self.mostAtOnce
+        var found = [LockInformation?](repeating: nil, count: names.count)
+        var failure: InterlockError?
+        let starts = stride(from: 0, to: names.count, by: size)
+        var awaited = starts.underestimatedCount
+        guard awaited > 0 else { return completion(.success([])) }
+        for start in starts {
+            let part = names[start..<min(start + size, names.count)]
+            let script = InspectScript(locks: part.map { keys($0) }, sidecar: runtime.id)
+            runtime.pipeline.run(script) { [self] result in
+                switch result {
+                case .success(let replies):
+                    for (offset, reply) in replies.enumerated() {
+                        found[start + offset] = information(on: names[start + offset], reply)
+                    }
+                case .failure(let error):
+                    failure = failure ?? InterlockError(error)
                 }
-                secondLooks[id] = SecondLook(timer: timer) { completion(.success(information)) }
-            case .failure(let error):
-                completion(.failure(InterlockError(error)))
+                awaited -= 1
+                guard awaited == 0 else { return }
+                completion(failure.map { .failure($0) } ?? .success(found))
             }
         }
     }
@@ -54,7 +90,7 @@ extension LockCoordinator {
     }
 
     /// `nil`: nobody holds it or waits for it.
-    private func information(on name: String, _ reply: InspectScript.Reply) -> LockInformation? {
+    private func information(on name: String, _ reply: InspectScript.Found) -> LockInformation? {
         let queue = waitingSidecars(for: name, reply)
         let waiters = waiting(for: name) + reply.otherSidecars
         guard reply.token != nil || waiters > 0 else { return nil }
@@ -84,7 +120,7 @@ extension LockCoordinator {
     }
 
     /// In the order of their turns; this one last, when its ticket is not in Redis yet.
-    private func waitingSidecars(for name: String, _ reply: InspectScript.Reply) -> [WaitingSidecar] {
+    private func waitingSidecars(for name: String, _ reply: InspectScript.Found) -> [WaitingSidecar] {
         let own = queue(name)
         var sidecars = reply.waiting.map { ticket, waiters in
             WaitingSidecar(

@@ -22,6 +22,9 @@ protocol LockProvider: AnyObject {
     func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 
+    /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.
+    func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void)
+
     /// One step through the names of locks that are held: bounded in time by `count`, 1…1000.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>)
 }

@@ -34,7 +34,8 @@ final class LockScripts: Sendable {
             source: counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua)
         breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
         leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
-        inspect = RedisScript(name: "inspect.lua", source: groups + PackageResources.inspect_lua)
+        inspect = RedisScript(
+            name: "inspect.lua", source: Array("local KEYS = KEYS\n".utf8) + groups + PackageResources.inspect_lua)
         share = RedisScript(name: "share.lua", source: groups + PackageResources.share_lua)
         shareRenew = RedisScript(name: "share-renew.lua", source: groups + PackageResources.share_renew_lua)
         shareRelease = RedisScript(name: "share-release.lua", source: groups + PackageResources.share_release_lua)
@@ -66,7 +67,6 @@ struct LockKeys {
     func encodeSix(into encoder: inout CommandEncoder) {
         encodeFirstFive(into: &encoder)
         encodeCounts(into: &encoder)
-        encodeStill(into: &encoder)
     }
 
     func encodeCounts(into encoder: inout CommandEncoder) {
@@ -85,13 +85,12 @@ struct LockKeys {
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    private func encodeStill(into encoder: inout CommandEncoder) {
+    func encodeStill(into encoder: inout CommandEncoder) {
         if space.isOnCluster { encoder.append(parts: space.stillStart, name, "}") }
     }
 
     var three: Int { space.isOnCluster ? 4 : 3 }
     var five: Int { space.isOnCluster ? 6 : 5 }
-    var six: Int { five + 1 }
 }
 
 /// See `acquire.lua`, and `share.lua` for the modes that several may hold.
@@ -392,7 +391,8 @@ struct BreakScript: ScriptCommand {
 
 /// See `inspect.lua`.
 struct InspectScript: ScriptCommand {
-    struct Reply {
+    /// Of one lock.
+    struct Found {
         var token: String?
         var ttl: Int64
         var fence: Int64?
@@ -415,21 +415,30 @@ struct InspectScript: ScriptCommand {
     /// The most leases of a group, and the most tickets, that are told of.
     private static let mostListed = 100
 
-    var keys: LockKeys
+    /// Of one lock at least; on a cluster of just one: the others may be in other slots.
+    var locks: [LockKeys]
     var sidecar: String
 
-    var script: RedisScript { keys.scripts.inspect }
-    var keyCount: Int { keys.six }
+    var script: RedisScript { locks[0].scripts.inspect }
+    var keyCount: Int { 6 * locks.count + (locks[0].space.isOnCluster ? 1 : 0) }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        keys.encodeSix(into: &encoder)
+        for keys in locks { keys.encodeSix(into: &encoder) }
+        locks[0].encodeStill(into: &encoder)
         encoder.append(sidecar)
         encoder.append(Self.mostListed)
-        encoder.append(keys.space.wakePrefix)
+        encoder.append(locks[0].space.wakePrefix)
         encoder.append(WaiterCounts.lifetime)
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
+    func decode(_ reply: RedisReply) throws(RedisError) -> [Found] {
+        guard let replies = reply.array, replies.count == locks.count else { throw reply.unexpected(for: script.name) }
+        var found: [Found] = []
+        for reply in replies { found.append(try decodeOne(reply)) }
+        return found
+    }
+
+    private func decodeOne(_ reply: RedisReply) throws(RedisError) -> Found {
         guard let parts = reply.array, parts.count == 8, let ttl = parts[1].integer, let others = parts[3].integer,
             let holders = parts[4].integer, let places = parts[5].integer, let leases = parts[6].array,
             let waiting = parts[7].array
@@ -444,7 +453,7 @@ struct InspectScript: ScriptCommand {
                     (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
                 })
         }
-        return Reply(
+        return Found(
             token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group,
             waiting: stride(from: 0, to: waiting.count - 1, by: 2).map { (waiting[$0].text ?? "", waiting[$0 + 1].integer) })
     }

@@ -95,4 +95,6 @@ struct GrantListReply: Encodable {
 struct LockPageReply: Encodable {
     var cursor: String
     var names: [String]
+    /// `nil`: they were not asked for.
+    var locks: [LockReply]?
 }

@@ -7,6 +7,9 @@ internal import NIOHTTP1
 struct LockRoutes {
     let coordinator: Coordinator
 
+    /// The largest `count` of a step that tells everything of its locks.
+    private static let mostDetailed: Int64 = 200
+
     var routes: [HTTPRoute] {
         [
             HTTPRoute(.GET, "/v1/locks", answer: list),
@@ -89,15 +92,20 @@ struct LockRoutes {
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
-        let query = try call.query("cursor", "match", "count")
+        let query = try call.query("cursor", "match", "count", "details")
         let cursor = query.text("cursor") ?? "0"
         guard UInt64(cursor) != nil else {
             throw HTTPProblem(.invalid, "cursor: expected 0 or what the last step answered, got \"\(Excerpt(cursor))\"")
         }
+        let hasDetails = try query.flag("details")
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",
-            count: Int(try query.integer("count", in: 1...1000) ?? 100))
-        return try .json(LockPageReply(cursor: page.cursor, names: page.names))
+            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.mostDetailed : 1000)) ?? 100))
+        guard hasDetails else { return try .json(LockPageReply(cursor: page.cursor, names: page.names)) }
+        // A foreign key may have a name that is none of ours.
+        let names = page.names.compactMap { try? ResourceName($0) }
+        let locks = try await coordinator.inspectLocks(names).compactMap(\.self).map(LockReply.init)
+        return try .json(LockPageReply(cursor: page.cursor, names: page.names, locks: locks))
     }
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {

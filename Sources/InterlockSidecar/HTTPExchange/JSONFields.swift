@@ -156,6 +156,15 @@ package struct HTTPQuery: Sendable {
 
     package func text(_ name: String) -> String? { values[name] }
 
+    /// `true`, `false`, or its name alone for true; not given: false.
+    package func flag(_ name: String) throws -> Bool {
+        switch values[name] {
+        case nil, "false": return false
+        case "", "true": return true
+        case let text?: throw HTTPProblem(.invalid, "\(name): expected true or false, got \"\(Excerpt(text))\"")
+        }
+    }
+
     package func integer(_ name: String, in range: ClosedRange<Int64>) throws -> Int64? {
         guard let text = values[name] else { return nil }
         guard let integer = Int64(text), range.contains(integer) else {

@@ -92,6 +92,26 @@ extension QuorumLocks {
         }
     }
 
+    func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
+        var found = [LockInformation?](repeating: nil, count: names.count)
+        var failure: InterlockError?
+        var awaited = names.count
+        guard awaited > 0 else { return completion(.success([])) }
+        for (place, name) in names.enumerated() {
+            inspect(
+                name: name,
+                completion: Completion { _, result in
+                    switch result {
+                    case .success(let lock): found[place] = lock
+                    case .failure(let error): failure = failure ?? error
+                    }
+                    awaited -= 1
+                    if awaited == 0 { completion(failure.map { .failure($0) } ?? .success(found)) }
+                    return true
+                })
+        }
+    }
+
     private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
         let waiters = waiting(for: name)
         // Those of other sidecars are in line nowhere but there.
