@@ -312,9 +312,10 @@ package final class CoordinatorCalls {
     package func refusalByBreaker(
         of reference: ServiceReference, now: Instant
     ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
-        guard case .refuse(let retryAfter) = reference.service.breaker.admission(now: now) else { return nil }
-        reference.service.metrics.refused(.open)
-        return (reference.service.breaker.actingState(now: now), retryAfter)
+        // While it is half-open it refuses those who find no trial left, and these take none.
+        let state = reference.service.breaker.actingState(now: now)
+        guard state == .open, case .refuse(let retryAfter) = reference.service.breaker.admission(now: now) else { return nil }
+        return (state, retryAfter)
     }
 
     /// Reports the outcome of a permitted call; answers with the breaker's state after it.

@@ -51,6 +51,26 @@ struct GrantHistoryTests {
         }
     }
 
+    @Test("a lease that another way ended is not told of as in force beside the next, and what came too late had lapsed")
+    func endedElsewhere() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
+            let name = try ResourceName("orders")
+            let first = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await sidecar.breakLock(name, by: "admin"))
+            #expect(try await Self.grants(sidecar).map(\.end) == [.lost])
+            let second = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
+            #expect(try await other.releaseLock(name, token: second.token))
+            let third = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 100)))
+            try await eventually("it is gone from Redis") { try await sidecar.inspectLock(name) == nil }
+            #expect(try await !sidecar.releaseLock(name, token: third.token))
+            let grants = try await Self.grants(sidecar)
+            #expect(grants.map(\.fence) == [third, second, first].map(\.fence))
+            #expect(grants.map(\.end) == [.lapsed, .lost, .lost])
+            #expect(try #require(grants[0].endedMilliseconds) - grants[0].grantedMilliseconds <= 100)
+        }
+    }
+
     @Test("of many grants the last hundred are remembered")
     func bounded() async throws {
         try await Fleet.run { fleet in

@@ -85,8 +85,8 @@ struct WaitingSidecarsTests {
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
             // What it told once, and would have had to repeat by now, or what a clock that was set back makes last too long.
-            for told in ["1 7", "99999999999999 7", "many", "7"] {
-                try await fleet.cli("HSET", "interlock:waiters:{orders}", ticket, told)
+            for told in ["1 7 \(ticket)", "99999999999999 7 \(ticket)", "many", "7", "1 7", "99999999999999 7 other"] {
+                try await fleet.cli("HSET", "interlock:waiters:{orders}", "0123456789ab", told)
                 #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
             }
         }

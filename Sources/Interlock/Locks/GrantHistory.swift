@@ -53,7 +53,16 @@ struct GrantHistory {
 
     mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
         guard let place = place(of: id), entries[place].end == nil else { return }
-        entries[place].end = (instant, how)
+        // Whoever finds its lease gone after its time was over has let it lapse.
+        let hasLapsed = how == .lost && entries[place].deadline <= instant
+        entries[place].end = hasLapsed ? (entries[place].deadline, .lapsed) : (instant, how)
+    }
+
+    /// The lock was taken from all who had it at `instant`.
+    mutating func broken(_ name: String, at instant: Instant) {
+        for place in entries.indices where entries[place].end == nil && ExactText(entries[place].name) == ExactText(name) {
+            if entries[place].grantedAt <= instant { ended(ID(number: entries[place].number), .lost, at: instant) }
+        }
     }
 
     private func place(of id: ID) -> Int? {
@@ -68,8 +77,12 @@ struct GrantHistory {
     func list(of name: String?, now: Instant, wall: Int64) -> [GrantRecord] {
         let name = name.map { ExactText($0) }
         func wallTime(_ instant: Instant) -> Int64 { wall - (now.nanoseconds - instant.nanoseconds) / 1_000_000 }
+        var next: [ExactText: Instant] = [:]
         return entries.filter { name == nil || ExactText($0.name) == name }.sorted { $0.number > $1.number }.map { entry in
-            let end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
+            var end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
+            // Nobody told this sidecar, but it had not that lock alone any more when it was granted again.
+            if entry.mode == .exclusive, end == nil, let granted = next[ExactText(entry.name)] { end = (granted, .lost) }
+            next[ExactText(entry.name)] = entry.grantedAt
             return GrantRecord(
                 name: entry.name, label: entry.label ?? OwnerToken.label(of: entry.token), mode: entry.mode, fence: entry.fence,
                 grantedMilliseconds: wallTime(entry.grantedAt), waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,

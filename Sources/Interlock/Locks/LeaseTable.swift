@@ -68,6 +68,9 @@ struct LeaseTable {
         history.ended(entry.grant, how, at: now)
     }
 
+    /// The lock was taken from all who had it at `instant`.
+    mutating func broken(_ name: String, at instant: Instant) { history.broken(name, at: instant) }
+
     /// Its holder asks for a shorter lease.
     mutating func shortened(_ name: String, token: String, to deadline: Instant) {
         let key = Key(name: name, token: token)

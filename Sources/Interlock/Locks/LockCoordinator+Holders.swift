@@ -98,11 +98,13 @@ extension LockCoordinator {
 
     func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
         let script = BreakScript(keys: keys(name.text), by: by, origin: runtime.id, database: runtime.database)
+        let sentAt = runtime.time.now()
         runtime.pipeline.run(script) { [self] result in
             switch result {
             case .success(let isBroken):
                 if isBroken {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
+                    leases.broken(name.text, at: sentAt)
                     wake(name.text)
                 }
                 completion(isBroken ? .released : .lost)

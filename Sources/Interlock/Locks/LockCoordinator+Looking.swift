@@ -15,6 +15,7 @@ extension LockCoordinator {
 
     /// So many locks are looked at by one command, at one server.
     private static let mostAtOnce = 50
+    private static let mostSilent = 1000
 
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
         inspect(names: [name]) { completion($0.map { $0[0] }) }
@@ -31,9 +32,13 @@ extension LockCoordinator {
     ) {
         askForAll(names) { [self] result in
             guard case .success(let found) = result else { return completion(result) }
-            let untold = found.indices.filter { found[$0]?.isMissingCounts ?? false }
-            guard let pause = pauses.first, !isGoingDown, !untold.isEmpty else { return completion(result) }
-            let again = runtime.time.now().advanced(byMilliseconds: pause)
+            let now = runtime.time.now()
+            let untold = found.indices.filter { isWorthAnotherLook(found[$0], now: now) }
+            guard let pause = pauses.first, !isGoingDown, !untold.isEmpty else {
+                noteSilent(untold.compactMap { found[$0] }, now: now)
+                return completion(result)
+            }
+            let again = now.advanced(byMilliseconds: pause)
             lastLook += 1
             let id = lastLook
             let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
@@ -46,6 +51,21 @@ extension LockCoordinator {
                 }
             }
             secondLooks[id] = SecondLook(timer: timer) { completion(result) }
+        }
+    }
+
+    /// Whether a sidecar has not told how many wait in it, and may do so.
+    private func isWorthAnotherLook(_ lock: LockInformation?, now: Instant) -> Bool {
+        lock?.queue.contains { $0.waiters == nil && silent[$0.id] ?? now <= now } ?? false
+    }
+
+    /// Nobody waits again for what these could not tell: some are of an older version, some are gone.
+    private func noteSilent(_ locks: [LockInformation], now: Instant) {
+        guard !locks.isEmpty else { return }
+        silent = silent.filter { $0.value > now }
+        let until = now.advanced(byMilliseconds: WaiterCounts.lifetime)
+        for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil && silent.count < Self.mostSilent {
+            silent[sidecar.id] = until
         }
     }
 

@@ -28,6 +28,8 @@ final class LockCoordinator {
     var secondLooks: [UInt64: SecondLook] = [:]
     var lastLook: UInt64 = 0
     var isGoingDown = false
+    /// Sidecars that were asked how many wait in them and did not answer, until they are asked again. Bounded.
+    var silent: [String: Instant] = [:]
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000

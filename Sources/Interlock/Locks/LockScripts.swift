@@ -412,8 +412,9 @@ struct InspectScript: ScriptCommand {
         var leases: [(token: String, ttl: Int64, fence: Int64?)]
     }
 
-    /// The most leases of a group, and the most tickets, that are told of.
+    /// The most leases of a group, and the most tickets, that are told of: of one lock, and of each of many.
     private static let mostListed = 100
+    private static let mostListedOfEach = 4
 
     /// Of one lock at least; on a cluster of just one: the others may be in other slots.
     var locks: [LockKeys]
@@ -426,7 +427,7 @@ struct InspectScript: ScriptCommand {
         for keys in locks { keys.encodeSix(into: &encoder) }
         locks[0].encodeStill(into: &encoder)
         encoder.append(sidecar)
-        encoder.append(Self.mostListed)
+        encoder.append(max(Self.mostListedOfEach, Self.mostListed / locks.count))
         encoder.append(locks[0].space.wakePrefix)
         encoder.append(WaiterCounts.lifetime)
     }

@@ -120,8 +120,6 @@ public struct LockInformation: Hashable, Sendable {
     public var waiters: Int
     /// The sidecars that callers wait in, in the order of their turns: of very many the first 100.
     public var queue: [WaitingSidecar]
-    /// Some of the sidecars have not told how many wait in them.
-    var isMissingCounts: Bool { queue.contains { $0.waiters == nil } }
 
     /// The time left of the lease, of several the longest; `nil`: nobody holds the lock, or it has no end (see `isEndless`).
     public var remaining: Duration? { ttlMilliseconds > 0 ? .milliseconds(ttlMilliseconds) : nil }
@@ -133,7 +131,7 @@ public struct LockInformation: Hashable, Sendable {
 public struct WaitingSidecar: Hashable, Sendable {
     /// Its ID in the fleet.
     public var id: String
-    /// How many callers wait in it, as it was half a second ago; `nil`: it has not told. Sidecars of 0.1.0 never do.
+    /// How many callers wait in it, as it told last; `nil`: it has not told. Sidecars of 0.1.0 never do.
     public var waiters: Int?
 }
 

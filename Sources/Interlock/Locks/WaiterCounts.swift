@@ -11,6 +11,8 @@ final class WaiterCounts {
         var until: Instant
         /// `nil`: nothing yet, or not for how long.
         var told: Int?
+        /// Whoever was told of longest ago comes first.
+        var turn: UInt64
     }
 
     /// For so many milliseconds a sidecar that was asked goes on telling.
@@ -27,6 +29,7 @@ final class WaiterCounts {
     /// By the number of the queue.
     private var watched: [UInt64: Watched] = [:]
     private var timer: (entry: Deadlines.Entry, at: Instant)?
+    private var turn: UInt64 = 0
     /// When the commands that were sent would all have been sent, with a pause between them.
     private var sentUntil = Instant(nanoseconds: 0)
 
@@ -40,7 +43,7 @@ final class WaiterCounts {
         guard watched[queue.number] != nil || watched.count < Self.mostWatched else { return }
         let now = runtime.time.now()
         let until = now.advanced(byMilliseconds: Self.lifetime)
-        watched[queue.number] = Watched(queue: queue, until: until, told: nil)
+        watched[queue.number] = Watched(queue: queue, until: until, told: nil, turn: watched[queue.number]?.turn ?? 0)
         // Others that were asked for in the same breath are told of with it.
         if timer.map({ $0.at > now }) ?? true { plan(at: now) }
     }
@@ -60,12 +63,21 @@ final class WaiterCounts {
         let now = runtime.time.now()
         watched = watched.filter { $0.value.until > now && $0.value.queue.decisions.count > 0 }
         guard !watched.isEmpty else { return }
-        let due = watched.values.filter { $0.told != $0.queue.decisions.count }.sorted { $0.queue.number < $1.queue.number }
+        let due = watched.values.filter { $0.told != $0.queue.decisions.count }
+            .sorted { ($0.turn, $0.queue.number) < ($1.turn, $1.queue.number) }
         let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.mostInOne)
         if !batch.isEmpty {
             sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.pause)
-            for told in batch { watched[told.queue.number]?.told = told.queue.decisions.count }
-            runtime.pipeline.run(CountsScript(counts: batch.map { count($0, now: now) })) { _ in }
+            turn += 1
+            for told in batch {
+                watched[told.queue.number]?.told = told.queue.decisions.count
+                watched[told.queue.number]?.turn = turn
+            }
+            runtime.pipeline.run(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
+                // What was not written down is told again.
+                guard case .failure = result else { return }
+                for untold in batch { watched[untold.queue.number]?.told = nil }
+            }
         }
         plan(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.pause))
     }

@@ -20,8 +20,9 @@ local most, lifetime = tonumber(ARGV[2]), tonumber(ARGV[4])
 -- How many wait behind another sidecar's ticket, as far as it was told. What counts for longer than it can was told before the clock
 -- was set back.
 local function told(ticket, now)
-  local lasts, count = string.match(redis.call('HGET', KEYS[6], ticket) or '', '^(%d+) (%d+)$')
-  local left = lasts and lasts - now or 0
+  local said = redis.call('HGET', KEYS[6], string.match(ticket, '^[^/]*')) or ''
+  local lasts, count, of = string.match(said, '^(%d+) (%d+) (.*)$')
+  local left = of == ticket and lasts - now or 0
   if left < lifetime / 2 or left > lifetime then queue.tell(ticket, 'count') end
   return left > 0 and left <= lifetime and count or ''
 end
@@ -59,6 +60,9 @@ end
 local all, found = KEYS, {}
 for first = 1, #all - 5, 6 do
   KEYS = {unpack(all, first, first + 5)}
-  found[#found + 1] = look()
+  local is_found, what = pcall(look)
+  -- Where several are asked for, one whose keys somebody else uses for something else is nobody's.
+  if not is_found and (#all < 12 or not string.find(type(what) == 'table' and what.err or what, 'WRONGTYPE')) then error(what) end
+  found[#found + 1] = is_found and what or {false, -2, false, 0, -1, 0, {}, {}}
 end
 return found

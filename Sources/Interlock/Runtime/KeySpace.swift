@@ -52,9 +52,6 @@ package struct KeySpace: Hashable, Sendable {
     /// The fences of the leases of a lock that several hold.
     package func grants(_ name: String) -> String { grantsStart + name + "}" }
 
-    /// How many wait in each sidecar, while somebody looks.
-    package func counts(_ name: String) -> String { countsStart + name + "}" }
-
     /// The lock's name, of what stands in the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 

@@ -63,7 +63,7 @@ struct BreakerReading: Answer, Sendable {
             successes = probe.successes
         }
 
-        /// In one line: `bad, the 3rd in a row: status 503, expected 200..399`.
+        /// In one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
         var summary: String {
             let who =
                 switch prober {
@@ -72,7 +72,8 @@ struct BreakerReading: Answer, Sendable {
                 default: "this sidecar probes"
                 }
             guard let finding, prober != "another" else { return who }
-            let row = finding == "bad" ? failures : successes
+            // What could not be judged ends no row, and belongs to none.
+            let row = finding == "bad" ? failures : finding == "good" ? successes : 0
             let count = row > 1 ? ", \(row) in a row" : ""
             let took = durationMilliseconds.map { " in \(ReadableText.span(milliseconds: $0))" } ?? ""
             return "\(finding)\(took)\(count)\(reason.map { ": \($0)" } ?? "")"

@@ -64,7 +64,7 @@ public struct SidecarLock: Hashable, Sendable {
     public struct WaitingSidecar: Hashable, Sendable {
         /// Its ID in the fleet.
         public var id: String
-        /// How many callers wait in it, as it was half a second ago; `nil`: it has not told. Sidecars of 0.1.0 never do.
+        /// How many callers wait in it, as it told last; `nil`: it has not told. Sidecars of 0.1.0 never do.
         public var waiters: Int64?
     }
 }

@@ -14,10 +14,10 @@ package enum OwnerToken {
         make(label: sidecar + ticketMark, random: random)
     }
 
-    /// Whether `text`, a token or a label, begins as tickets do.
+    /// Whether `text`, a token or a label, begins as tickets do; also in capitals, which scripts take for one as well.
     package static func isTicket(_ text: some StringProtocol) -> Bool {
         let bytes = text.utf8
-        return bytes.prefix(12).count { isHexadecimal($0) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
+        return bytes.prefix(12).count { isHexadecimal($0 | 0x20) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
     }
 
     /// Whose ticket it is: the ID of a sidecar.

@@ -13,7 +13,7 @@ struct CheckRoutes {
     private static let costField = "Interlock-Cost"
 
     var routes: [HTTPRoute] {
-        [HTTPRoute(.GET, "/v1/check/{service}", reply: check)]
+        [HTTPRoute(.GET, "/v1/check/{service}", answersHead: false, reply: check)]
     }
 
     private func check(_ call: HTTPCall, _ reply: HTTPReply) throws {
@@ -37,7 +37,7 @@ struct CheckRoutes {
         }
         _ = calls.take(
             reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
-            completion: LimitRoutes.completion(reply, calls, service: service, subject: subject))
+            completion: LimitRoutes.completion(reply, calls, service: service, subject: subject, mayWait: false))
     }
 
     /// What is said in a field or in the query, for servers that can set only one of them.

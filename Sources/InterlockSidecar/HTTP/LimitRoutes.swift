@@ -24,15 +24,17 @@ struct LimitRoutes {
     }
 
     /// Answers a take: with what is left, or with the problem that nothing is.
+    /// - Parameter mayWait: whether the call could have been made with a wait.
     static func completion(
-        _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?
+        _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
     ) -> Completion<TakeAnswer> {
         Completion { _, answer in
             switch answer {
             case .decided(let decision), .decidedAlike(let decision, _, _):
                 let limits = calls.definition(ofService: service)?.limits ?? []
                 return reply.answer {
-                    try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: true)
+                    try Self.answer(
+                        decision, limits, service: service, subject: subject, refusalIsProblem: true, mayWait: mayWait)
                 }
             case .failed(let error): return reply.fail(error)
             }
@@ -56,8 +58,7 @@ struct LimitRoutes {
     /// - Throws: `HTTPProblem` where a refusal is one.
     private static func answer(
         _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitStanding]? = nil, service: String,
-        subject: String?,
-        refusalIsProblem: Bool
+        subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
     ) throws -> HTTPAnswer {
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
         guard !decision.isTaken, refusalIsProblem else {
@@ -71,7 +72,7 @@ struct LimitRoutes {
             fields.add(to: &answer.headers)
             return answer
         }
-        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? 0)
+        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? 0, mayWait: mayWait)
         problem.members.merge(decision.object) { known, _ in known }
         fields.add(to: &problem.headers)
         throw problem
@@ -108,10 +109,10 @@ package struct CallBody: Sendable {
 
 extension HTTPProblem {
     /// - Parameter retryAfter: in milliseconds.
-    static func limited(service: String, retryAfter: Int64) -> HTTPProblem {
+    static func limited(service: String, retryAfter: Int64, mayWait: Bool = true) -> HTTPProblem {
+        let wait = mayWait ? ", or wait with wait_ms" : ""
         var problem = HTTPProblem(
-            .limited,
-            "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms, or wait with wait_ms")
+            .limited, "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms\(wait)")
         problem.retry(after: retryAfter)
         return problem
     }
