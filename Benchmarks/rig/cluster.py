@@ -4,7 +4,7 @@ import subprocess
 from typing import Any
 
 from rig.client import Client, scripts_run
-from rig.servers import Rig, free_port, processor_seconds, wait_until
+from rig.servers import CLUSTER_BUS, Rig, free_port, processor_seconds, wait_until
 
 SLOTS = 16_384
 
@@ -19,7 +19,7 @@ class ClusterRig(Rig):
 
     def start_redis(self) -> None:
         for _ in range(self.primaries):
-            self.start_server(free_port())
+            self.start_server(free_port(beside=CLUSTER_BUS))
         self.join()
 
     @property

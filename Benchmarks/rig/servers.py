@@ -32,12 +32,19 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def free_port() -> int:
-    """A port below those of outgoing connections, which could take it before the server starts."""
+#: What a server of a cluster listens on besides its port: that and this.
+CLUSTER_BUS = 10_000
+
+
+def free_port(beside: int = 0) -> int:
+    """A port below those of outgoing connections, which could take it before the server starts, and for a minute after.
+
+    beside: the server takes another one that is so much higher.
+    """
     while True:
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768)))
+                probe.bind(("127.0.0.1", random.randrange(10_240, 32_768 - beside)))
                 return probe.getsockname()[1]
             except OSError:
                 continue
