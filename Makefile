@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -113,6 +113,11 @@ documents: setup ## Run the examples of docs/clients and docs/recipes; they must
 monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sidecar under load that a real Prometheus scrapes.
 	swift build --product interlock
 	python3 Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock"
+
+console: setup $(VENV)/console.installed ## Use the console in a real browser: every view, acts, outages, accessibility. ARGS='--draw docs/operate/console' draws it.
+	@Tools/setup.sh console
+	swift build --product interlock
+	$(PYTHON) Tests/Documents/console.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 install: ## Install it, its manual pages, completions and systemd unit, after `make build-bench`. DESTDIR= PREFIX=/usr/local
 	packaging/install.sh install

@@ -108,7 +108,10 @@ let package = Package(
                 "CLibMD", "CLibYAML",
                 "InterlockHTTP", nioHTTP1, nioHTTP2, nioTLS,
             ],
-            resources: [.embedInCode("HTTP/openapi.yaml")],
+            resources: [
+                .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
+                .embedInCode("Console/console.js"),
+            ],
             swiftSettings: houseRules
         ),
         .target(

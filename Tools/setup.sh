@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what Interlock needs from the system's packages. `make setup` and `make bench` call it.
 #
-#   Tools/setup.sh build   check the version of Swift; install what build and tests need
-#   Tools/setup.sh bench   install wrk and h2load for the benchmarks
-#   Tools/setup.sh etcd    install etcd for the benchmarks; fails where the system has no such package
+#   Tools/setup.sh build     check the version of Swift; install what build and tests need
+#   Tools/setup.sh bench     install wrk and h2load for the benchmarks
+#   Tools/setup.sh etcd      install etcd for the benchmarks; fails where the system has no such package
+#   Tools/setup.sh console   install Chromium and tmux, in which the console and `interlock top` are looked at
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +52,10 @@ has_haproxy() {
     [[ -x /usr/sbin/haproxy ]] || has haproxy
 }
 
+has_browser() {
+    has chromium || has chromium-browser || has google-chrome
+}
+
 has_redis_tools() {
     has redis-cli && has redis-benchmark
 }
@@ -96,6 +101,10 @@ build)
 bench)
     need wrk has wrk
     need nghttp2-client has h2load
+    ;;
+console)
+    need chromium has_browser
+    need tmux has tmux
     ;;
 etcd)
     need etcd-server has etcd

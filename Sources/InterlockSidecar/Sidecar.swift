@@ -114,15 +114,17 @@ package struct Sidecar: Sendable {
             services: configuration.services, coordinator: coordinator, locks: configuration.locks,
             eventLoopGroup: coordinator.eventLoop, reports: OutageReports(to: coordinator), logger: logger)
         services.append(monitor)
+        let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
+        let live = try await LiveHub.begun(for: coordinator, probe: probe)
         services.append(
             RESPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen, logger: logger,
-                probe: { monitor.reading(ofService: $0) }
+                probe: probe, live: live
             ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: { monitor.reading(ofService: $0) }
+                metrics: metrics, logger: logger, probe: probe, live: live
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
         if let reload {

@@ -40,7 +40,7 @@ struct TestSidecar {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let door = RESPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen, logger: logger,
-                onBound: { bound.yield($0) })
+                live: try await LiveHub.begun(for: coordinator), onBound: { bound.yield($0) })
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -30,7 +30,7 @@ struct HTTPContractTests {
             let eventLoop = door.coordinator.eventLoop
             let httpDoor = HTTPDoor(
                 coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
-                metrics: PrometheusRegistry(), logger: .init(label: "test"))
+                metrics: PrometheusRegistry(), logger: .init(label: "test"), live: try await LiveHub.begun(for: door.coordinator))
             let all = try await eventLoop.submit {
                 httpDoor.routes(NIOLoopBound(Upstreams(eventLoop: eventLoop), eventLoop: eventLoop))
             }.get()

@@ -62,7 +62,8 @@ struct HTTPTestDoor {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = HTTPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, probe: probe, onBound: { bound.yield($0) })
+                metrics: PrometheusRegistry(), logger: logger, probe: probe,
+                live: try await LiveHub.begun(for: coordinator, probe: probe), onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
             door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))

@@ -30,7 +30,8 @@ struct RESPRetryTests {
         "PERMIT.ACQUIRE catalog",
         "PERMIT.ACQUIRE catalog WAIT 10", "PERMIT.REPORT catalog 00000000000000000000000000000000 OK",
         "BREAKER.STATE catalog", "BREAKER.LIST", "BREAKER.FORCE catalog OPEN FOR 1000", "BREAKER.FORCE catalog AUTO",
-        "FLEET.LIST", "LOCK.GRANTS", "LOCK.GRANTS mine",
+        "FLEET.LIST", "LOCK.GRANTS", "LOCK.GRANTS mine", "LIVE.VIEW overview", "LIVE.VIEW lock NAME mine",
+        "LIVE.VIEW service NAME catalog",
     ]
 
     @Test("L20: every command may be sent twice on one connection, alone and in a pipeline", arguments: [2, 3])

@@ -90,7 +90,7 @@ struct RESPTestDoor {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = RESPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
-                logger: logger,
+                logger: logger, live: try await LiveHub.begun(for: coordinator),
                 onBound: { bound.yield($0) })
             door.loginTimeout = loginTimeout
             door.stallTimeout = stallTimeout

@@ -140,7 +140,7 @@ final class EventFeed {
 
     let subscriptions: EventSubscriptions
     /// In the order in which they came.
-    private var followers: [(id: FollowerID, follower: (String) -> Void)] = []
+    private var followers: [(id: FollowerID, follower: (EventMessage, InterlockEvent<EventPayload>?) -> Void)] = []
     private var lastID: FollowerID = 0
 
     init(subscriptions: EventSubscriptions) {
@@ -148,7 +148,7 @@ final class EventFeed {
     }
 
     /// `follower` must not block: a slow one buffers and drops for itself.
-    func add(_ follower: @escaping (_ json: String) -> Void) -> FollowerID {
+    func add(_ follower: @escaping (EventMessage, InterlockEvent<EventPayload>?) -> Void) -> FollowerID {
         lastID += 1
         followers.append((lastID, follower))
         return lastID
@@ -160,6 +160,6 @@ final class EventFeed {
 
     func publish(_ event: ReceivedEvent) {
         subscriptions.publish(event)
-        for (_, follower) in followers { follower(event.message.json) }
+        for (_, follower) in followers { follower(event.message, event.event) }
     }
 }

@@ -27,6 +27,8 @@ struct GrantHistory {
 
     private var entries: [Entry] = []
     private var last = 0
+    /// Rises with whatever changes it, but for leases that lapse.
+    private(set) var changes = 0
 
     init() {
         entries.reserveCapacity(Self.capacity)
@@ -44,15 +46,19 @@ struct GrantHistory {
             entries[last % Self.capacity] = entry
         }
         last += 1
+        changes += 1
         return ID(number: last)
     }
 
     mutating func promised(_ id: ID, until deadline: Instant) {
-        if let place = place(of: id) { entries[place].deadline = deadline }
+        guard let place = place(of: id) else { return }
+        entries[place].deadline = deadline
+        changes += 1
     }
 
     mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
         guard let place = place(of: id), entries[place].end == nil else { return }
+        changes += 1
         // Whoever finds its lease gone after its time was over has let it lapse.
         let hasLapsed = how == .lost && entries[place].deadline <= instant
         entries[place].end = hasLapsed ? (entries[place].deadline, .lapsed) : (instant, how)
@@ -73,10 +79,9 @@ struct GrantHistory {
     /// The newest first.
     /// - Parameters:
     ///   - name: of this lock alone; `nil`: of all.
-    ///   - wall: what people's clocks show `now`, in milliseconds.
-    func list(of name: String?, now: Instant, wall: Int64) -> [GrantRecord] {
+    ///   - wallTime: what people's clocks show at an instant, in milliseconds since 1970.
+    func list(of name: String?, now: Instant, wallTime: (Instant) -> Int64) -> [GrantRecord] {
         let name = name.map { ExactText($0) }
-        func wallTime(_ instant: Instant) -> Int64 { wall - (now.nanoseconds - instant.nanoseconds) / 1_000_000 }
         var next: [ExactText: Instant] = [:]
         return entries.filter { name == nil || ExactText($0.name) == name }.sorted { $0.number > $1.number }.map { entry in
             var end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
@@ -86,6 +91,7 @@ struct GrantHistory {
             return GrantRecord(
                 name: entry.name, label: entry.label ?? OwnerToken.label(of: entry.token), mode: entry.mode, fence: entry.fence,
                 grantedMilliseconds: wallTime(entry.grantedAt), waitedMilliseconds: entry.waitedNanoseconds / 1_000_000,
+                promisedMilliseconds: wallTime(entry.deadline),
                 endedMilliseconds: end.map { wallTime($0.at) }, end: end?.how)
         }
     }
@@ -110,6 +116,8 @@ package struct GrantRecord: Hashable, Sendable {
     /// By this host's clock, since 1970.
     package var grantedMilliseconds: Int64
     package var waitedMilliseconds: Int64
+    /// Until when its holder may rely on it, by this host's clock, since 1970.
+    package var promisedMilliseconds: Int64
     /// By this host's clock, since 1970; `nil`: the lease is in force.
     package var endedMilliseconds: Int64?
     /// `nil`: the lease is in force.

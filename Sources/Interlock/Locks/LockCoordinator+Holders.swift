@@ -85,7 +85,7 @@ extension LockCoordinator {
         passOn(name.text, token: token, over: runtime.pipeline) { [self] result in
             switch result {
             case .success(let isReleased):
-                (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
+                runtime.metrics.countRelease(isReleased)
                 leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
                 // A client may release in the same breath as it acquires: then the lease is followed only after that began.
                 if isReleased { keeper.released(name.text, token: token) }

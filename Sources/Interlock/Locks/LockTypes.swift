@@ -249,3 +249,11 @@ extension LockError {
         self.init(code, error.message)
     }
 }
+
+extension LockInformation {
+    /// A lock that nobody holds or waits for.
+    package init(unheld name: ResourceName) {
+        self.init(
+            name: name.text, label: nil, fence: nil, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [], waiters: 0, queue: [])
+    }
+}

@@ -1,11 +1,29 @@
 internal import CoreMetrics
 
+/// A counter whose count can be read, as a metrics backend's cannot. Confined to the coordinator's event loop.
+final class Tally {
+    private let counter: Counter
+    @exclusivity(unchecked) private(set) var count: Int64 = 0
+
+    init(label: String, dimensions: [(String, String)]) {
+        counter = Counter(label: label, dimensions: dimensions)
+    }
+
+    func increment(by amount: Int = 1) {
+        counter.increment(by: amount)
+        count &+= Int64(amount)
+    }
+
+    /// The backend forgets it.
+    func destroy() { counter.destroy() }
+}
+
 /// What the coordinator counts, by swift-metrics: whoever embeds the library gets it in a backend of their own.
 final class CoordinatorMetrics {
-    let locksGranted = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
-    let locksHeld = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
+    let locksGranted = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
+    let locksHeld = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
     let locksFailed = Counter(label: "interlock_lock_decisions_total", dimensions: [("decision", "failed")])
-    let locksReleased = Counter(label: "interlock_lock_releases_total", dimensions: [("decision", "released")])
+    let locksReleased = Tally(label: "interlock_lock_releases_total", dimensions: [("decision", "released")])
     let releasesLost = Counter(label: "interlock_lock_releases_total", dimensions: [("decision", "lost")])
     let acquireTime = Timer(label: "interlock_lock_acquire_seconds")
     let leases = Gauge(label: "interlock_locks_held")
@@ -31,4 +49,9 @@ final class CoordinatorMetrics {
     let leasesLinked = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "linked")])
     let leasesWatched = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "watched")])
     let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
+
+    /// - Parameter isReleased: its lease was in force until then.
+    func countRelease(_ isReleased: Bool) {
+        if isReleased { locksReleased.increment() } else { releasesLost.increment() }
+    }
 }

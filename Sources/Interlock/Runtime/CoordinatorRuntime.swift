@@ -20,6 +20,8 @@ final class CoordinatorRuntime {
     let redisName: String
     let time: TimeSource
     let wallClock: WallClock
+    /// What people's clocks are ahead of this coordinator's, in nanoseconds.
+    private var wallOffset = Int64.min
     let processID: Int32
     /// What further connections to Redis are made with.
     let redisEnvironment: RedisEnvironment
@@ -60,6 +62,16 @@ final class CoordinatorRuntime {
     /// How far a lock's fences may be behind Redis' clock. For so long after a connection's first proof, scripts look at the clock themselves:
     /// what a server before this one granted, which this one may not know of, is behind its clock by more than that from then on.
     static let clockDelay = Duration.milliseconds(100)
+
+    /// What people's clocks show at an instant, in milliseconds since 1970: the same each time, until those are set.
+    func wallTime(of instant: Instant) -> Int64 {
+        let offset = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
+        // Both are read one after the other, and one to the millisecond.
+        if wallOffset == .min || (offset - wallOffset).magnitude > Self.clockPrecision { wallOffset = offset }
+        return (instant.nanoseconds + wallOffset) / 1_000_000
+    }
+
+    private static let clockPrecision: Int64.Magnitude = 20_000_000
 
     /// `CLIENT LIST` at a server shows which sidecar a connection is of.
     static func named(_ server: RedisConfiguration, id: String) -> RedisConfiguration {

@@ -3,12 +3,12 @@ internal import InterlockCore
 
 /// What is counted for one service.
 final class ServiceMetrics {
-    let taken: Counter
-    let limited: Counter
+    let taken: Tally
+    let limited: Tally
     let failed: Counter
     let remembered: Counter
-    let permitsGranted: Counter
-    let permitsRefused: Counter
+    let permitsGranted: Tally
+    let permitsRefused: Tally
     /// Among those for want of a place.
     let refusedForUnreported: Counter
     let placesInUse: Gauge
@@ -23,19 +23,20 @@ final class ServiceMetrics {
     private var shadows: Set<String> = []
     private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
-    private let outcomes: [Outcome: Counter]
+    private let outcomes: [Outcome: Tally]
 
     init(service: String) {
         self.service = service
-        func counter(_ label: String, _ decision: String) -> Counter {
-            Counter(label: label, dimensions: [("service", service), ("decision", decision)])
+        func tally(_ label: String, _ decision: String) -> Tally {
+            Tally(label: label, dimensions: [("service", service), ("decision", decision)])
         }
-        taken = counter("interlock_limit_decisions_total", "taken")
-        limited = counter("interlock_limit_decisions_total", "limited")
-        failed = counter("interlock_limit_decisions_total", "failed")
+        taken = tally("interlock_limit_decisions_total", "taken")
+        limited = tally("interlock_limit_decisions_total", "limited")
+        failed = Counter(
+            label: "interlock_limit_decisions_total", dimensions: [("service", service), ("decision", "failed")])
         remembered = Counter(label: "interlock_limit_remembered_refusals_total", dimensions: [("service", service)])
-        permitsGranted = counter("interlock_permit_decisions_total", "granted")
-        permitsRefused = counter("interlock_permit_decisions_total", "refused")
+        permitsGranted = tally("interlock_permit_decisions_total", "granted")
+        permitsRefused = tally("interlock_permit_decisions_total", "refused")
         refusedForUnreported = Counter(label: "interlock_permits_unreported_total", dimensions: [("service", service)])
         placesInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
         permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
@@ -60,7 +61,7 @@ final class ServiceMetrics {
             uniqueKeysWithValues: Outcome.allCases.map { outcome in
                 (
                     outcome,
-                    Counter(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)])
+                    Tally(label: "interlock_outcomes_total", dimensions: [("service", service), ("outcome", outcome.rawValue)])
                 )
             })
     }
@@ -89,15 +90,22 @@ final class ServiceMetrics {
         Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
     }
 
+    /// What was decided of it since it was configured.
+    var counts: ServiceCounts {
+        func count(_ outcome: Outcome) -> Int64 { outcomes[outcome]?.count ?? 0 }
+        return ServiceCounts(
+            callsTaken: taken.count, callsLimited: limited.count, permitsGranted: permitsGranted.count,
+            permitsRefused: permitsRefused.count, outcomesGood: count(.ok), outcomesFailed: count(.error))
+    }
+
     func record(_ outcome: Outcome) {
         outcomes[outcome]?.increment()
     }
 
     /// The service is there no more: what was last said of it would be said for ever.
     func destroy() {
-        for counter in [
-            taken, limited, failed, remembered, permitsGranted, permitsRefused, refusedForUnreported, crowded, trips,
-        ] + Array(refusals.values) + Array(outcomes.values) { counter.destroy() }
+        for counter in [failed, remembered, refusedForUnreported, crowded, trips] + Array(refusals.values) { counter.destroy() }
+        for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) { tally.destroy() }
         for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) { gauge.destroy() }
         for limit in shadows { shadowRefusals(of: limit).destroy() }
     }

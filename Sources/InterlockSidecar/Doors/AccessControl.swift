@@ -15,7 +15,7 @@ package final class AccessControl: Sendable {
         package var name: String
         package var role: APIKey.Role
         /// Of the key that was shown; `nil`: none was asked for.
-        fileprivate var digest: KeyDigest?
+        fileprivate var digest: SHA256Digest?
 
         /// Whoever comes without a key.
         static func anonymous(_ role: APIKey.Role) -> Caller { Caller(name: "anonymous", role: role) }
@@ -42,7 +42,7 @@ package final class AccessControl: Sendable {
     }
 
     private static func callers(_ keys: [APIKey]) -> [Caller] {
-        keys.map { Caller(name: $0.name, role: $0.role, digest: KeyDigest(of: $0.secret)) }
+        keys.map { Caller(name: $0.name, role: $0.role, digest: SHA256Digest(of: $0.secret)) }
     }
 
     /// From now on these are the keys.
@@ -73,7 +73,7 @@ package final class AccessControl: Sendable {
 
     /// The caller whose key this is; with a name, it must be that key's.
     package func caller(key: String, name: String? = nil) -> Caller? {
-        let digest = KeyDigest(of: key)
+        let digest = SHA256Digest(of: key)
         var found: Caller?
         for candidate in state.withLockedValue({ $0.keys }) {
             let isMatch = candidate.digest == digest
@@ -155,12 +155,12 @@ final class RefusedLogins: Sendable {
     }
 }
 
-/// The SHA-256 of a key. Whether two are the same takes the same time to find out wherever they differ.
-private struct KeyDigest: Hashable, Sendable {
-    private let bytes: [UInt8]
+/// The SHA-256 of a text. Whether two are the same takes the same time to find out wherever they differ.
+struct SHA256Digest: Hashable, Sendable {
+    let bytes: [UInt8]
 
-    init(of key: String) {
-        let text = Array(key.utf8)
+    init(of text: String) {
+        let text = Array(text.utf8)
         var context = SHA2_CTX()
         SHA256Init(&context)
         SHA256Update(&context, text, text.count)
@@ -169,7 +169,7 @@ private struct KeyDigest: Hashable, Sendable {
         self.bytes = bytes
     }
 
-    static func == (one: KeyDigest, other: KeyDigest) -> Bool {
+    static func == (one: SHA256Digest, other: SHA256Digest) -> Bool {
         zip(one.bytes, other.bytes).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }
 }

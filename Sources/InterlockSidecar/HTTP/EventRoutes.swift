@@ -1,6 +1,4 @@
-internal import FoundationEssentials
 internal import Interlock
-internal import NIOCore
 internal import NIOHTTP1
 
 /// The fleet's events as they happen.
@@ -23,95 +21,5 @@ struct EventRoutes {
             try await stream.forward(signals, to: writer) { ServerSentEvents.event($0.type, json: $0.json) }
         }
         return answer
-    }
-}
-
-/// An answer that goes on for as long as its client stays: server-sent events (WHATWG HTML, section 9.2).
-struct ServerSentEvents: Sendable {
-    /// What there is to write.
-    enum Signal<News: Sendable>: Sendable {
-        case news(News)
-        case heartbeat
-    }
-
-    private struct Loss: Encodable {
-        /// How many events were dropped since the stream began.
-        var dropped: Int64
-    }
-
-    let call: HTTPCall
-
-    /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
-    private static let heartbeat: Duration = .seconds(15)
-    /// A client that is slower than the news loses the oldest: so many are kept for it.
-    private static let capacity = 256
-
-    /// Where the news of one stream go, to be written by `forward`.
-    static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
-        NewestBuffer(capacity: capacity)
-    }
-
-    /// The head of such an answer.
-    static func answer(_ status: HTTPResponseStatus) -> HTTPAnswer {
-        var answer = HTTPAnswer(status)
-        answer.headers.add(name: "Content-Type", value: "text/event-stream")
-        return answer
-    }
-
-    /// One event as it is written.
-    /// - Parameter json: on one line.
-    static func event(_ type: String, json: String) -> String {
-        "event: \(type)\ndata: \(json)\n\n"
-    }
-
-    /// - Parameter members: in the order of their names.
-    static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
-        var json = ByteBuffer()
-        JSONValue.write(members, into: &json)
-        return event(type, json: String(buffer: json))
-    }
-
-    static func event(_ type: String, _ value: some Encodable) throws -> String {
-        event(type, json: String(decoding: try value.json(), as: UTF8.self))
-    }
-
-    /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
-    @concurrent
-    func forward<News: Sendable>(
-        _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
-    ) async throws {
-        let heartbeats = Task {
-            // Whoever has something to read needs no heartbeat.
-            while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
-        }
-        let departure = call.peer.departure.observe { signals.finish() }
-        let shutdown = call.shutdown.observe { signals.finish() }
-        // Whoever came in with a key that is there no more hears no more.
-        let endIfRevoked: @Sendable () -> Void = { [call] in
-            if call.access.current(call.caller) == nil { signals.finish() }
-        }
-        let revocation = call.access.observe(endIfRevoked)
-        endIfRevoked()
-        defer {
-            revocation.end()
-            call.peer.departure.forget(departure)
-            call.shutdown.forget(shutdown)
-            heartbeats.cancel()
-            signals.cancel()
-        }
-        var told: Int64 = 0
-        while let signal = await signals.next() {
-            let dropped = signals.dropped
-            if dropped > told {
-                told = dropped
-                try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
-            }
-            switch signal {
-            case .news(let piece):
-                if let text = try event(piece) { try await writer.write(text) }
-            case .heartbeat:
-                try await writer.write(":\n\n")
-            }
-        }
     }
 }

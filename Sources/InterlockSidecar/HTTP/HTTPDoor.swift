@@ -1,6 +1,6 @@
 package import Interlock
 package import Logging
-internal import NIOCore
+package import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 
@@ -21,6 +21,7 @@ package struct HTTPDoor: Service {
     private let metrics: PrometheusRegistry
     private let logger: Logger
     private let probe: ProbeReadings.Lookup
+    private let live: NIOLoopBound<LiveHub>
     private let onBound: @Sendable (Int) -> Void
 
     /// A door that is closed until `run`.
@@ -31,6 +32,7 @@ package struct HTTPDoor: Service {
     ///   - listen: the address, further host names, and the most connections at a time.
     ///   - metrics: what `/metrics` shows, and where this door counts.
     ///   - probe: what is known of a service's probes.
+    ///   - live: what the console shows.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator,
@@ -40,6 +42,7 @@ package struct HTTPDoor: Service {
         metrics: PrometheusRegistry,
         logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil },
+        live: NIOLoopBound<LiveHub>,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -49,6 +52,7 @@ package struct HTTPDoor: Service {
         self.metrics = metrics
         self.logger = logger
         self.probe = probe
+        self.live = live
         self.onBound = onBound
     }
 
@@ -112,7 +116,7 @@ package struct HTTPDoor: Service {
             PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
             ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,
-            SmallestLockRoutes(coordinator: coordinator).routes,
+            SmallestLockRoutes(coordinator: coordinator).routes, ConsoleRoutes(live: live, access: access).routes,
             HealthRoutes(coordinator: coordinator, metrics: metrics).routes,
         ].flatMap(\.self)
     }

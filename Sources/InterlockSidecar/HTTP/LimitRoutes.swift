@@ -124,33 +124,3 @@ extension HTTPProblem {
         headers.replaceOrAdd(name: "Retry-After", value: "\(max(1, RateLimitFields.seconds(milliseconds)))")
     }
 }
-
-extension LimitAnswer {
-    /// As JSON: the window that binds.
-    var members: KeyValuePairs<String, JSONValue> {
-        [
-            "limit": .integer(limit),
-            "limited": .flag(!isTaken),
-            "name": limitName.map(JSONValue.text) ?? .null,
-            "remaining": .integer(remaining),
-            "reset_after_ms": .integer(resetAfter),
-            "retry_after_ms": .integer(retryAfter ?? -1),
-        ]
-    }
-
-    /// The same among other members.
-    var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
-}
-
-extension LimitStanding {
-    /// As JSON.
-    var members: [String: JSONValue] {
-        let own: [String: JSONValue] = [
-            "algorithm": .text(definition.algorithm.name.rawValue),
-            "window_ms": .integer(definition.windowMilliseconds),
-            "per_subject": .flag(definition.isPerSubject),
-            "shadow": .flag(definition.isShadow),
-        ]
-        return own.merging(answer.object) { own, _ in own }
-    }
-}

@@ -83,12 +83,12 @@ struct LockRoutes {
     private func inspect(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
         guard let information = try await coordinator.inspectLock(name) else { throw Self.unknown(name) }
-        return try .json(LockReply(information))
+        return try .json(LockReply.members(information))
     }
 
     private func listGrants(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let name = try call.query("lock").text("lock").map { try ResourceName($0, what: "lock") }
-        reply(try .json(GrantListReply(grants: coordinator.callsOnEventLoop().grants(of: name).map(GrantListReply.member))))
+        reply(try .json(GrantListReply.members(coordinator.callsOnEventLoop().grants(of: name))))
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
@@ -101,11 +101,11 @@ struct LockRoutes {
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",
             count: Int(try query.integer("count", in: 1...(hasDetails ? Self.mostDetailed : 1000)) ?? 100))
-        guard hasDetails else { return try .json(LockPageReply(cursor: page.cursor, names: page.names)) }
+        guard hasDetails else { return try .json(LockPageReply.members(page, locks: nil)) }
         // A foreign key may have a name that is none of ours.
         let names = page.names.compactMap { try? ResourceName($0) }
-        let locks = try await coordinator.inspectLocks(names).compactMap(\.self).map(LockReply.init)
-        return try .json(LockPageReply(cursor: page.cursor, names: page.names, locks: locks))
+        let locks = try await coordinator.inspectLocks(names).compactMap(\.self)
+        return try .json(LockPageReply.members(page, locks: locks))
     }
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {

@@ -10,6 +10,8 @@ package struct HTTPAnswer: Sendable {
         case whole(ByteBuffer)
         /// Written as it comes about, until the function returns; what it throws ends the connection.
         case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
+        /// Written by whoever has the reply, on the event loop, until its `writeEnd`.
+        case open
     }
 
     var status: HTTPResponseStatus
@@ -38,6 +40,14 @@ package struct HTTPAnswer: Sendable {
         assert(zip(members, members.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
         var answer = HTTPAnswer(status)
         answer.set(members, mediaType: "application/json")
+        return answer
+    }
+
+    /// - Parameter document: one JSON document.
+    static func json(_ document: ByteBuffer) -> HTTPAnswer {
+        var answer = HTTPAnswer(.ok)
+        answer.headers.add(name: "Content-Type", value: "application/json")
+        answer.body = .whole(document)
         return answer
     }
 

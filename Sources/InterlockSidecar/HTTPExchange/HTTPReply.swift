@@ -77,10 +77,13 @@ package final class HTTPReply {
         case .stream(let write) where !isHead:
             flush()
             return stream(write, answer)
+        case .open where !isHead:
+            flush()
+            return true
         case .whole(let body) where !isHead:
             writePart(body)
             return end(answer)
-        case .none, .stream, .whole:
+        case .none, .stream, .open, .whole:
             return end(answer)
         }
     }
@@ -118,7 +121,7 @@ package final class HTTPReply {
         switch answer.body {
         case .whole(let body): answer.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
         case .none where answer.status.mayHaveResponseBody: answer.headers.add(name: "Content-Length", value: "0")
-        case .none, .stream: break
+        case .none, .stream, .open: break
         }
     }
 

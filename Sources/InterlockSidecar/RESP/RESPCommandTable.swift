@@ -6,7 +6,7 @@ package struct RESPCommandTable: Sendable {
         case limitTake, limitPeek, limitList, throttle
         case permitAcquire, permitReport
         case breakerState, breakerList, breakerForce
-        case fleetList
+        case fleetList, liveView
     }
 
     package final class Entry: Sendable {
@@ -81,6 +81,7 @@ package struct RESPCommandTable: Sendable {
         case .breakerForce:
             entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]", 3...many, .admin)
         case .fleetList: entry("FLEET.LIST", 1...1)
+        case .liveView: entry("LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]", 2...many)
         }
     }
 }

@@ -229,12 +229,12 @@ extension RESPCommands {
             throw InterlockError(.invalid, "the one channel of a sidecar is \(channel)")
         }
         if connection.session.follower == nil, connection.isOpen {
-            connection.session.follower = calls.follow { json in
+            connection.session.follower = calls.follow { message, _ in
                 connection.push { writer in
                     writer.push(3)
                     writer.bulk("message")
                     writer.bulk(channel)
-                    writer.bulk(json)
+                    writer.bulk(message.json)
                 }
             }
         }

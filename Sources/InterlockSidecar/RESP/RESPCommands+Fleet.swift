@@ -1,4 +1,5 @@
 internal import Interlock
+internal import NIOCore
 
 extension RESPCommands {
     /// `FLEET.LIST`.
@@ -14,6 +15,19 @@ extension RESPCommands {
             }
         }
         calls.listFleet(completion: completion)
+    }
+
+    /// `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: what the console shows, as one JSON object.
+    func look(
+        _ live: LiveHub, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
+    ) throws(InterlockError) {
+        let options = try RESPOptions(request, from: 2, allowed: [.name, .search, .cursor, .from])
+        let view = try LiveView(
+            request.text(1), name: options.text(.name), search: options.text(.search), cursor: options.text(.cursor),
+            from: options.text(.from))
+        try live.frame(of: view) { frame in
+            connection.reply(tag) { writer in frame.withUnsafeReadableBytes { writer.bulk($0) } }
+        }
     }
 }
 

@@ -10,13 +10,15 @@ final class RESPCommands {
     let eventChannel: String
     let table = RESPCommandTable()
     private let probe: ProbeReadings.Lookup
+    private let live: LiveHub
     /// How often each command was called since that was last told, in the order of the table, and those that are none behind them.
     @exclusivity(unchecked) private var counts: [Int]
     private let counters: [Counter]
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
-    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup) {
+    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub) {
         self.probe = probe
+        self.live = live
         calls = coordinator.callsOnEventLoop()
         eventChannel = coordinator.keys.events
         let names = RESPCommandTable.Command.allCases.map { RESPCommandTable.name(of: $0).lowercased() } + ["unknown"]
@@ -127,6 +129,7 @@ final class RESPCommands {
         case .breakerList: breakerList(tag, connection)
         case .breakerForce: try forceBreaker(request, tag, connection)
         case .fleetList: listFleet(tag, connection)
+        case .liveView: try look(live, request, tag, connection)
         case .ping, .echo, .auth, .hello, .client, .command, .info, .select, .quit, .reset, .subscribe, .unsubscribe:
             try runConnectionCommand(command, request, tag, connection)
         }

@@ -1,7 +1,7 @@
 internal import Glibc
 package import Interlock
 package import Logging
-internal import NIOCore
+package import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 
@@ -22,15 +22,18 @@ package struct RESPDoor: Service {
     private let listen: ListenSettings
     private let logger: Logger
     private let probe: ProbeReadings.Lookup
+    private let live: NIOLoopBound<LiveHub>
     private let onBound: @Sendable (Int) -> Void
 
     /// - Parameters:
     ///   - certificate: `nil`: it does not speak TLS.
     ///   - probe: what is known of a service's probes.
+    ///   - live: what `LIVE.VIEW` shows.
     ///   - onBound: called with the TCP port once it listens.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings, logger: Logger,
-        probe: @escaping ProbeReadings.Lookup = { _ in nil }, onBound: @escaping @Sendable (Int) -> Void = { _ in }
+        probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: NIOLoopBound<LiveHub>,
+        onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
         self.access = access
@@ -38,6 +41,7 @@ package struct RESPDoor: Service {
         self.listen = listen
         self.logger = logger
         self.probe = probe
+        self.live = live
         self.onBound = onBound
     }
 
@@ -49,7 +53,8 @@ package struct RESPDoor: Service {
             NIOLoopBound(
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
-                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe),
+                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe,
+                    live: live.value),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }

@@ -23,6 +23,10 @@ package struct RESPOptions {
         case duration = "FOR"
         case reason = "REASON"
         case named = "NAMED"
+        case name = "NAME"
+        case search = "SEARCH"
+        case cursor = "CURSOR"
+        case from = "FROM"
     }
 
     /// Where the values of a given option lie.
@@ -150,6 +154,10 @@ extension RESPRequest {
         case .duration: isWord(index, "FOR")
         case .reason: isWord(index, "REASON")
         case .named: isWord(index, "NAMED")
+        case .name: isWord(index, "NAME")
+        case .search: isWord(index, "SEARCH")
+        case .cursor: isWord(index, "CURSOR")
+        case .from: isWord(index, "FROM")
         }
     }
 }

@@ -41,7 +41,7 @@ extension QuorumLocks {
             switch verdict {
             case .yes, .no:
                 let isReleased = verdict == .yes
-                (isReleased ? runtime.metrics.locksReleased : runtime.metrics.releasesLost).increment()
+                runtime.metrics.countRelease(isReleased)
                 leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
                 completion(isReleased ? .released : .lost)
                 if isReleased { wake(name.text) }

@@ -32,51 +32,39 @@ struct LossReply: Encodable {
 }
 
 /// What anybody may know of a lock; never the token.
-struct LockReply: Encodable {
-    var name: String
-    var label: JSONValue
-    var fence: JSONValue
-    var ttlMilliseconds: Int64
-    var mode: JSONValue
-    var permits: JSONValue
-    var holders: Int
-    var leases: [JSONValue]
-    var waiters: Int
-    var queue: [JSONValue]
-
-    init(_ information: LockInformation) {
-        name = information.name
-        label = information.label.map(JSONValue.text) ?? .null
-        fence = information.fence.map(JSONValue.integer) ?? .null
-        ttlMilliseconds = information.ttlMilliseconds
-        mode = information.mode.map { .text($0.word) } ?? .null
-        permits = information.mode?.permits.map { .integer(Int64($0)) } ?? .null
-        holders = information.holders
-        leases = information.leases.map { lease in
-            .object([
+enum LockReply {
+    static func members(_ information: LockInformation) -> [String: JSONValue] {
+        let leases = information.leases.map { lease in
+            JSONValue.object([
                 "label": .text(lease.label), "fence": lease.fence.map(JSONValue.integer) ?? .null,
                 "ttl_ms": .integer(lease.ttlMilliseconds),
             ])
         }
-        waiters = information.waiters
-        queue = information.queue.map { sidecar in
-            .object([
+        let queue = information.queue.map { sidecar in
+            JSONValue.object([
                 "sidecar": .text(sidecar.id), "waiters": sidecar.waiters.map { .integer(Int64($0)) } ?? .null,
             ])
         }
-    }
-
-    private enum CodingKeys: String, CodingKey {
-        case name, label, fence, mode, permits, holders, leases, waiters, queue
-        case ttlMilliseconds = "ttl_ms"
+        return [
+            "name": .text(information.name),
+            "label": information.label.map(JSONValue.text) ?? .null,
+            "fence": information.fence.map(JSONValue.integer) ?? .null,
+            "ttl_ms": .integer(information.ttlMilliseconds),
+            "mode": information.mode.map { .text($0.word) } ?? .null,
+            "permits": information.mode?.permits.map { .integer(Int64($0)) } ?? .null,
+            "holders": .integer(Int64(information.holders)),
+            "leases": .list(leases),
+            "waiters": .integer(Int64(information.waiters)),
+            "queue": .list(queue),
+        ]
     }
 }
 
 /// The last grants through this sidecar.
-struct GrantListReply: Encodable {
-    var grants: [JSONValue]
+enum GrantListReply {
+    static func members(_ grants: [GrantRecord]) -> [String: JSONValue] { ["grants": .list(grants.map(member))] }
 
-    static func member(_ grant: GrantRecord) -> JSONValue {
+    private static func member(_ grant: GrantRecord) -> JSONValue {
         .object([
             "name": .text(grant.name),
             "label": .text(grant.label),
@@ -92,9 +80,11 @@ struct GrantListReply: Encodable {
 }
 
 /// One step through the locks.
-struct LockPageReply: Encodable {
-    var cursor: String
-    var names: [String]
-    /// `nil`: they were not asked for.
-    var locks: [LockReply]?
+enum LockPageReply {
+    /// - Parameter locks: everything of them; `nil`: it was not asked for.
+    static func members(_ page: LockPage, locks: [LockInformation]?) -> [String: JSONValue] {
+        var members: [String: JSONValue] = ["cursor": .text(page.cursor), "names": .list(page.names.map { .text($0) })]
+        if let locks { members["locks"] = .list(locks.map { .object(LockReply.members($0)) }) }
+        return members
+    }
 }

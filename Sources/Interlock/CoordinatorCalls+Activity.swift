@@ -1,0 +1,46 @@
+internal import InterlockCore
+
+/// What goes on, for whoever shows it.
+extension CoordinatorCalls {
+    /// What was decided here since the start. O(n) in services.
+    package var counts: DecisionCounts {
+        var counts = DecisionCounts(
+            locksGranted: runtime.metrics.locksGranted.count, locksHeld: runtime.metrics.locksHeld.count,
+            locksReleased: runtime.metrics.locksReleased.count, redisCommands: redisCommands)
+        for service in servicesInOrder {
+            let own = service.metrics.counts
+            counts.services[service.name] = own
+            counts.ofServices.add(own)
+        }
+        return counts
+    }
+
+    /// What goes on at a service through this sidecar; `nil`: no such service is configured.
+    package func activity(ofService name: String) -> ServiceActivity? {
+        services[name].map { service in
+            ServiceActivity(
+                underWay: service.permits.count, waiting: service.limiter.waitingCount + service.permitsWaiting,
+                places: service.bulkhead.places)
+        }
+    }
+
+    /// Rises with whatever changes the last grants, but for leases that lapse.
+    package var grantChanges: Int { history.changes }
+
+    /// Keys are apart on several servers, and each is asked for by itself.
+    package var isOnCluster: Bool { runtime.keys.isOnCluster }
+
+    /// What people's clocks show, in milliseconds since 1970.
+    package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }
+}
+
+/// What was decided, since the start.
+package struct DecisionCounts: Hashable, Sendable {
+    package var locksGranted: Int64
+    /// Refused for another has them.
+    package var locksHeld: Int64
+    package var locksReleased: Int64
+    package var redisCommands: Int64
+    package var ofServices = ServiceCounts()
+    package var services: [String: ServiceCounts] = [:]
+}

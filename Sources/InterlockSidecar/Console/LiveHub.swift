@@ -1,0 +1,227 @@
+package import Interlock
+internal import InterlockCore
+package import NIOCore
+internal import NIOHTTP1
+
+/// What consoles show, kept up to date once for all of them. Confined to the coordinator's event loop.
+///
+/// While somebody follows, it looks ten times a second at what this sidecar has done, and tells each follower the parts that have
+/// changed, and of each the newest state alone: a slow one misses what was in between. What only Redis knows is read seldom, and only
+/// what is in view.
+package final class LiveHub {
+    /// Those who follow at a time.
+    static let mostFollowers = 64
+    /// Topics that nobody follows, for those who ask again and again.
+    private static let mostTopics = 64
+    private static let tick = TimeAmount.milliseconds(100)
+    /// After so many ticks without news a comment tells that this sidecar is there.
+    private static let heartbeat = 20
+
+    private let eventLoop: any EventLoop
+    private let calls: CoordinatorCalls
+    private let parts: LiveParts
+    private let rates = RateHistory()
+    private let events = EventHistory()
+    private var topics: [LivePart: LiveTopic] = [:]
+    private var followers: [ObjectIdentifier: LiveFollower] = [:]
+    private var ticker: RepeatedTask?
+    private var sampler: RepeatedTask?
+
+    /// - Parameter probe: what is known of a service's probes.
+    package init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }) {
+        eventLoop = coordinator.eventLoop
+        calls = coordinator.callsOnEventLoop()
+        parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events)
+    }
+
+    /// Makes one where it lives, which begins to remember what is decided.
+    package static func begun(
+        for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }
+    ) async throws -> NIOLoopBound<LiveHub> {
+        let eventLoop = coordinator.eventLoop
+        return try await eventLoop.submit {
+            let hub = LiveHub(coordinator: coordinator, probe: probe)
+            hub.begin()
+            return NIOLoopBound(hub, eventLoop: eventLoop)
+        }.get()
+    }
+
+    private func begin() {
+        // Both end with the event loop's own life, or with `end`.
+        _ = calls.follow { [events, calls] message, event in
+            events.heard(message, event) { if case .success = calls.service($0) { true } else { false } }
+        }
+        sampler = repeated(every: .seconds(1)) { [weak self] in self?.sample() }
+    }
+
+    private func repeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
+        let action = NIOLoopBound(action, eventLoop: eventLoop)
+        return eventLoop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in action.value() }
+    }
+
+    /// Takes down what was decided in the last second.
+    func sample() {
+        let counts = calls.counts
+        rates.sample(counts)
+        events.keep { counts.services[$0] != nil }
+    }
+
+    // MARK: Once
+
+    /// One frame: all parts of a view in one JSON object on one line.
+    /// - Parameter show: called once, within the time that Redis has to answer.
+    /// - Throws: `InterlockError`: what is asked for is not there.
+    func frame(of view: LiveView, show: @escaping (ByteBuffer) -> Void) throws(InterlockError) {
+        let topics = try self.topics(of: view)
+        let now = calls.now()
+        for topic in topics { parts.read(topic, now: now) }
+        var unread = topics.count
+        for topic in topics {
+            topic.whenRead { [self] in
+                unread -= 1
+                guard unread == 0 else { return }
+                show(frame(of: view, topics))
+            }
+        }
+        forgetOthers(than: topics)
+    }
+
+    private func frame(of view: LiveView, _ topics: [LiveTopic]) -> ByteBuffer {
+        var frame = ByteBuffer()
+        frame.writeString("{\"now_ms\":\(calls.wallTime())")
+        for topic in topics {
+            parts.refresh(topic)
+            frame.writeString(",\"\(topic.part.name)\":")
+            if let json = topic.json { frame.writeImmutableBuffer(json) }
+        }
+        frame.writeString("}")
+        return frame
+    }
+
+    private func topics(of view: LiveView) throws(InterlockError) -> [LiveTopic] {
+        if case .service(let name) = view { _ = try calls.service(name.text).get() }
+        let now = calls.now()
+        return view.parts.map { part in
+            let topic = topics[part] ?? LiveTopic(part)
+            topics[part] = topic
+            topic.lookedAt = now
+            return topic
+        }
+    }
+
+    private func forgetOthers(than kept: [LiveTopic]) {
+        guard topics.count > Self.mostTopics else { return }
+        let followed = Set(followers.values.flatMap { $0.topics.map(\.part) } + kept.map(\.part))
+        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.lookedAt < $1.lookedAt }
+        for topic in others.prefix(topics.count - Self.mostTopics) { topics[topic.part] = nil }
+    }
+
+    // MARK: Following
+
+    /// Answers with a stream of events: `hello`, then each part as it is and whenever it has changed.
+    /// - Throws: `InterlockError`: what is asked for is not there, or there are too many who follow.
+    func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
+        guard followers.count < Self.mostFollowers else {
+            throw InterlockError(
+                .unavailable, "\(Self.mostFollowers) consoles already follow this sidecar; close one, or ask another")
+        }
+        let follower = LiveFollower(call: call, reply: reply, topics: try topics(of: view))
+        forgetOthers(than: follower.topics)
+        var answer = ServerSentEvents.answer(.ok)
+        answer.body = .open
+        guard reply(answer) else { return }
+        let id = ObjectIdentifier(follower)
+        followers[id] = follower
+        reply.whenLeft { [weak self] in
+            self?.left(id)
+            reply.breakOff()
+        }
+        let caller = call.caller
+        follower.write(
+            ServerSentEvents.event(
+                "hello",
+                ["caller": .text(caller.name), "now_ms": .integer(calls.wallTime()), "role": .text(caller.role.rawValue)]))
+        bringUpToDate(follower.topics)
+        follower.tellNews()
+        if ticker == nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
+    }
+
+    private func left(_ id: ObjectIdentifier) {
+        followers[id] = nil
+        guard followers.isEmpty else { return }
+        ticker?.cancel()
+        ticker = nil
+        topics = [:]
+    }
+
+    private func tickNow() {
+        for (id, follower) in followers where follower.isToEnd {
+            follower.end()
+            left(id)
+        }
+        var topics: [LivePart: LiveTopic] = [:]
+        for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
+        bringUpToDate(Array(topics.values))
+        for follower in followers.values {
+            follower.tellNews()
+            follower.tellThatThereIsNone(after: Self.heartbeat)
+        }
+    }
+
+    private func bringUpToDate(_ topics: [LiveTopic]) {
+        let now = calls.now()
+        for topic in topics {
+            parts.read(topic, now: now)
+            parts.refresh(topic)
+        }
+    }
+}
+
+/// Somebody who follows a view.
+private final class LiveFollower {
+    private let call: HTTPCall
+    private let reply: HTTPReply
+    let topics: [LiveTopic]
+    /// The version of each topic that it was told.
+    private var told: [Int]
+    private var quietTicks = 0
+
+    init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
+        self.call = call
+        self.reply = reply
+        self.topics = topics
+        told = Array(repeating: 0, count: topics.count)
+    }
+
+    /// The sidecar goes down, or the key is there no more.
+    var isToEnd: Bool { reply.isOver || call.shutdown.hasHappened || call.access.current(call.caller) == nil }
+
+    func end() { reply.writeEnd(nil) }
+
+    /// Tells what has changed, to one that takes it.
+    func tellNews() {
+        guard reply.isWritable else { return }
+        var news = ByteBuffer()
+        for (place, topic) in topics.enumerated() where told[place] != topic.version {
+            told[place] = topic.version
+            guard let json = topic.json else { continue }
+            news.writeString("event: \(topic.part.name)\ndata: ")
+            news.writeImmutableBuffer(json)
+            news.writeStaticString("\n\n")
+        }
+        if news.readableBytes > 0 { write(news) }
+    }
+
+    func tellThatThereIsNone(after ticks: Int) {
+        quietTicks += 1
+        if quietTicks > ticks, reply.isWritable { write(ByteBuffer(string: ":\n\n")) }
+    }
+
+    func write(_ text: String) { write(ByteBuffer(string: text)) }
+
+    private func write(_ bytes: ByteBuffer) {
+        quietTicks = 0
+        reply.write(bytes)
+        reply.flush()
+    }
+}

@@ -1,0 +1,78 @@
+internal import Interlock
+internal import InterlockCore
+
+/// A service's breaker, under the names that `BREAKER.STATE` uses.
+enum ServiceReply {
+    static func members(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
+        let own: [String: JSONValue] = [
+            "service": .text(status.service),
+            "state": .text(status.state.rawValue),
+            "fleet_state": .text(status.fleet.state.rawValue),
+            "own_cause": status.ownCause.map { .text($0.rawValue) } ?? .null,
+            "probe": probe.map(members) ?? .null,
+        ]
+        return own.merging(members(status.fleet)) { own, _ in own }
+    }
+
+    /// A breaker as the fleet has it.
+    static func members(_ fleet: BreakerSnapshot) -> [String: JSONValue] {
+        [
+            "state": .text(fleet.state.rawValue),
+            "cause": .text(fleet.cause),
+            "since_ms": .integer(fleet.sinceMilliseconds),
+            "until_ms": .integer(fleet.untilMilliseconds),
+            "generation": .integer(fleet.generation),
+            "failure_rate": .number(fleet.failureRate),
+            "slow_rate": .number(fleet.slowRate),
+            "calls": .integer(fleet.calls),
+            "trips": .integer(fleet.trips),
+            "forced": fleet.forced.map { .text($0.rawValue) } ?? .null,
+            "forced_until_ms": .integer(fleet.forcedUntilMilliseconds),
+            "reason": .text(fleet.reason),
+            "by": .text(fleet.by),
+        ]
+    }
+
+    private static func members(_ reading: ProbeReading) -> JSONValue {
+        let last = reading.last
+        return .object([
+            "prober": .text(reading.prober.rawValue),
+            "finding": last.map { .text($0.finding.word) } ?? .null,
+            "reason": last?.finding.reason.map { .text($0.description) } ?? .null,
+            "at_ms": last.map { .integer($0.atMilliseconds) } ?? .null,
+            "duration_ms": last.map { .integer($0.duration.wholeMilliseconds) } ?? .null,
+            "failures": .integer(Int64(reading.failures)),
+            "successes": .integer(Int64(reading.successes)),
+        ])
+    }
+}
+
+extension LimitAnswer {
+    /// As JSON: the window that binds.
+    var members: KeyValuePairs<String, JSONValue> {
+        [
+            "limit": .integer(limit),
+            "limited": .flag(!isTaken),
+            "name": limitName.map(JSONValue.text) ?? .null,
+            "remaining": .integer(remaining),
+            "reset_after_ms": .integer(resetAfter),
+            "retry_after_ms": .integer(retryAfter ?? -1),
+        ]
+    }
+
+    /// The same among other members.
+    var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
+}
+
+extension LimitStanding {
+    /// As JSON.
+    var members: [String: JSONValue] {
+        let own: [String: JSONValue] = [
+            "algorithm": .text(definition.algorithm.name.rawValue),
+            "window_ms": .integer(definition.windowMilliseconds),
+            "per_subject": .flag(definition.isPerSubject),
+            "shadow": .flag(definition.isShadow),
+        ]
+        return own.merging(answer.object) { own, _ in own }
+    }
+}

@@ -1,0 +1,485 @@
+"""Holds the console against a real browser, as operators use it.
+
+`make console` runs it: logging in, every view, a lock that is taken, waited for and broken, a breaker that trips and is
+forced, Redis and the sidecar away and back, names full of markup, a phone, the keyboard, and axe's rules for
+accessibility, in light and dark. `--draw FOLDER` keeps the pictures that the documents show.
+"""
+
+import argparse
+import contextlib
+import re
+import socket
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from servers import HTTP, PATIENCE, REDIS, RESP, UPSTREAM, Failure, World, free_ports
+
+#: Debian's, and where it is called differently.
+BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+#: Beyond this a page is too large, in bytes.
+LARGEST = 150_000
+#: What a lock may be called by whoever means harm.
+MARKUP = "<img/src=x/onerror=document.title='taken'>"
+CONFIGURATION = f"""
+auth:
+  keys:
+    - {{ name: web, key_env: WEB_KEY, role: use }}
+    - {{ name: ops, key_env: OPS_KEY, role: admin }}
+services:
+  search:
+    url: "http://127.0.0.1:{UPSTREAM}"
+    concurrency: 20
+    probe: {{ path: /, every: 1s, timeout: 500ms }}
+    limits:
+      - {{ limit: 20, per: 1s }}
+      - {{ limit: 500, per: 1m }}
+    breaker: {{ failure_rate: 50%, window: 10s, minimum_calls: 5, open_for: 60s..60s }}
+  mail:
+    limits:
+      - {{ limit: 5, per: 1s }}
+"""
+
+
+class Connection:
+    """Commands to a sidecar, one after another, each answered before the next."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.file = self.socket.makefile("rb")
+        self.call("AUTH", key)
+
+    def call(self, *words: object) -> object:
+        self.send(*words)
+        return self.answer()
+
+    def send(self, *words: object) -> None:
+        texts = [str(word).encode() for word in words]
+        self.socket.sendall(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts))
+
+    def answer(self) -> object:
+        line = self.file.readline()[:-2]
+        kind, rest = line[:1], line[1:]
+        match kind:
+            case b"$":
+                return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2].decode()
+            case b"*":
+                return None if rest == b"-1" else [self.answer() for _ in range(int(rest))]
+            case b":":
+                return int(rest)
+            case _:
+                return line.decode()
+
+
+class Visitor:
+    """Somebody who looks at the console: what the page says and asks for is kept, and must be in order."""
+
+    def __init__(self, browser: Browser, world: World, **settings: object) -> None:
+        self.base = f"http://127.0.0.1:{world.ports[HTTP]}"
+        self.context: BrowserContext = browser.new_context(**settings)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE * 1000)
+        self.troubles: list[str] = []
+        self.foreign: list[str] = []
+        self.are_expected = False
+        self.page.on("console", lambda message: self.said(message.type, message.text))
+        self.page.on("pageerror", lambda error: self.said("error", str(error)))
+        self.page.on("request", lambda request: self.asked(request.url))
+
+    def said(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning") and not self.are_expected:
+            self.troubles.append(f"{kind}: {text}")
+
+    def asked(self, url: str) -> None:
+        if not url.startswith((self.base + "/", "data:")):
+            self.foreign.append(url)
+
+    @contextlib.contextmanager
+    def expecting_troubles(self) -> Iterator[None]:
+        """The browser itself tells of answers that refuse and of servers that are away."""
+        self.are_expected = True
+        yield
+        self.are_expected = False
+
+    def enter(self, key: str) -> None:
+        self.page.goto(f"{self.base}/console")
+        self.page.get_by_label("Key", exact=True).fill(key)
+        self.page.get_by_role("button", name="Enter").click()
+        self.shows("#link-text", "live")
+
+    def go(self, view: str) -> None:
+        self.page.evaluate("(view) => { location.hash = '#/' + view }", view)
+
+    def shows(self, selector: str, text: str | re.Pattern[str]) -> None:
+        expect(self.page.locator(selector).first).to_contain_text(text, timeout=PATIENCE * 1000)
+
+    def shows_not(self, selector: str, text: str) -> None:
+        expect(self.page.locator(selector).first).not_to_contain_text(text, timeout=PATIENCE * 1000)
+
+    def time_until(self, text: str, act: Callable[[], object]) -> float:
+        """How long after an act was answered the page has a text, in milliseconds."""
+        self.page.evaluate(
+            """([text, patience]) => {
+                 const end = Date.now() + patience;
+                 window.seenAt_ = new Promise((resolve, reject) => {
+                   const look = () => {
+                     if (document.getElementById("main").textContent.includes(text)) resolve(Date.now());
+                     else if (Date.now() > end) reject(new Error(`not seen: ${text}`));
+                     else requestAnimationFrame(look);
+                   };
+                   look();
+                 });
+               }""",
+            [text, PATIENCE * 1000],
+        )
+        act()
+        done = time.time() * 1000
+        return max(0.0, float(self.page.evaluate("window.seenAt_")) - done)
+
+    def check_access(self, where: str) -> None:
+        found = Axe().run(self.page)
+        if found.violations_count:
+            raise Failure(f"axe finds fault with {where}: {found.generate_report()}")
+
+    def close(self) -> None:
+        self.context.close()
+        if self.troubles:
+            raise Failure(f"the page has troubles: {self.troubles}")
+        if self.foreign:
+            raise Failure(f"the page asks others: {self.foreign}")
+
+
+class Check:
+    """One run over all there is to see."""
+
+    def __init__(self, world: World, browser: Browser, pictures: Path | None) -> None:
+        self.world = world
+        self.browser = browser
+        self.pictures = pictures
+        self.keys = {name: world.environment[f"{name.upper()}_KEY"] for name in ("web", "ops")}
+        self.here = Connection(world.ports[RESP], self.keys["web"])
+        self.elsewhere = Connection(self.start_other(), self.keys["web"])
+
+    def start_other(self) -> int:
+        """A second sidecar of the same fleet."""
+        resp, http = free_ports(2)
+        world = self.world
+        # fmt: off
+        world.start(
+            str(world.binary), "serve", "--config", str(world.folder / "console.yaml"),
+            "--redis", f"redis://127.0.0.1:{world.ports[REDIS]}",
+            "--resp", f"127.0.0.1:{resp}", "--http", f"127.0.0.1:{http}",
+        )
+        # fmt: on
+        address = f"http://127.0.0.1:{http}/readyz"
+        world.until("the second sidecar is ready", lambda: answers(address))
+        return resp
+
+    def run(self) -> None:
+        self.weigh()
+        ops = Visitor(self.browser, self.world, viewport={"width": 1200, "height": 900}, color_scheme="light")
+        self.log_in(ops)
+        self.overview(ops)
+        self.locks(ops)
+        self.queue_and_break(ops)
+        self.held_elsewhere(ops)
+        self.breaker(ops)
+        self.lists(ops)
+        self.look_everywhere(ops)
+        self.keyboard(ops)
+        self.redis_away(ops)
+        self.sidecar_away(ops)
+        ops.close()
+        self.role_use()
+        self.phone()
+
+    def weigh(self) -> None:
+        address = f"http://127.0.0.1:{self.world.ports[HTTP]}/console"
+        with urllib.request.urlopen(address) as answer:
+            size = len(answer.read())
+        print(f"console: the page has {size:,} bytes, of {LARGEST:,}")
+        if size > LARGEST:
+            raise Failure("the page is too large")
+
+    def log_in(self, ops: Visitor) -> None:
+        ops.page.goto(f"{ops.base}/console")
+        expect(ops.page.get_by_role("dialog", name="API key")).to_be_visible()
+        ops.check_access("the login")
+        with ops.expecting_troubles():
+            ops.page.get_by_label("Key", exact=True).fill("none")
+            ops.page.get_by_role("button", name="Enter").click()
+            ops.shows("#login-text", "not known")
+        began = time.monotonic()
+        ops.enter(self.keys["ops"])
+        ops.shows("main", "Locks held here")
+        expect(ops.page.locator(".cards dd").first).not_to_be_empty()
+        print(f"console: loaded, logged in and with its first view after {(time.monotonic() - began) * 1000:.0f} ms")
+        ops.shows("#who", "as ops (admin)")
+
+    def overview(self, ops: Visitor) -> None:
+        ops.shows("main", "redis://")
+        ops.shows("main", "(this one)")
+        expect(ops.page.locator("section", has_text="Fleet").locator("tbody tr")).to_have_count(2)
+        expect(ops.page.locator("figure svg")).to_have_count(4)
+
+    def locks(self, ops: Visitor) -> None:
+        ops.go("locks")
+        ops.shows("main", "No lock is held")
+        delay = ops.time_until(MARKUP, lambda: self.here.call("LOCK.ACQUIRE", MARKUP, 60_000, "LABEL", "<b>bold</b>"))
+        print(f"console: a lock that this sidecar granted is on the page after {delay:.0f} ms")
+        ops.shows("main", "<b>bold</b>")
+        if ops.page.locator("main img, main b").count() or ops.page.title().startswith("taken"):
+            raise Failure("a lock's name became markup")
+        self.here.call("LOCK.ACQUIRE", "orders/7", 60_000, "LABEL", "worker-3")
+        ops.page.get_by_label("Part of the name").fill("orders/")
+        expect(ops.page.locator("tbody tr")).to_have_count(1)
+        ops.shows("tbody", "worker-3")
+        ops.page.get_by_role("link", name="orders/7").click()
+        ops.shows("h1", "Lock orders/7")
+        ops.shows("main", "Nobody waits for it")
+
+    def queue_and_break(self, ops: Visitor) -> None:
+        waiter = Connection(self.world.ports[RESP], self.keys["web"])
+        waiter.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-4")
+        distant = Connection(self.other_port, self.keys["web"])
+        distant.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-9")
+        expect(ops.page.locator("section", has_text="Who waits where").locator("tbody tr")).to_have_count(2)
+        self.draw(ops, "lock")
+        ops.page.get_by_role("button", name="Break the lock").click()
+        expect(ops.page.get_by_role("dialog", name="Break the lock orders/7?")).to_be_visible()
+        ops.check_access("a question")
+        ops.page.get_by_role("button", name="Cancel").click()
+        ops.shows("section", "worker-3")
+        ops.page.get_by_role("button", name="Break the lock").click()
+        ops.page.get_by_role("button", name="Break it").click()
+        ops.shows("#told", "was broken")
+        if not isinstance(waiter.answer(), list):
+            raise Failure("whoever waited for the broken lock did not get it")
+        ops.shows("section", "worker-4")
+        ops.shows("main", "lost")
+        ops.go("events")
+        ops.shows("tbody", "orders/7, by ops")
+
+    @property
+    def other_port(self) -> int:
+        return int(self.elsewhere.socket.getpeername()[1])
+
+    def held_elsewhere(self, ops: Visitor) -> None:
+        ops.go("lock/imports")
+        ops.shows("main", "Nobody holds it")
+        delay = ops.time_until(
+            "nightly", lambda: self.elsewhere.call("LOCK.ACQUIRE", "imports", 60_000, "LABEL", "nightly")
+        )
+        print(f"console: an open lock that another sidecar granted is told after {delay:.0f} ms")
+        ops.go("locks")
+        ops.shows("tbody", "imports")
+        delay = ops.time_until("elsewhere-2", lambda: self.elsewhere.call("LOCK.ACQUIRE", "elsewhere-2", 60_000))
+        print(f"console: the list has a lock that another sidecar granted after {delay:.0f} ms")
+
+    def breaker(self, ops: Visitor) -> None:
+        ops.go("service/search")
+        ops.shows("dl.facts", "closed")
+        for _ in range(25):
+            self.here.call("LIMIT.TAKE", "search")
+        ops.shows("main", re.compile(r"[1-9]\d* of 500"))
+        ops.shows("dl.facts", "good")
+        for _ in range(8):
+            permit = self.here.call("PERMIT.ACQUIRE", "mail")
+            assert isinstance(permit, list)
+        self.world.happen("upstream", "down")
+        ops.shows("dl.facts", "open")
+        ops.shows("ol.timeline", "open")
+        self.world.happen("upstream", "up")
+        ops.shows("dl.facts", "closed")
+        ops.page.get_by_label("For minutes").fill("5")
+        ops.page.get_by_label("Reason").fill("maintenance <i>until noon</i>")
+        ops.page.get_by_role("button", name="Force …").click()
+        ops.page.get_by_role("button", name="Force it").click()
+        ops.shows("#told", "is forced open")
+        ops.shows("dl.facts", "maintenance <i>until noon</i>")
+        self.draw(ops, "service")
+        ops.page.get_by_role("button", name="Back to automatic").click()
+        ops.page.get_by_role("dialog").get_by_role("button", name="Back to automatic").click()
+        ops.shows("dl.facts", "closed")
+        ops.shows_not("dl.facts", "maintenance")
+
+    def lists(self, ops: Visitor) -> None:
+        ops.go("services")
+        expect(ops.page.locator("tbody tr")).to_have_count(2)
+        ops.page.get_by_label("Part of the name").fill("mail")
+        expect(ops.page.locator("tbody tr")).to_have_count(1)
+        ops.go("grants")
+        ops.shows("tbody", "worker-4")
+        ops.go("events")
+        ops.shows("tbody", "forced open")
+
+    def look_everywhere(self, ops: Visitor) -> None:
+        """Accessibility in both schemes."""
+        others = Bystanders(self.world.ports[RESP], self.keys["web"]) if self.pictures else None
+        for scheme in ("light", "dark"):
+            ops.page.emulate_media(color_scheme=scheme)
+            for view in ("", "locks", "lock/orders%2F7", "services", "service/search", "grants", "events"):
+                ops.go(view)
+                expect(ops.page.locator("#main h1")).to_be_visible()
+                ops.check_access(f"{view or 'overview'} in {scheme}")
+        ops.page.emulate_media(color_scheme="light")
+        ops.go("")
+        ops.shows("main", "(this one)")
+        if others:
+            ops.page.wait_for_timeout(12_000)
+        self.draw(ops, "overview")
+        if others:
+            others.end()
+
+    def keyboard(self, ops: Visitor) -> None:
+        ops.page.reload()
+        ops.shows("#link-text", "live")
+        ops.page.keyboard.press("Tab")
+        expect(ops.page.get_by_text("Skip to the content")).to_be_focused()
+        for _ in range(3):
+            ops.page.keyboard.press("Tab")
+        expect(ops.page.get_by_role("link", name="Locks", exact=True)).to_be_focused()
+        ops.page.keyboard.press("Enter")
+        ops.shows("h1", "Locks")
+        expect(ops.page.locator("#main")).to_be_focused()
+        expect(ops.page.locator("tbody tr").first).to_be_visible()
+        for _ in range(3):
+            ops.page.keyboard.press("Tab")
+        expect(ops.page.locator("tbody a").first).to_be_focused()
+        # What comes meanwhile does not take the focus away.
+        self.here.call("LOCK.ACQUIRE", "zebra", 60_000)
+        ops.shows("tbody", "zebra")
+        expect(ops.page.locator("tbody a").first).to_be_focused()
+
+    def redis_away(self, ops: Visitor) -> None:
+        ops.go("")
+        with ops.expecting_troubles():
+            self.world.happen("redis", "away")
+            ops.shows("#trouble", "cannot reach its Redis")
+            ops.shows("#link-text", "Redis is away")
+            self.world.happen("redis", "back")
+            expect(ops.page.locator("#trouble")).to_be_hidden(timeout=PATIENCE * 1000)
+        ops.shows("#link-text", "live")
+
+    def sidecar_away(self, ops: Visitor) -> None:
+        before = ops.page.locator("#link-text").inner_text()
+        with ops.expecting_troubles():
+            assert self.world.sidecar
+            self.world.stop(self.world.sidecar)
+            self.world.sidecar = None
+            ops.shows("#trouble", "trying again")
+            self.world.start_sidecar(self.world.folder / "console.yaml")
+            ops.shows("#link-text", "live")
+        expect(ops.page.locator("#trouble")).to_be_hidden()
+        if ops.page.locator("#link-text").inner_text() == before:
+            raise Failure("the page did not notice that the sidecar is another one")
+
+    def role_use(self) -> None:
+        web = Visitor(self.browser, self.world)
+        web.enter(self.keys["web"])
+        self.elsewhere.call("LOCK.ACQUIRE", "orders/8", 60_000, "LABEL", "worker-5")
+        web.go("lock/orders%2F8")
+        web.shows("section", "worker-5")
+        expect(web.page.get_by_role("button", name="Break the lock")).to_be_hidden()
+        web.go("service/search")
+        web.shows("dl.facts", "closed")
+        expect(web.page.get_by_role("button", name="Force …")).to_be_hidden()
+        web.page.get_by_role("button", name="Forget key").click()
+        expect(web.page.get_by_role("dialog", name="API key")).to_be_visible()
+        web.close()
+
+    def phone(self) -> None:
+        phone = Visitor(
+            self.browser,
+            self.world,
+            viewport={"width": 390, "height": 844},
+            is_mobile=True,
+            has_touch=True,
+            color_scheme="dark",
+        )
+        phone.enter(self.keys["ops"])
+        for view in ("", "locks", "lock/orders%2F8", "services", "service/search", "grants", "events"):
+            phone.go(view)
+            expect(phone.page.locator("#main h1")).to_be_visible()
+            wide = phone.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if wide > 0:
+                raise Failure(f"{view or 'overview'}: on a phone the page is {wide} pixels too wide")
+        phone.check_access("the page on a phone")
+        phone.close()
+
+    def draw(self, visitor: Visitor, name: str) -> None:
+        if not self.pictures:
+            return
+        for scheme in ("light", "dark"):
+            visitor.page.emulate_media(color_scheme=scheme)
+            visitor.page.wait_for_timeout(300)
+            visitor.page.screenshot(path=self.pictures / f"{name}-{scheme}.png")
+        visitor.page.emulate_media(color_scheme="light")
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+class Bystanders:
+    """Calls of other programs, so that there is something to see in a picture."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self.ends = threading.Event()
+        self.connection = Connection(port, key)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        number = 0
+        while not self.ends.wait(0.05):
+            number += 1
+            name = f"cart/{number % 7}"
+            with contextlib.suppress(OSError, ValueError):
+                lease = self.connection.call("LOCK.ACQUIRE", name, 5000, "LABEL", f"web-{number % 3}")
+                self.connection.call("LIMIT.TAKE", "mail")
+                if isinstance(lease, list) and number % 5:
+                    self.connection.call("LOCK.RELEASE", name, lease[0])
+
+    def end(self) -> None:
+        self.ends.set()
+        self.thread.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--draw", type=Path, help="keep pictures of the views in this folder")
+    arguments = parser.parse_args()
+    executable = next((path for path in BROWSERS if Path(path).exists()), None)
+    if executable is None:
+        sys.exit("console: no Chromium is here; Tools/setup.sh console installs it")
+    world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-console-")))
+    try:
+        configuration = world.folder / "console.yaml"
+        configuration.write_text(CONFIGURATION.replace(str(UPSTREAM), str(world.ports[UPSTREAM])))
+        world.start_sidecar(configuration)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+            Check(world, browser, arguments.draw).run()
+            browser.close()
+    except Failure as failure:
+        sys.exit(f"console: {failure}")
+    finally:
+        world.close()
+    print("console: login, views, acts, outages, roles, keyboard, phone and accessibility are as they should be")
+
+
+if __name__ == "__main__":
+    main()
