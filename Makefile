@@ -114,9 +114,10 @@ monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sid
 	swift build --product interlock
 	python3 Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock"
 
-console: setup $(VENV)/console.installed ## Use the console in a real browser: every view, acts, outages, accessibility. ARGS='--draw docs/operate/console' draws it.
+console: setup $(VENV)/console.installed ## Use the console in a browser and interlock top in a terminal, as people do. ARGS='--draw docs/operate/console' draws it.
 	@Tools/setup.sh console
 	swift build --product interlock
+	python3 Tests/Documents/top.py --binary "$$(swift build --show-bin-path)/interlock"
 	$(PYTHON) Tests/Documents/console.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
 install: ## Install it, its manual pages, completions and systemd unit, after `make build-bench`. DESTDIR= PREFIX=/usr/local

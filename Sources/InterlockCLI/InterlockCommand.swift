@@ -28,10 +28,12 @@ struct InterlockCommand: AsyncParsableCommand {
               interlock lock acquire orders --ttl 30s
               interlock run --lock nightly-import -- ./import --all
               interlock status
+              interlock top
             """,
         version: SidecarVersion.current,
         subcommands: [
-            Serve.self, CheckConfig.self, ConfigCommand.self, Status.self, FleetCommand.self, LockCommand.self, Run.self,
+            Serve.self, CheckConfig.self, ConfigCommand.self, Status.self, TopCommand.self, FleetCommand.self, LockCommand.self,
+            Run.self,
             LimitCommand.self, BreakerCommand.self, EventsCommand.self, StartBench.self, Version.self, RunChild.self,
         ]
     )

@@ -91,4 +91,10 @@ extension SidecarClient {
     public func status() async throws -> SidecarStatus {
         try await send(StatusCalls.Report())
     }
+
+    /// What the sidecar's console shows, as one JSON object.
+    /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
+    package func look(_ words: [String]) async throws -> String {
+        try await send(ViewCalls.Look(words: words))
+    }
 }

@@ -1,0 +1,231 @@
+import ArgumentParser
+import Dispatch
+import FoundationEssentials
+import Glibc
+import Interlock
+import InterlockClient
+import InterlockCommandLine
+import InterlockSidecar
+import UnixSignals
+
+/// `interlock top`: what the console shows, in a terminal.
+struct TopCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "top",
+        abstract: "Watch locks, services, the fleet and events in the terminal.",
+        discussion: """
+            Shows a view and keeps it up to date until q or Ctrl-C: overview, locks, services, grants or events, or one lock or \
+            service by its name. What other sidecars did is read from Redis seldom: each view says how old it is. ? lists the keys.
+
+            EXAMPLES
+              interlock top
+              interlock top locks --search orders --sort remaining
+              interlock top lock orders/7
+              interlock top services --once
+              interlock top service search --once --json
+            """
+    )
+
+    @Argument(help: "overview, locks, lock, services, service, grants or events.")
+    var view: LiveView.Name = .overview
+
+    @Argument(help: "The name of the one lock or service.")
+    var name: String?
+
+    @Option(help: ArgumentHelp("Only what has this in its name.", valueName: "text"))
+    var search: String?
+
+    @Option(help: ArgumentHelp("Sort by this column, such as remaining.", valueName: "column"))
+    var sort: String?
+
+    @Flag(help: "Sort the other way around.")
+    var reverse = false
+
+    @Option(
+        help: .duration("How often to look again: 100ms to 1h.", default: TopCommand.standardPause),
+        transform: DurationArgument.init(argument:))
+    var every = TopCommand.standardPause
+
+    @Flag(help: "Print one frame, and end.")
+    var once = false
+
+    @OptionGroup var sidecar: SidecarOptions
+    @OptionGroup var output: OutputOptions
+
+    private static let standardPause = DurationArgument(.seconds(1))
+
+    func validate() throws {
+        guard (100...3_600_000).contains(every.milliseconds) else { throw ValidationError("--every: 100ms to 1h, got \(every)") }
+        do {
+            _ = try LiveView(view.rawValue, name: name, search: TopQuery.isSearched(view) ? search : nil)
+        } catch {
+            throw ValidationError(error.message)
+        }
+        guard let sort, !TopTables.titles(of: view).isEmpty else { return }
+        guard TopTables.column(sort, of: view) != nil else {
+            let known = TopTables.titles(of: view).map { $0.lowercased() }.joined(separator: ", ")
+            throw ValidationError("--sort: the view \(view.rawValue) has the columns \(known)")
+        }
+    }
+
+    func run() async throws {
+        let isShown = !once && !output.json
+        guard !isShown || (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) else {
+            throw Failure("`interlock top` needs a terminal; say --once to print one frame, or --json", .usage)
+        }
+        let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup, .sigquit, .sigwinch)
+        let screen = TopScreen(
+            query: TopQuery(view: view, name: name, search: search ?? ""),
+            sort: sort.flatMap { TopTables.column($0, of: view) }, isReversed: reverse)
+        let (once, isJSON, pause) = (once, output.json, every.duration)
+        try await sidecar.withClient("top") { client in
+            if isShown {
+                // Before the screen is taken: whoever cannot be shown anything is told so in words.
+                let first = try await client.look(screen.query.words)
+                try await TopSession(client: client, screen: screen, pause: pause).run(beginningWith: first, until: signals)
+            } else {
+                try await Self.print(screen, of: client, pause: pause, isJSON: isJSON, once: once, until: signals)
+            }
+        }
+    }
+
+    /// Prints frames as lines, for scripts.
+    private static func print(
+        _ screen: TopScreen, of client: SidecarClient, pause: Duration, isJSON: Bool, once: Bool,
+        until signals: UnixSignalsSequence
+    ) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await signal in signals where signal != .sigwinch { return }
+            }
+            group.addTask {
+                var screen = screen
+                repeat {
+                    let text = try await client.look(screen.query.words)
+                    if isJSON {
+                        guard Terminal.show(JSONOutput.line(text)) else { return }
+                    } else {
+                        screen.show(try TopFrame(text))
+                        guard Terminal.show(screen.page(columns: TopTerminal.columns).joined(separator: "\n")) else { return }
+                    }
+                    if !once { try await Task.sleep(for: pause) }
+                } while !once && !Task.isCancelled
+            }
+            try await group.next()
+            group.cancelAll()
+        }
+    }
+}
+
+extension LiveView.Name: ExpressibleByArgument {}
+
+/// What is looked at.
+struct TopQuery: Equatable, Sendable {
+    var view: LiveView.Name
+    var name: String?
+    var search = ""
+    var cursor = "0"
+    var from = 0
+
+    /// The sidecar searches; elsewhere what it answered is searched.
+    static func isSearched(_ view: LiveView.Name) -> Bool { view == .locks || view == .services }
+
+    /// As `LIVE.VIEW` takes it.
+    var words: [String] {
+        var words = [view.rawValue]
+        if let name { words += ["NAME", name] }
+        if Self.isSearched(view), !search.isEmpty { words += ["SEARCH", search] }
+        if view == .locks, cursor != "0" { words += ["CURSOR", cursor] }
+        if view == .services, from > 0 { words += ["FROM", "\(from)"] }
+        return words
+    }
+}
+
+/// A terminal that shows a view until its user has seen enough.
+private struct TopSession {
+    private enum Signal: Sendable {
+        case typed([UInt8])
+        case answered(TopQuery, Result<String, SidecarClientError>)
+        /// It is time to look again, or at something else.
+        case due
+        /// What is left of a time runs down.
+        case passed
+        case resized
+        case ended
+    }
+
+    /// How often the screen is drawn while nothing comes.
+    private static let redraw = Duration.milliseconds(500)
+
+    let client: SidecarClient
+    var screen: TopScreen
+    let pause: Duration
+
+    func run(beginningWith first: String, until signals: UnixSignalsSequence) async throws {
+        let terminal = try TopTerminal.taken()
+        defer { terminal.leave() }
+        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .bufferingNewest(256))
+        let keys = DispatchSource.makeReadSource(fileDescriptor: STDIN_FILENO)
+        keys.setEventHandler {
+            let bytes = TopTerminal.read()
+            // The terminal is gone.
+            continuation.yield(bytes.isEmpty ? .ended : .typed(bytes))
+        }
+        keys.resume()
+        defer { keys.cancel() }
+        var screen = screen
+        screen.show(try TopFrame(first))
+        terminal.draw(&screen)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
+            }
+            group.addTask { [pause] in
+                while true {
+                    try await Task.sleep(for: pause)
+                    continuation.yield(.due)
+                }
+            }
+            group.addTask {
+                while true {
+                    try await Task.sleep(for: Self.redraw)
+                    continuation.yield(.passed)
+                }
+            }
+            var (asked, answered): (TopQuery?, TopQuery?) = (nil, screen.query)
+            func look() {
+                let query = screen.query
+                guard asked != query else { return }
+                asked = query
+                group.addTask { [client] in
+                    do {
+                        let text = try await client.look(query.words)
+                        continuation.yield(.answered(query, .success(text)))
+                    } catch let error as SidecarClientError {
+                        continuation.yield(.answered(query, .failure(error)))
+                    }
+                }
+            }
+            events: for await signal in stream {
+                switch signal {
+                case .ended: break events
+                case .due: look()
+                case .passed, .resized: break
+                case .answered(let query, let result):
+                    if asked == query { asked = nil }
+                    guard query == screen.query else { continue }
+                    answered = query
+                    switch result {
+                    case .success(let text): screen.show(try TopFrame(text))
+                    case .failure(let error): screen.trouble = error.message
+                    }
+                case .typed(let bytes):
+                    for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }
+                    if screen.query != answered { look() }
+                }
+                terminal.draw(&screen)
+            }
+            group.cancelAll()
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Glibc
+import InterlockCommandLine
+
+/// The terminal while `interlock top` has it: another screen, without echo and cursor. It is left as it was found.
+struct TopTerminal {
+    private let settings: termios
+
+    /// Takes the terminal.
+    /// - Throws: `Failure` when it cannot be had.
+    static func taken() throws(Failure) -> TopTerminal {
+        var settings = termios()
+        guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw Failure("the terminal cannot be used", .usage) }
+        var raw = settings
+        raw.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN)
+        // Ctrl-Z would leave the terminal as it is now.
+        withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
+        guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw Failure("the terminal cannot be used", .usage) }
+        // The other screen; no cursor.
+        write("\u{1B}[?1049h\u{1B}[?25l")
+        return TopTerminal(settings: settings)
+    }
+
+    /// Gives it back.
+    func leave() {
+        Self.write("\u{1B}[0m\u{1B}[?25h\u{1B}[?1049l")
+        var settings = settings
+        tcsetattr(STDIN_FILENO, TCSAFLUSH, &settings)
+    }
+
+    func draw(_ screen: inout TopScreen) {
+        let (columns, rows) = Self.size
+        var text = "\u{1B}[H"
+        for (place, line) in screen.lines(columns: columns, rows: rows).enumerated() {
+            if place > 0 { text += "\r\n" }
+            switch line.style {
+            case .plain: text += line.text
+            case .bold: text += "\u{1B}[1m\(line.text)\u{1B}[0m"
+            case .reverse: text += "\u{1B}[7m\(line.text)\u{1B}[0m"
+            }
+            text += "\u{1B}[K"
+        }
+        Self.write(text + "\u{1B}[J")
+    }
+
+    /// As it is now; what does not tell its size is taken for the common one.
+    static var size: (columns: Int, rows: Int) {
+        var size = winsize()
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
+        return (Int(size.ws_col), Int(size.ws_row))
+    }
+
+    /// How wide a line may be; `nil`: output is no terminal, and lines are whole.
+    static var columns: Int? { isatty(STDOUT_FILENO) == 1 ? size.columns : nil }
+
+    /// What was typed; empty: nothing will be any more.
+    static func read() -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let count = Glibc.read(STDIN_FILENO, &bytes, bytes.count)
+        return Array(bytes.prefix(max(0, count)))
+    }
+
+    private static func write(_ text: String) {
+        var text = text
+        text.withUTF8 { bytes in
+            var rest = UnsafeRawBufferPointer(bytes)
+            while !rest.isEmpty {
+                let count = Glibc.write(STDOUT_FILENO, rest.baseAddress, rest.count)
+                guard count > 0 || errno == EINTR else { return }
+                if count > 0 { rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count)) }
+            }
+        }
+    }
+
+    /// How many cells of a terminal a text takes.
+    static func width(_ text: String) -> Int {
+        guard !text.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else { return text.utf8.count }
+        return text.unicodeScalars.reduce(0) { $0 + width($1) }
+    }
+
+    /// The text as far as it fits.
+    static func fitting(_ text: String, columns: Int?) -> String {
+        guard let columns, width(text) > columns else { return text }
+        var taken = 0
+        var fitting = ""
+        for scalar in text.unicodeScalars {
+            taken += width(scalar)
+            guard taken <= columns else { break }
+            fitting.unicodeScalars.append(scalar)
+        }
+        return fitting
+    }
+
+    /// Wide are, roughly, the scripts of East Asia and pictures (Unicode Standard Annex 11).
+    private static func width(_ scalar: Unicode.Scalar) -> Int {
+        switch scalar.properties.generalCategory {
+        case .nonspacingMark, .enclosingMark, .format: return 0
+        default: break
+        }
+        switch scalar.value {
+        case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F,
+            0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F, 0x1F900...0x1F9FF, 0x20000...0x3FFFD:
+            return 2
+        default: return 1
+        }
+    }
+}
+
+/// What somebody pressed.
+enum TopKey: Equatable {
+    case character(Character)
+    case enter, back, erase, up, down, pageUp, pageDown, home, end, tab
+
+    private static let sequences: [(String, TopKey)] = [
+        ("\u{1B}[A", .up), ("\u{1B}[B", .down), ("\u{1B}OA", .up), ("\u{1B}OB", .down), ("\u{1B}[5~", .pageUp),
+        ("\u{1B}[6~", .pageDown), ("\u{1B}[H", .home), ("\u{1B}[F", .end), ("\u{1B}[1~", .home), ("\u{1B}[4~", .end),
+    ]
+
+    /// The keys whose codes were read together. Sequences that mean nothing here are passed over.
+    static func keys(_ bytes: [UInt8]) -> [TopKey] {
+        var text = String(decoding: bytes, as: UTF8.self)[...]
+        var keys: [TopKey] = []
+        while let first = text.first {
+            if let (sequence, key) = sequences.first(where: { text.hasPrefix($0.0) }) {
+                keys.append(key)
+                text = text.dropFirst(sequence.count)
+                continue
+            }
+            text = text.dropFirst()
+            switch first {
+            case "\u{1B}":
+                guard text.first == "[" || text.first == "O" else {
+                    keys.append(.back)
+                    continue
+                }
+                // To the letter or tilde that ends it.
+                text = text.dropFirst().drop { !$0.isLetter && $0 != "~" }.dropFirst()
+            case "\r", "\n": keys.append(.enter)
+            case "\t": keys.append(.tab)
+            case "\u{7F}", "\u{08}": keys.append(.erase)
+            default: if first.unicodeScalars.allSatisfy({ !$0.isUnprintable }) { keys.append(.character(first)) }
+            }
+        }
+        return keys
+    }
+}

@@ -1,0 +1,109 @@
+import InterlockSidecar
+import Testing
+
+@testable import InterlockCLI
+
+@Suite("interlock top's screen")
+struct TopScreenTests {
+    private static func frame(_ parts: String) throws -> TopFrame {
+        try TopFrame(
+            #"{"now_ms":100000,"sidecar":{"id":"a1","host":"vm","version":"1","fleet":1,"services":0,"breakers":[],"#
+                + #""breakers_not_closed":0,"locks_held":1,"locks_waiting":0,"permits_under_way":0,"calls_waiting":0,"#
+                + #""redis":{"up":true,"address":"redis://r","failure":null}},\#(parts)}"#)
+    }
+
+    private static func locks(_ names: [String]) throws -> TopFrame {
+        let rows = names.enumerated().map { place, name in
+            #"{"name":"\#(name)","label":"l\#(place)","holders":1,"fence":\#(place),"ttl_ms":\#(5000 - place),"at_ms":100000,"#
+                + #""mode":"exclusive","permits":null,"waiters":0}"#
+        }
+        return try frame(#""locks":{"at_ms":99000,"failure":null,"cursor":"7","locks":[\#(rows.joined(separator: ","))]}"#)
+    }
+
+    private static func names(_ screen: TopScreen) -> [String] {
+        screen.page(columns: nil).drop { !$0.hasPrefix("LOCK") }.dropFirst().map { String($0.prefix { $0 != " " }) }
+    }
+
+    @Test("keys come as bytes, several at a time, and what means nothing is passed over")
+    func keys() {
+        #expect(TopKey.keys(Array("q\u{1B}[A\u{1B}[6~\r\u{7F}".utf8)) == [.character("q"), .up, .pageDown, .enter, .erase])
+        #expect(TopKey.keys([0x1B]) == [.back])
+        #expect(TopKey.keys(Array("\u{1B}[1;5Cé\u{01}".utf8)) == [.character("é")])
+        #expect(TopKey.keys([0xFF, 0xFE]).count == 2)
+        #expect(TopKey.keys([]).isEmpty)
+    }
+
+    @Test("rows are sorted by a column, both ways, and a query is made of what is searched, opened and turned to")
+    func acting() throws {
+        var screen = TopScreen(query: TopQuery(view: .locks))
+        screen.show(try Self.locks(["b", "a", "c"]))
+        #expect(Self.names(screen) == ["b", "a", "c"])
+        _ = screen.press(.character("s"), rows: 24)
+        #expect(Self.names(screen) == ["a", "b", "c"])
+        _ = screen.press(.character("r"), rows: 24)
+        #expect(Self.names(screen) == ["c", "b", "a"])
+        _ = screen.press(.down, rows: 24)
+        _ = screen.press(.enter, rows: 24)
+        #expect(screen.query.words == ["lock", "NAME", "b"])
+        _ = screen.press(.back, rows: 24)
+        #expect(screen.query.words == ["locks"])
+        screen.show(try Self.locks(["b", "a", "c"]))
+        for key in [TopKey.character("/"), .character("x"), .character("q"), .enter] {
+            let isLeft = screen.press(key, rows: 24)
+            #expect(!isLeft)
+        }
+        #expect(screen.query.words == ["locks", "SEARCH", "xq"])
+        _ = screen.press(.character("n"), rows: 24)
+        #expect(screen.query.words == ["locks", "SEARCH", "xq", "CURSOR", "7"])
+        _ = screen.press(.character("p"), rows: 24)
+        #expect(screen.query.words == ["locks", "SEARCH", "xq"])
+        let isLeft = screen.press(.character("q"), rows: 24)
+        #expect(isLeft)
+    }
+
+    @Test("whatever its size, a screen has a line for each row, and each fits", arguments: [1, 2, 5, 24, 60])
+    func sizes(rows: Int) throws {
+        for columns in [1, 7, 20, 80, 300] {
+            for view in LiveView.Name.allCases {
+                var screen = TopScreen(query: TopQuery(view: view, name: "a"))
+                let empty = screen.lines(columns: columns, rows: rows)
+                #expect(empty.count == rows)
+                screen.show(try Self.locks((0..<100).map { "lock-\($0)-\u{4E2D}\u{6587}" }))
+                _ = screen.press(.end, rows: rows)
+                let lines = screen.lines(columns: columns, rows: rows)
+                #expect(lines.count == rows)
+                #expect(lines.allSatisfy { TopTerminal.width($0.text) <= columns })
+            }
+        }
+    }
+
+    @Test("the row that is chosen stays in sight")
+    func scrolling() throws {
+        var screen = TopScreen(query: TopQuery(view: .locks))
+        screen.show(try Self.locks((0..<100).map { "lock-\($0)" }))
+        func chosen() -> String? {
+            screen.lines(columns: 80, rows: 12).dropLast().first { $0.style == .reverse }.map {
+                String($0.text.prefix { $0 != " " })
+            }
+        }
+        #expect(chosen() == "lock-0")
+        for _ in 0..<50 { _ = screen.press(.down, rows: 12) }
+        #expect(chosen() == "lock-50")
+        _ = screen.press(.home, rows: 12)
+        #expect(chosen() == "lock-0")
+        _ = screen.press(.end, rows: 12)
+        #expect(chosen() == "lock-99")
+        screen.show(try Self.locks(["lock-0"]))
+        #expect(chosen() == "lock-0")
+    }
+
+    @Test("what a terminal would obey is never passed on")
+    func hostileText() throws {
+        var screen = TopScreen(query: TopQuery(view: .locks))
+        screen.show(try Self.locks([#"\u001b[2Jevil\u0007"#, #"\u202eback"#]))
+        screen.trouble = "\u{1B}]0;title\u{07}"
+        let lines = screen.lines(columns: 80, rows: 24).map(\.text)
+        #expect(lines.allSatisfy { line in line.unicodeScalars.allSatisfy { !$0.properties.isBidiControl && $0.value >= 0x20 } })
+        #expect(lines.contains { $0.contains("[2Jevil") })
+    }
+}

@@ -1,0 +1,192 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOConcurrencyHelpers
+import Testing
+
+@testable import InterlockSidecar
+
+/// The console's page and stream at a real door.
+@Suite("console")
+struct ConsoleTests {
+    private static let stream = ["Accept": "text/event-stream"]
+
+    @Test("the page lets nothing run but its own script and style, and nobody frame it")
+    func policy() async throws {
+        try await HTTPTestDoor.with { door in
+            let page = try await door.client.send("GET", "/console")
+            #expect(page.status == 200)
+            #expect(page.headers["content-type"] == "text/html; charset=utf-8")
+            #expect(page.headers["x-frame-options"] == "DENY")
+            #expect(page.headers["cache-control"] == "no-store")
+            let policy = try #require(page.headers["content-security-policy"])
+            for (tag, directive) in [("script", "script-src"), ("style", "style-src")] {
+                let start = try #require(page.body.firstRange(of: "<\(tag)>")?.upperBound)
+                let end = try #require(page.body.firstRange(of: "</\(tag)>")?.lowerBound)
+                let digest = Data(SHA256Digest(of: String(page.body[start..<end])).bytes).base64EncodedString()
+                #expect(policy.contains("\(directive) 'sha256-\(digest)'"))
+            }
+            for word in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "connect-src 'self'"] {
+                #expect(policy.contains(word))
+            }
+            #expect(!policy.contains("unsafe"))
+            #expect(!page.body.contains("{{"))
+            #expect(page.body.contains("data-keys=\"none\""))
+        }
+    }
+
+    @Test("the page is anybody's, what it shows is a key holder's, and other sites' pages get neither")
+    func admission() async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
+            let page = try await door.client.send("GET", "/console")
+            #expect(page.body.contains("data-keys=\"required\""))
+            try await door.expect(401, "GET", "/v1/live")
+            try await door.expect(200, "GET", "/v1/live", headers: ["X-Api-Key": "web-secret"])
+            let foreign = ["X-Api-Key": "web-secret", "Origin": "http://evil.example"]
+            try await door.expect(403, "GET", "/v1/live", headers: foreign)
+            try await door.expect(403, "GET", "/console", headers: ["Sec-Fetch-Site": "cross-site"])
+            try await door.expect(403, "POST", "/v1/locks/a/break", "{}", headers: ["X-Api-Key": "web-secret"])
+        }
+    }
+
+    @Test("a frame has the parts of its view")
+    func frames() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"label":"<b>"}"#)
+            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}")
+            let parts = [
+                "overview": ["sidecar", "redis", "fleet", "rates"], "locks": ["sidecar", "locks"],
+                "lock&name=orders": ["sidecar", "lock", "grants"], "services": ["sidecar", "services"],
+                "service&name=catalog": ["sidecar", "service", "limits", "minute"], "grants": ["sidecar", "grants"],
+                "events": ["sidecar", "events"],
+            ]
+            for (view, names) in parts {
+                let frame = try await door.client.send("GET", "/v1/live?view=\(view)")
+                #expect(Set(frame.json.keys) == Set(names + ["now_ms"]), "\(view): \(frame.body)")
+            }
+            try await door.expect(404, "GET", "/v1/live?view=service&name=nobody")
+            try await door.expect(400, "GET", "/v1/live?view=nothing")
+            try await door.expect(400, "GET", "/v1/live?view=lock&name=a%20b")
+            let found = try await door.client.send("GET", "/v1/live?view=locks&search=rder")
+            #expect(found.body.contains(#""label":"<b>""#))
+            let none = try await door.client.send("GET", "/v1/live?view=locks&search=%2A")
+            #expect(none.body.contains(#""locks":[]"#))
+        }
+    }
+
+    @Test("a stream begins with who looks, has each part, and then what has changed")
+    func news() async throws {
+        try await HTTPTestDoor.with { door in
+            let acted = NIOLockedValueBox(false)
+            try await door.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
+                if let first = HTTPTestClient.event("grants", in: received), acted.withLockedValue({ !$0 }) {
+                    #expect(first.body == #"{"grants":[]}"#)
+                    let hello = try #require(HTTPTestClient.event("hello", in: received))
+                    #expect(hello.text("role") == "admin")
+                    let head = try #require(received.firstRange(of: "event: hello")?.lowerBound)
+                    #expect(try #require(received.firstRange(of: "event: sidecar")?.lowerBound) > head)
+                    acted.withLockedValue { $0 = true }
+                    try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+                }
+                return received.contains(#""name":"orders""#)
+            }
+        }
+    }
+
+    @Test("those who look at the same share what it costs Redis")
+    func sharing() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+            let client = RedisClient(configuration: door.redis.configuration)
+            try await client.connect()
+            _ = try await client.send(AnyCommand(["CONFIG", "RESETSTAT"]))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<10 {
+                    group.addTask {
+                        try await door.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
+                            received.ranges(of: "event: lock\n").count >= 4
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let info = try await client.send(AnyCommand(["INFO", "commandstats"])).text ?? ""
+            let line = info.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_evalsha:calls=") } ?? ""
+            let calls = Int(line.dropFirst("cmdstat_evalsha:calls=".count).prefix { $0.isNumber }) ?? 0
+            // Ten by themselves would be forty; the others are the sidecar's own.
+            #expect(calls < 20, "\(line)")
+            await client.close()
+        }
+    }
+
+    @Test("a stream ends with the key that it was begun with, and when the sidecar goes down")
+    func ends() async throws {
+        try await HTTPTestDoor.with { door in
+            let isDown = NIOLockedValueBox(false)
+            let answer = try await door.client.exchange(
+                HTTPTestClient.request("GET", "/v1/live", nil, headers: Self.stream, port: door.client.port, closing: true)
+            ) { received in
+                guard received.contains("event: rates"), isDown.withLockedValue({ !$0 }) else { return }
+                isDown.withLockedValue { $0 = true }
+                await door.shutDown()
+            }
+            // The chunk that ends an answer that is whole.
+            #expect(answer.hasSuffix("0\r\n\r\n"))
+        }
+    }
+
+    @Test("no more than 64 consoles are served at a time")
+    func bound() async throws {
+        try await HTTPTestDoor.with { door in
+            let count = NIOLockedValueBox(0)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<LiveHub.mostFollowers {
+                    group.addTask {
+                        let isCounted = NIOLockedValueBox(false)
+                        try await door.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
+                            if received.contains("event: hello"), isCounted.withLockedValue({ !$0 }) {
+                                isCounted.withLockedValue { $0 = true }
+                                count.withLockedValue { $0 += 1 }
+                            }
+                            return received.contains(#""name":"orders""#)
+                        }
+                    }
+                }
+                try await eventually("all look") { count.withLockedValue { $0 } == LiveHub.mostFollowers }
+                let refusal = try await door.client.send("GET", "/v1/live", headers: Self.stream)
+                #expect(refusal.status == 503)
+                #expect(refusal.text("detail")?.contains("64 consoles") == true)
+                // One frame is always to be had.
+                try await door.expect(200, "GET", "/v1/live")
+                try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+                try await group.waitForAll()
+            }
+            try await eventually("those who have left make room") {
+                let count = NIOLockedValueBox(0)
+                try? await door.client.follow("GET", "/v1/live", headers: Self.stream) { received in
+                    if received.contains("event: hello") { count.withLockedValue { $0 = 1 } }
+                    return !received.isEmpty
+                }
+                return count.withLockedValue { $0 } == 1
+            }
+        }
+    }
+
+    @Test("while Redis is away a frame says so, within the time that Redis has, and what it knew")
+    func redisAway() async throws {
+        try await HTTPTestDoor.with { door in
+            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+            try await door.expect(200, "GET", "/v1/live?view=lock&name=orders")
+            await door.redis.stop()
+            try await eventually("the sidecar has noticed") {
+                let frame = try await door.client.send("GET", "/v1/live?view=lock&name=orders")
+                guard case .object(let sidecar) = frame.json["sidecar"], case .object(let redis) = sidecar["redis"],
+                    case .object(let lock) = frame.json["lock"]
+                else { return false }
+                return redis["up"] == .flag(false) && lock["failure"] != .null && lock["holders"] == .integer(1)
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+import InterlockCore
+import NIOCore
+import Testing
+
+@testable import Interlock
+@testable import InterlockSidecar
+
+/// The parts of what a console shows, without a door.
+@Suite("live parts")
+struct LivePartTests {
+    // MARK: Views
+
+    @Test("a view is read with what belongs to it", arguments: ["overview", "LOCKS", "services", "grants", "events"])
+    func views(word: String) throws {
+        _ = try LiveView(word)
+    }
+
+    @Test("what is missing, wrong or of another view is refused in words")
+    func refusals() {
+        func message(_ read: () throws(InterlockError) -> LiveView) -> String {
+            do {
+                return "\(try read())"
+            } catch {
+                return error.message
+            }
+        }
+        #expect(message { () throws(InterlockError) in try LiveView("lok") }.contains("overview, locks, lock"))
+        #expect(message { () throws(InterlockError) in try LiveView("lock") } == "the view lock needs the lock's name")
+        #expect(message { () throws(InterlockError) in try LiveView("service", name: "a b") }.contains("name"))
+        #expect(message { () throws(InterlockError) in try LiveView("grants", search: "x") } == "the view grants takes no search")
+        #expect(message { () throws(InterlockError) in try LiveView("locks", from: "1") } == "the view locks takes no from")
+        #expect(message { () throws(InterlockError) in try LiveView("locks", cursor: "-1") }.contains("cursor"))
+        #expect(message { () throws(InterlockError) in try LiveView("services", from: "99999999999") }.contains("from"))
+        let long = String(repeating: "a", count: 257)
+        #expect(message { () throws(InterlockError) in try LiveView("locks", search: long) }.contains("256 bytes"))
+    }
+
+    @Test("texts that only look alike are two views")
+    func exactness() throws {
+        let composed = try LiveView("lock", name: "caf\u{E9}")
+        let decomposed = try LiveView("lock", name: "cafe\u{301}")
+        #expect(composed != decomposed)
+        #expect(composed.parts != decomposed.parts)
+    }
+
+    @Test("a part of a name is found byte for byte")
+    func parts() {
+        #expect(ExactText("").isPart(of: "orders"))
+        #expect(ExactText("ord").isPart(of: "orders"))
+        #expect(ExactText("ers").isPart(of: "orders"))
+        #expect(ExactText("*").isPart(of: "a*b"))
+        #expect(!ExactText("Ord").isPart(of: "orders"))
+        #expect(!ExactText("orders/").isPart(of: "orders"))
+        #expect(!ExactText("\u{E9}").isPart(of: "cafe\u{301}"))
+    }
+
+    // MARK: Rates
+
+    private static func list(_ value: JSONValue?) -> [Int64] {
+        guard case .list(let list) = value else { return [] }
+        return list.compactMap { if case .integer(let number) = $0 { number } else { nil } }
+    }
+
+    private static func counts(granted: Int64, taken: Int64, of service: String = "search") -> DecisionCounts {
+        var counts = DecisionCounts(locksGranted: granted, locksHeld: 0, locksReleased: 0, redisCommands: 0)
+        counts.ofServices.callsTaken = taken
+        counts.services[service] = counts.ofServices
+        return counts
+    }
+
+    @Test("each second has what was decided in it, the newest last, and the oldest give way")
+    func rates() {
+        let rates = RateHistory()
+        for second in 1...(RateHistory.seconds + 5) {
+            rates.sample(Self.counts(granted: Int64(second * 10), taken: Int64(second)))
+        }
+        let granted = Self.list(rates.members["locks_granted"])
+        #expect(granted == Array(repeating: 10, count: RateHistory.seconds))
+        rates.sample(Self.counts(granted: Int64((RateHistory.seconds + 5) * 10) + 3, taken: 400))
+        #expect(Self.list(rates.members["locks_granted"]).suffix(2) == [10, 3])
+        let taken = Self.list(rates.members(ofService: "search")["calls_taken"])
+        #expect(taken.count == RateHistory.serviceSeconds)
+        #expect(taken.suffix(2) == [1, 95])
+        #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(59 + 95))
+    }
+
+    @Test("what has begun anew has decided nothing before, and what is gone is forgotten")
+    func restarts() {
+        let rates = RateHistory()
+        rates.sample(Self.counts(granted: 100, taken: 100))
+        rates.sample(Self.counts(granted: 40, taken: 40))
+        #expect(Self.list(rates.members["locks_granted"]) == [100, 0])
+        rates.sample(Self.counts(granted: 40, taken: 0, of: "mail"))
+        #expect(Self.list(rates.members(ofService: "search")["calls_taken"]).isEmpty)
+        #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(0))
+    }
+
+    // MARK: Events
+
+    private static func change(_ service: String, generation: Int64) throws -> (EventMessage, InterlockEvent<EventPayload>) {
+        let json =
+            #"{"v":1,"type":"breaker","origin":"a","db":0,"service":"\#(service)","state":"open","generation":\#(generation),"at_ms":5}"#
+        let bytes = Array(json.utf8)
+        return (try #require(EventMessage(bytes)), try #require(InterlockEvent(json: bytes)))
+    }
+
+    private static func text(_ events: EventHistory) -> String {
+        var buffer = ByteBuffer()
+        events.write(into: &buffer)
+        return String(buffer: buffer)
+    }
+
+    @Test("a hundred events and twenty changes of each configured breaker are kept, the newest first")
+    func eventHistory() throws {
+        let events = EventHistory()
+        #expect(Self.text(events) == #"{"events":[],"last":0}"#)
+        for number in 1...150 {
+            let (message, event) = try Self.change(number.isMultiple(of: 2) ? "search" : "foreign", generation: Int64(number))
+            events.heard(message, event) { $0 == "search" }
+        }
+        #expect(events.last == 150)
+        #expect(Self.text(events).components(of: "\"generation\"") == EventHistory.capacity)
+        #expect(Self.text(events).hasPrefix(#"{"events":[{"v":1,"type":"breaker","origin":"a","db":0,"service":"search""#))
+        let changes = events.changes(ofService: "search")
+        #expect(changes.map(\.breaker.generation) == Array(stride(from: 150, to: 110, by: -2)))
+        #expect(events.changes(ofService: "foreign").isEmpty)
+        events.keep { _ in false }
+        #expect(events.changes(ofService: "search").isEmpty)
+    }
+
+    // MARK: What this sidecar did since a page was read
+
+    private static func row(_ name: String, holders: Int64, label: String? = nil) -> JSONValue {
+        .object([
+            "name": .text(name), "holders": .integer(holders), "label": label.map { .text($0) } ?? .null, "ttl_ms": .integer(500),
+            "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(2),
+        ])
+    }
+
+    private static func page(_ rows: [JSONValue]) -> LiveReading {
+        let topic = LiveTopic(.events)
+        topic.readIfDue(now: Instant(nanoseconds: 0), wall: 1000) { done in
+            done(.success(["locks": .list(rows), "cursor": .text("0"), "complete": .flag(true)]), 1)
+        }
+        return topic.reading
+    }
+
+    private static func grant(
+        _ name: String, label: String = "new", mode: LockMode = .exclusive, at: Int64, ended: Int64? = nil
+    ) -> GrantRecord {
+        GrantRecord(
+            name: name, label: label, mode: mode, fence: at, grantedMilliseconds: at, waitedMilliseconds: 0,
+            promisedMilliseconds: at + 5000, endedMilliseconds: ended, end: ended.map { _ in .released })
+    }
+
+    private static func rows(_ page: [String: JSONValue]) -> [[String: JSONValue]] {
+        guard case .list(let rows) = page["locks"] else { return [] }
+        return rows.compactMap { if case .object(let row) = $0 { row } else { nil } }
+    }
+
+    @Test("a lock that was granted, released or added here since the page was read is shown as it is now")
+    func overlay() {
+        let reading = Self.page([Self.row("a", holders: 1, label: "old"), Self.row("b", holders: 1, label: "old")])
+        let grants = [
+            Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
+            Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("elder", at: 500),
+        ]
+        let rows = Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true))
+        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c")])
+        #expect(rows[0]["label"] == .text("new"))
+        #expect(rows[0]["ttl_ms"] == .integer(5000))
+        #expect(rows[0]["at_ms"] == .integer(1100))
+        #expect(rows[0]["waiters"] == .integer(2))
+        #expect(rows[1]["holders"] == .integer(0))
+        #expect(rows[1]["label"] == .null)
+        #expect(rows.allSatisfy { $0["here"] == .flag(true) })
+    }
+
+    @Test("what does not match the search, and what is on another page, is not added")
+    func overlayElsewhere() {
+        let reading = Self.page([Self.row("a", holders: 1)])
+        let grants = [Self.grant("b", at: 1300)]
+        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText("a"), isFirst: true)).count == 1)
+        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: false)).count == 1)
+        #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
+    }
+
+    @Test("readers that came and went here are counted with those that were there")
+    func overlayShared() {
+        let reading = Self.page([Self.row("a", holders: 3, label: "old")])
+        let grants = [
+            Self.grant("a", mode: .shared, at: 1200), Self.grant("a", mode: .shared, at: 1100),
+            Self.grant("a", label: "old", mode: .shared, at: 900, ended: 1050),
+        ]
+        let rows = Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true))
+        #expect(rows[0]["holders"] == .integer(4))
+    }
+}
+
+extension String {
+    /// How often a text stands in this one.
+    fileprivate func components(of part: String) -> Int { ranges(of: part).count }
+}
