@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -112,7 +112,10 @@ documents: setup ## Run the examples of docs/clients and docs/recipes; they must
 
 monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sidecar under load that a real Prometheus scrapes.
 	swift build --product interlock
-	python3 Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock"
+	$(PYTHON) Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+
+verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, in which each alert fires.
+	$(PYTHON) Tests/Documents/monitoring.py --binary $(BINARY) --minutes 10
 
 console: setup $(VENV)/console.installed ## Use the console in a browser and interlock top in a terminal, as people do. ARGS='--draw docs/operate/console' draws it.
 	@Tools/setup.sh console

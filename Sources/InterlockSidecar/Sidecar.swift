@@ -118,8 +118,8 @@ package struct Sidecar: Sendable {
         let live = try await LiveHub.begun(for: coordinator, probe: probe)
         services.append(
             RESPDoor(
-                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen, logger: logger,
-                probe: probe, live: live
+                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
+                metrics: metrics, logger: logger, probe: probe, live: live
             ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(

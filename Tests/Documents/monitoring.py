@@ -2,7 +2,7 @@
 
 `make monitoring` runs it. The alerts pass promtool's checks and their own tests, and none of them fires while all is
 well; each begins when what it is about happens. Every query of every board has something to show, and every page that
-an alert names is there.
+an alert names is there. `--minutes 10` holds all of it for as long, and has each alert fire.
 """
 
 import argparse
@@ -22,7 +22,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from servers import GATEWAY, HTTP, RESP, UPSTREAM, Failure, World
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from servers import GATEWAY, HTTP, PATIENCE, RESP, UPSTREAM, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "docs/monitoring"
@@ -134,9 +136,10 @@ class Prometheus:
     def query(self, expression: str) -> list[dict[str, Any]]:
         return self.get("query", query=expression)["result"]
 
-    def alerts(self) -> set[str]:
-        """Those that fire or are about to."""
-        return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"]}
+    def alerts(self, *states: str) -> set[str]:
+        """Those that fire or are about to, or are in one of these states."""
+        found = self.get("alerts")["alerts"]
+        return {alert["labels"]["alertname"] for alert in found if not states or alert["state"] in states}
 
     def broken_rules(self) -> list[str]:
         rules = [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
@@ -199,7 +202,7 @@ def check_alone(findings: Findings) -> None:
             findings.expect(name in known, f"{where}: docs/reference has no metric {name}")
 
 
-def check_with_sidecar(world: World, findings: Findings) -> None:
+def check_with_sidecar(world: World, findings: Findings, minutes: float) -> None:
     configuration = world.folder / "interlock.yaml"
     configuration.write_text(world.here(CONFIGURATION))
     world.start_sidecar(configuration)
@@ -213,6 +216,7 @@ def check_with_sidecar(world: World, findings: Findings) -> None:
             [program("promtool"), "check", "metrics"], input=metrics, capture_output=True, check=False
         )
         findings.expect(done.returncode == 0, f"promtool check metrics: {(done.stdout + done.stderr).decode()}")
+        check_openmetrics(world, findings)
         for where, expression in board_queries():
             samples = prometheus.query(substituted(expression))
             values = [sample["value"][1] for sample in samples]
@@ -220,41 +224,78 @@ def check_with_sidecar(world: World, findings: Findings) -> None:
             findings.expect("NaN" not in values, f"{where}: not a number: {expression}")
         for text in prometheus.broken_rules():
             findings.expect(False, f"alerts.yml: {text}")
-        findings.expect(not prometheus.alerts(), f"all is well, and yet there is {', '.join(prometheus.alerts())}")
-        begins(world, prometheus, findings)
+        be_silent(prometheus, findings, minutes)
+        begins(world, prometheus, findings, "firing" if minutes else "")
     finally:
         load.end()
 
 
-def begins(world: World, prometheus: Prometheus, findings: Findings) -> None:
-    """Makes things happen, and waits for the alerts about them to begin."""
+def check_openmetrics(world: World, findings: Findings) -> None:
+    """What Prometheus asks for, and what it is answered."""
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+    request = urllib.request.Request(f"http://127.0.0.1:{world.ports[HTTP]}/metrics", headers=accept)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        kind, text = answer.headers["Content-Type"], answer.read().decode()
+    findings.expect(kind.startswith("application/openmetrics-text"), f"OpenMetrics is answered with {kind}")
+    families: dict[str, list[str]] = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            families[family.type] = [*families.get(family.type, []), family.name]
+    except ValueError as error:
+        findings.expect(False, f"the OpenMetrics parser of prometheus_client refuses it: {error}")
+    findings.expect("interlock_build" in families.get("info", []), "OpenMetrics has no info interlock_build")
+    findings.expect("unknown" not in families, f"OpenMetrics: of no known type: {families.get('unknown')}")
+
+
+def be_silent(prometheus: Prometheus, findings: Findings, minutes: float) -> None:
+    """No alert while all is well."""
+    end = time.monotonic() + minutes * 60
+    while True:
+        alerts = prometheus.alerts()
+        findings.expect(not alerts, f"all is well, and yet there is {', '.join(alerts)}")
+        left = end - time.monotonic()
+        if alerts or left <= 0:
+            return
+        print(f"monitoring: silent so far; {left:.0f} s to go", flush=True)
+        time.sleep(min(left, 15))
+
+
+def begins(world: World, prometheus: Prometheus, findings: Findings, *states: str) -> None:
+    """Makes things happen, and waits for the alerts about them to begin, or to be in a state."""
+    states = tuple(state for state in states if state)
     call(world, "PUT", "/v1/services/search/override", {"state": "open"})
-    wait_for(world, prometheus, "InterlockBreakerOpen", findings)
+    wait_for(world, prometheus, "InterlockBreakerOpen", findings, states)
     _, lease = call(world, "POST", "/v1/locks/lost", {"ttl_ms": 100})
     world.until("the lease is over", lambda: call(world, "GET", "/v1/locks/lost")[0] == 404)
     call(world, "DELETE", "/v1/locks/lost", fields={"Lease-Token": lease["token"]})
-    wait_for(world, prometheus, "InterlockLeasesLost", findings)
+    wait_for(world, prometheus, "InterlockLeasesLost", findings, states)
     world.happen("redis", "away")
-    wait_for(world, prometheus, "InterlockRedisAway", findings)
+    wait_for(world, prometheus, "InterlockRedisAway", findings, states)
 
 
-def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Findings) -> None:
+def wait_for(world: World, prometheus: Prometheus, alert: str, findings: Findings, states: tuple[str, ...]) -> None:
+    began = time.monotonic()
     try:
-        world.until(f"{alert} begins", lambda: alert in prometheus.alerts())
+        # None waits for longer than a minute before it fires.
+        world.until(f"{alert} begins", lambda: alert in prometheus.alerts(*states), 120 if states else PATIENCE)
     except Failure as failure:
         findings.expect(False, str(failure))
+        return
+    if states:
+        print(f"monitoring: {alert} fires after {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the program interlock")
+    parser.add_argument("--minutes", type=float, default=0, help="how long to hold it, and then have the alerts fire")
     options = parser.parse_args()
     findings = Findings()
     check_alone(findings)
     with tempfile.TemporaryDirectory(prefix="interlock-monitoring-") as folder:
         world = World(options.binary.resolve(), Path(folder))
         try:
-            check_with_sidecar(world, findings)
+            check_with_sidecar(world, findings, options.minutes)
         finally:
             world.close()
     for text in findings.texts:

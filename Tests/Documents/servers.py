@@ -215,11 +215,11 @@ class World:
             process.wait()
         self.processes.remove(process)
 
-    def until(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def until(self, what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+        deadline = time.monotonic() + patience
         while not condition():
             if time.monotonic() > deadline:
-                raise Failure(f"{what}: not within {PATIENCE:.0f} s")
+                raise Failure(f"{what}: not within {patience:.0f} s")
             if self.sidecar and self.sidecar.poll() is not None:
                 raise Failure(f"{what}: the sidecar ended with {self.sidecar.returncode}")
             time.sleep(0.03)

@@ -39,8 +39,9 @@ struct TestSidecar {
             listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let door = RESPDoor(
-                coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen, logger: logger,
-                live: try await LiveHub.begun(for: coordinator), onBound: { bound.yield($0) })
+                coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen,
+                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator),
+                onBound: { bound.yield($0) })
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

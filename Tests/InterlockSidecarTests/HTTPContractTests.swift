@@ -32,7 +32,8 @@ struct HTTPContractTests {
                 coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                 metrics: PrometheusRegistry(), logger: .init(label: "test"), live: try await LiveHub.begun(for: door.coordinator))
             let all = try await eventLoop.submit {
-                httpDoor.routes(NIOLoopBound(Upstreams(eventLoop: eventLoop), eventLoop: eventLoop))
+                httpDoor.routes(
+                    NIOLoopBound(Upstreams(eventLoop: eventLoop, metrics: PrometheusRegistry()), eventLoop: eventLoop))
             }.get()
             let routes = Set(
                 all.flatMap { route in

@@ -98,6 +98,24 @@ struct MetricsTests {
         #expect(!lines.contains { $0.hasPrefix("t_") })
     }
 
+    @Test("as OpenMetrics families lack their suffix, bounds have a point, and the end is said")
+    func openMetrics() {
+        let registry = PrometheusRegistry()
+        Counter(label: "a_total", dimensions: [("x", "1")], factory: registry).increment()
+        Counter(label: "odd", factory: registry).increment()
+        Timer(label: "t_seconds", factory: registry).recordNanoseconds(1)
+        let lines = registry.exposition(as: .openMetrics).split(separator: "\n").map(String.init)
+        #expect(lines.contains("# TYPE a counter"))
+        #expect(lines.contains(#"a_total{x="1"} 1"#))
+        #expect(lines.contains("# TYPE odd unknown"))
+        #expect(lines.contains("# TYPE interlock_build info"))
+        #expect(lines.contains("# TYPE process_cpu_seconds counter"))
+        #expect(lines.contains(#"t_seconds_bucket{le="0.00005"} 1"#))
+        #expect(lines.contains(#"t_seconds_bucket{le="1.0"} 1"#))
+        #expect(lines.contains(#"t_seconds_bucket{le="+Inf"} 1"#))
+        #expect(lines.last == "# EOF")
+    }
+
     @Test("records from many tasks are all counted")
     func concurrency() async {
         let registry = PrometheusRegistry()

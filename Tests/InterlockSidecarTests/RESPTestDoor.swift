@@ -17,6 +17,8 @@ struct RESPTestDoor {
     /// A well-behaved client of the door.
     let client: RedisClient
     /// Begins the graceful shutdown.
+    /// What the door measures.
+    let metrics: PrometheusRegistry
     let shutDown: @Sendable () async -> Void
 
     static let catalog = ServiceDefinition(
@@ -77,6 +79,7 @@ struct RESPTestDoor {
         try await RedisServer.withServer { redis in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
             var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            let metrics = PrometheusRegistry()
             if let redisTimeout { configuration.redis.commandTimeout = redisTimeout }
             let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
             let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: logger)
@@ -90,7 +93,7 @@ struct RESPTestDoor {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             var door = RESPDoor(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
-                logger: logger, live: try await LiveHub.begun(for: coordinator),
+                metrics: metrics, logger: logger, live: try await LiveHub.begun(for: coordinator),
                 onBound: { bound.yield($0) })
             door.loginTimeout = loginTimeout
             door.stallTimeout = stallTimeout
@@ -114,7 +117,7 @@ struct RESPTestDoor {
                     try await client.connect()
                     try await body(
                         RESPTestDoor(
-                            port: port, coordinator: coordinator, redis: redis, client: client,
+                            port: port, coordinator: coordinator, redis: redis, client: client, metrics: metrics,
                             shutDown: { await group.triggerGracefulShutdown() }))
                     result = .success(())
                 } catch {

@@ -78,7 +78,7 @@ package struct HTTPDoor: Service {
     }
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
-        let upstreams = Upstreams(eventLoop: coordinator.eventLoop)
+        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
         let door = HTTPDoorContext(
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,

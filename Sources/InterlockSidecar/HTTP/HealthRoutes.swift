@@ -34,6 +34,7 @@ struct HealthRoutes {
 
     private func exposition(_ call: HTTPCall) async throws -> HTTPAnswer {
         await coordinator.refreshGauges()
-        return .text(metrics.exposition(), mediaType: PrometheusRegistry.contentType)
+        let format = ExpositionFormat(accept: call.header("Accept"))
+        return .text(metrics.exposition(as: format), mediaType: format.mediaType)
     }
 }

@@ -22,6 +22,7 @@ package final class HTTPReply {
     private let isHead: Bool
     private let counters: HTTPRouteCounters?
     private let path: String
+    private let began = NIODeadline.now()
     private let logger: Logger
     private var progress = Progress.awaited
     private var departure: (() -> Void)?
@@ -167,7 +168,7 @@ package final class HTTPReply {
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun
-        counters?.count(status)
+        counters?.answered(status, since: began)
         logger.log(.httpAnswered, ["route": path, "status": "\(status.code)"])
         var headers = headers
         // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
@@ -200,7 +201,7 @@ package final class HTTPReply {
         guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
         progress = .over
         departure = nil
-        counters?.count(.switchingProtocols)
+        counters?.answered(.switchingProtocols, since: began)
         logger.log(.httpAnswered, ["route": path, "status": "101"])
         let head = HTTPResponseHead(version: version, status: .switchingProtocols, headers: headers)
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)

@@ -19,8 +19,8 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 
     var sampleCount: Int { 1 }
 
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
-        PrometheusText.appendSample(name: name, labels: labels, value: "\(count)", to: &text)
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
+        text.appendSample(name: name, labels: labels, value: "\(count)")
     }
 }
 
@@ -40,8 +40,8 @@ final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
 
     var sampleCount: Int { 1 }
 
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
-        PrometheusText.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()), to: &text)
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
+        text.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()))
     }
 }
 
@@ -58,8 +58,8 @@ final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
 
     var sampleCount: Int { 1 }
 
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
-        PrometheusText.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()), to: &text)
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
+        text.appendSample(name: name, labels: labels, value: PrometheusText.number(value.load()))
     }
 }
 

@@ -15,19 +15,20 @@ private struct Buckets: Sendable {
         cells = (0...bounds).map { _ in Cell() }
     }
 
-    func increment(_ index: Int) {
-        cells[index].count.wrappingAdd(1, ordering: .relaxed)
+    func increment(_ index: Int, by amount: Int = 1) {
+        cells[index].count.wrappingAdd(Int64(amount), ordering: .relaxed)
     }
 
-    func appendSamples(name: String, labels: SeriesLabels, bounds: [String], sum: Double, to text: inout String) {
+    var isEmpty: Bool { cells.allSatisfy { $0.count.load(ordering: .relaxed) == 0 } }
+
+    func appendSamples(name: String, labels: SeriesLabels, bounds: [Double], sum: Double, to text: inout PrometheusText) {
         var total: Int64 = 0
-        for (cell, bound) in zip(cells, bounds + ["+Inf"]) {
+        for (cell, bound) in zip(cells, bounds + [.infinity]) {
             total += cell.count.load(ordering: .relaxed)
-            PrometheusText.appendSample(
-                name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)", to: &text)
+            text.appendSample(name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)")
         }
-        PrometheusText.appendSample(name: name, suffix: "_sum", labels: labels, value: PrometheusText.number(sum), to: &text)
-        PrometheusText.appendSample(name: name, suffix: "_count", labels: labels, value: "\(total)", to: &text)
+        text.appendSample(name: name, suffix: "_sum", labels: labels, value: PrometheusText.number(sum))
+        text.appendSample(name: name, suffix: "_count", labels: labels, value: "\(total)")
     }
 }
 
@@ -36,33 +37,41 @@ final class TimeHistogram: TimerHandler, PrometheusSeries {
     private static let bounds: [Double] = [
         0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ]
-    private static let labels = bounds.map { $0 < 0.0001 ? "0.00005" : PrometheusText.number($0) }
 
+    /// One that was never recorded into is shown, as zeros.
+    private let isShownEmpty: Bool
     /// `bounds` in nanoseconds; its own copy, so that recording touches no lazy global.
     private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
     private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
     private let sum = Atomic<Int64>(0)
 
-    func recordNanoseconds(_ duration: Int64) {
+    init(isShownEmpty: Bool = true) {
+        self.isShownEmpty = isShownEmpty
+    }
+
+    func recordNanoseconds(_ duration: Int64) { recordNanoseconds(duration, count: 1) }
+
+    /// Records the same duration so many times.
+    func recordNanoseconds(_ duration: Int64, count: Int) {
         let duration = max(0, duration)
         var index = 0
         while index < nanoseconds.count, nanoseconds[index] < duration { index += 1 }
-        buckets.increment(index)
-        sum.wrappingAdd(duration, ordering: .relaxed)
+        buckets.increment(index, by: count)
+        sum.wrappingAdd(duration &* Int64(count), ordering: .relaxed)
     }
 
     var sampleCount: Int { Self.bounds.count + 3 }
+    var isShown: Bool { isShownEmpty || !buckets.isEmpty }
 
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
         buckets.appendSamples(
-            name: name, labels: labels, bounds: Self.labels, sum: Double(sum.load(ordering: .relaxed)) / 1e9, to: &text)
+            name: name, labels: labels, bounds: Self.bounds, sum: Double(sum.load(ordering: .relaxed)) / 1e9, to: &text)
     }
 }
 
 /// Values of a recorder that aggregates, of whatever unit.
 final class ValueHistogram: RecorderHandler, PrometheusSeries {
     private static let bounds: [Double] = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1_000_000]
-    private static let labels = bounds.map(PrometheusText.number)
 
     private let bounds = ValueHistogram.bounds
     private let buckets = Buckets(bounds: ValueHistogram.bounds.count)
@@ -80,7 +89,7 @@ final class ValueHistogram: RecorderHandler, PrometheusSeries {
 
     var sampleCount: Int { Self.bounds.count + 3 }
 
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String) {
-        buckets.appendSamples(name: name, labels: labels, bounds: Self.labels, sum: sum.load(), to: &text)
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
+        buckets.appendSamples(name: name, labels: labels, bounds: Self.bounds, sum: sum.load(), to: &text)
     }
 }

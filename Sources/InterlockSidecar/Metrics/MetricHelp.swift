@@ -12,6 +12,7 @@ enum MetricHelp {
         "interlock_fleet_sidecars": "Live sidecars when Redis was last heard of.",
         "interlock_http_refusals_total":
             "Requests that the HTTP door refused before they came to a route, by the problem's code.",
+        "interlock_http_request_seconds": "Time from a request's head to its answer's at the HTTP door, waits included.",
         "interlock_http_requests_total": "Requests answered by the HTTP door, by route and class of status.",
         "interlock_leases_looked_after":
             "Leases that are extended for their holders, and those of which the holders are only told.",
@@ -37,6 +38,8 @@ enum MetricHelp {
         "interlock_permits_waiting": "Calls that wait here for a place, or through a pause that a limit made.",
         "interlock_probe_seconds": "Time that a probe of a service took.",
         "interlock_probes_total": "Probes of a service that this sidecar made, by result.",
+        "interlock_proxy_request_seconds":
+            "Time from the head of a call through the proxy to its answer's, waits and further tries included.",
         "interlock_redis_commands_total": "Commands sent to Redis.",
         "interlock_redis_connected": "1 while Redis is connected, else 0.",
         "interlock_redis_connection_failures_total": "Connections to Redis that failed or were lost.",
@@ -49,9 +52,12 @@ enum MetricHelp {
             "How often Sentinels named another primary, or a primary of a cluster left its slots to others.",
         "interlock_redis_round_trip_seconds": "Time from sending a command to Redis to its answer.",
         "interlock_refused_logins_total": "API keys that were shown and are none.",
+        "interlock_resp_command_seconds": "Time from a command's arrival at the RESP door to its answer, waits included.",
         "interlock_resp_commands_total": "Commands that came to the RESP door.",
         "interlock_resp_errors_total": "Errors that the RESP door answered with, by their first word.",
         "interlock_service_places_in_use": "Places for calls to a service that permits have here, whether bounded or not.",
+        "interlock_upstream_request_seconds":
+            "Time from the beginning of a try at an upstream to its answer's head or its failure.",
         "process_cpu_seconds_total": "Processor time of this process, user and system.",
         "process_max_fds": "The most file descriptors that this process may open.",
         "process_open_fds": "Open file descriptors of this process.",

@@ -3,7 +3,7 @@ internal import Interlock
 
 /// What Linux knows of this process, under the names every Prometheus client uses.
 enum ProcessMetrics {
-    static func append(to text: inout String) {
+    static func append(to text: inout PrometheusText) {
         guard let fields = statFields() else { return }
         let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
         appendMetric("process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticks, &text)
@@ -16,9 +16,9 @@ enum ProcessMetrics {
         }
     }
 
-    private static func appendMetric(_ name: String, _ kind: MetricKind, _ value: Double, _ text: inout String) {
-        PrometheusText.appendHeader(name: name, kind: kind, to: &text)
-        PrometheusText.appendSample(name: name, labels: SeriesLabels([]), value: PrometheusText.number(value), to: &text)
+    private static func appendMetric(_ name: String, _ kind: MetricKind, _ value: Double, _ text: inout PrometheusText) {
+        text.appendHeader(name: name, kind: kind)
+        text.appendSample(name: name, labels: SeriesLabels([]), value: PrometheusText.number(value))
     }
 
     private struct StatFields {

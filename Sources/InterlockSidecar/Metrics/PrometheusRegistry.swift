@@ -1,17 +1,32 @@
 package import CoreMetrics
 internal import NIOConcurrencyHelpers
 
-/// A swift-metrics backend that is read in Prometheus' text exposition format, version 0.0.4.
+/// The formats in which metrics are read.
+package enum ExpositionFormat: Sendable {
+    /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
+    case prometheus
+    /// <https://prometheus.io/docs/specs/om/open_metrics_spec/>
+    case openMetrics
+
+    /// What a reader asks for who sends this `Accept`.
+    init(accept: String?) {
+        self = accept?.lowercased().contains("application/openmetrics-text") ?? false ? .openMetrics : .prometheus
+    }
+
+    package var mediaType: String {
+        switch self {
+        case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+        case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        }
+    }
+}
+
+/// A swift-metrics backend that is read by Prometheus.
 ///
 /// Recording is a few atomic additions: no lock, no look-up, no allocation. Only making a metric and reading them all take
 /// the registry's lock. Series are bounded: a metric that comes when `maximumSamples` are there, or under a name that
 /// is of another type, records into nothing and is counted in `interlock_metrics_dropped_total`.
-///
-/// Format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 package final class PrometheusRegistry: MetricsFactory, Sendable {
-    /// The media type of `exposition()`.
-    package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
-
     /// The most lines with a value that all metrics together may come to, those of the process apart.
     package let maximumSamples: Int
 
@@ -40,17 +55,25 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     }
 
     /// All metrics as text, in the order of their names, then of their labels. O(n log n) in series; also reads `/proc`.
-    package func exposition() -> String {
+    package func exposition(as format: ExpositionFormat = .prometheus) -> String {
         let families = state.withLockedValue { $0.families }
-        var text = ""
-        for (name, family) in families.sorted(by: { $0.key < $1.key }) where !family.series.isEmpty {
-            PrometheusText.appendHeader(name: name, kind: family.kind, to: &text)
-            for (labels, series) in family.series.sorted(by: { $0.key < $1.key }) {
+        var text = PrometheusText(format)
+        for (name, family) in families.sorted(by: { $0.key < $1.key }) {
+            let shown = family.series.filter(\.value.isShown)
+            guard !shown.isEmpty else { continue }
+            text.appendHeader(name: name, kind: family.kind)
+            for (labels, series) in shown.sorted(by: { $0.key < $1.key }) {
                 series.appendSamples(name: name, labels: labels, to: &text)
             }
         }
         ProcessMetrics.append(to: &text)
-        return text
+        text.appendEnd()
+        return text.text
+    }
+
+    /// A histogram of durations that is shown once there is one: there are many, and most are of what is never asked for.
+    func latencies(_ label: String, _ dimensions: [(String, String)]) -> TimeHistogram {
+        series(label, dimensions, .histogram) { TimeHistogram(isShownEmpty: false) }
     }
 
     /// The series with this name and these labels: the one there is, else a new one.
@@ -75,7 +98,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     }
 
     /// O(n) in series: metrics are seldom destroyed.
-    private func remove(_ handler: AnyObject) {
+    func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {
                 guard let (labels, series) = family.series.first(where: { $0.value === handler }) else { continue }
@@ -130,8 +153,15 @@ protocol PrometheusSeries: AnyObject, Sendable {
     /// How many lines with a value it comes to.
     var sampleCount: Int { get }
 
+    /// There is something to show.
+    var isShown: Bool { get }
+
     /// Writes those lines.
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout String)
+    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText)
+}
+
+extension PrometheusSeries {
+    var isShown: Bool { true }
 }
 
 /// A series' labels as they are written: `service="catalog",decision="taken"`.

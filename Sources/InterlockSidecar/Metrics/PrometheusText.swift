@@ -1,5 +1,12 @@
-/// Names, labels and numbers as the exposition format has them.
-enum PrometheusText {
+/// An exposition as it is being written, with names, labels and numbers as its format has them.
+struct PrometheusText {
+    private let format: ExpositionFormat
+    private(set) var text = ""
+
+    init(_ format: ExpositionFormat) {
+        self.format = format
+    }
+
     /// `text` with everything replaced by `_` that a metric's name may not contain.
     static func metricName(_ text: String) -> String {
         sanitised(text) { $0 == ":" }
@@ -33,16 +40,38 @@ enum PrometheusText {
         }
     }
 
-    static func appendHeader(name: String, kind: MetricKind, to text: inout String) {
-        text += "# HELP \(name) \(MetricHelp.text(of: name))\n# TYPE \(name) \(kind.rawValue)\n"
+    mutating func appendHeader(name: String, kind: MetricKind) {
+        let (family, type) = format == .openMetrics ? Self.openMetricsFamily(name, kind) : (name, kind.rawValue)
+        text += "# HELP \(family) \(MetricHelp.text(of: name))\n# TYPE \(family) \(type)\n"
     }
 
-    static func appendSample(
-        name: String, suffix: String = "", labels: SeriesLabels, bucket: String? = nil, value: String, to text: inout String
+    /// There a family is called without the suffix that its samples have, and what only carries labels has a type of its own.
+    private static func openMetricsFamily(_ name: String, _ kind: MetricKind) -> (name: String, type: String) {
+        switch kind {
+        case .counter where name.hasSuffix("_total"): (String(name.dropLast("_total".count)), "counter")
+        case .counter: (name, "unknown")
+        case .gauge where name.hasSuffix("_info"): (String(name.dropLast("_info".count)), "info")
+        case .gauge, .histogram: (name, kind.rawValue)
+        }
+    }
+
+    mutating func appendEnd() {
+        if format == .openMetrics { text += "# EOF\n" }
+    }
+
+    /// The bound of a bucket, which in OpenMetrics is always written with a point.
+    private func bound(_ value: Double) -> String {
+        // Without an exponent, which begins below this.
+        let number = value < 0.0001 ? "0.00005" : Self.number(value)
+        return format == .openMetrics && value.isFinite && !number.contains(".") ? number + ".0" : number
+    }
+
+    mutating func appendSample(
+        name: String, suffix: String = "", labels: SeriesLabels, bucket: Double? = nil, value: String
     ) {
         text += name
         text += suffix
-        let label = bucket.map { "le=\"\($0)\"" }
+        let label = bucket.map { "le=\"\(bound($0))\"" }
         let all = [labels.text, label ?? ""].filter { !$0.isEmpty }.joined(separator: ",")
         if !all.isEmpty { text += "{\(all)}" }
         text += " \(value)\n"

@@ -348,6 +348,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
         }
         mark(&headers)
+        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds)
         reply.write(head.status, headers)
     }
 
@@ -439,6 +440,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private func end(with answer: HTTPAnswer) {
         abandonLast()
         stage = .over
+        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds)
         reply(answer)
     }
 

@@ -19,14 +19,18 @@ final class Upstream {
     let base: UpstreamBase
     let lastGood: LastGoodAnswers?
     let pool: HTTPConnectionPool
+    let times: UpstreamTimes
     private var budget: RetryBudget
 
     /// `nil`: no calls can be made with these settings.
-    init?(_ settings: UpstreamSettings, concurrency: Int?, largeReads: LargeReads, eventLoop: any EventLoop) {
+    init?(
+        _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReads: LargeReads, eventLoop: any EventLoop
+    ) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
         self.concurrency = concurrency
         self.base = base
+        self.times = times
         lastGood =
             if case .lastGood(let maximumAge) = settings.fallback { LastGoodAnswers(maximumAge: maximumAge) } else { nil }
         budget = RetryBudget(settings: settings.retries)
@@ -54,15 +58,30 @@ final class Upstream {
     }
 }
 
+/// How long calls through the proxy took, and the tries that they consisted of.
+struct UpstreamTimes {
+    /// From a call's head to its answer's.
+    let calls: TimeHistogram
+    /// From the beginning of a try to the head of what it came to, or its failure.
+    let tries: TimeHistogram
+
+    init(service: String, in metrics: PrometheusRegistry) {
+        calls = metrics.latencies("interlock_proxy_request_seconds", [("service", service)])
+        tries = metrics.latencies("interlock_upstream_request_seconds", [("service", service)])
+    }
+}
+
 /// The services that the proxy has called so far, each as it is configured now. Confined to the coordinator's event loop.
 final class Upstreams {
     private var table: [String: Upstream] = [:]
     let pace: ProxyPace
     private let largeReads: LargeReads
+    private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop
 
-    init(eventLoop: any EventLoop) {
+    init(eventLoop: any EventLoop, metrics: PrometheusRegistry) {
         self.eventLoop = eventLoop
+        self.metrics = metrics
         pace = ProxyPace(eventLoop: eventLoop)
         largeReads = LargeReads(eventLoop: eventLoop)
     }
@@ -73,13 +92,20 @@ final class Upstreams {
         let former = table[service]
         if let former, former.concurrency == concurrency, former.settings == settings { return former }
         former?.pool.close()
-        let upstream = Upstream(settings, concurrency: concurrency, largeReads: largeReads, eventLoop: eventLoop)
+        let upstream = Upstream(
+            settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
+            largeReads: largeReads, eventLoop: eventLoop)
         table[service] = upstream
         return upstream
     }
 
     /// Drops a service that is no longer there.
-    func forget(_ service: String) { table.removeValue(forKey: service)?.pool.close() }
+    func forget(_ service: String) {
+        guard let upstream = table.removeValue(forKey: service) else { return }
+        upstream.pool.close()
+        metrics.remove(upstream.times.calls)
+        metrics.remove(upstream.times.tries)
+    }
 
     /// Closes all connections that no call uses.
     func close() {

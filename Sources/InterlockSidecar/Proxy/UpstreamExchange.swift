@@ -48,6 +48,8 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var held: Held?
     /// When the request was sent to its end; `nil`: it has not been.
     private var sentAllAt: NIODeadline?
+    private let began = NIODeadline.now()
+    private var isMeasured = false
     /// From when the upstream had the whole request to when its answer began.
     private var latency: Int64?
     /// When it has failed if nothing happens; the end of the whole call is its owner's.
@@ -155,6 +157,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard owner != nil else { return }
         owner = nil
         due = nil
+        measure()
         let connection = connection
         self.connection = nil
         if let connection { connection.abandon() } else if case .connecting = stage { upstream.pool.cancel(self) }
@@ -162,6 +165,13 @@ final class UpstreamExchange: HTTPClientReceiver {
             failure.isOfService
                 ? OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status)
                 : OutcomeReport(outcome: .ignore))
+    }
+
+    /// What it came to is known: the head of an answer, or that there is none.
+    private func measure() {
+        guard !isMeasured else { return }
+        isMeasured = true
+        upstream.times.tries.recordNanoseconds((NIODeadline.now() - began).nanoseconds)
     }
 
     private var millisecondsSinceSent: Int64? {
@@ -197,6 +207,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     func received(_ head: HTTPResponseHead) {
         stage = .answering
         due = nil
+        measure()
         latency = millisecondsSinceSent
         status = Int(head.status.code)
         isGRPC = GRPC.isSpoken(in: head.headers)
@@ -228,6 +239,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard self.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(ProxyFailure(cause: .broken, reason: "the answer's status is 101"))
         }
+        measure()
         latency = millisecondsSinceSent
         status = Int(head.status.code)
         let owner = owner

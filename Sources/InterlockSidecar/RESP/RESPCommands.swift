@@ -14,9 +14,11 @@ final class RESPCommands {
     /// How often each command was called since that was last told, in the order of the table, and those that are none behind them.
     @exclusivity(unchecked) private var counts: [Int]
     private let counters: [Counter]
+    let times: CommandTimes
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
-    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub) {
+    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub, metrics: PrometheusRegistry) {
+        times = CommandTimes(in: metrics)
         self.probe = probe
         self.live = live
         calls = coordinator.callsOnEventLoop()
@@ -47,7 +49,8 @@ final class RESPCommands {
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = entry(request) else {
-            counts[counts.count - 1] += 1
+            counts[CommandTimes.unknown] += 1
+            connection.came(CommandTimes.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
@@ -55,6 +58,7 @@ final class RESPCommands {
             return
         }
         counts[entry.command.rawValue] += 1
+        connection.came(entry.command.rawValue, tag)
         if let role = entry.role {
             guard let caller = connection.session.caller else {
                 connection.reply(tag) { $0.error("NOAUTH", "show an API key first: AUTH key, or AUTH name key") }

@@ -54,6 +54,7 @@ final class RESPConnection: ChannelDuplexHandler {
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
     /// When the commands that are being taken came.
     private(set) var now = Instant(nanoseconds: 0)
+    @exclusivity(unchecked) private var arrivals = CommandArrivals()
     @exclusivity(unchecked) private var takes = PlainTakes()
     @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
@@ -134,8 +135,14 @@ final class RESPConnection: ChannelDuplexHandler {
             slots.removeFirst()
             firstTag += 1
         }
+        if !arrivals.isEmpty {
+            arrivals.answered(before: firstTag, now: door.commands.calls.now(), door.commands.times)
+        }
         afterWriting()
     }
+
+    /// A command came, of this kind.
+    func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
 
     /// Writes something that answers no command: what a subscription brings.
     func push(_ write: (RESPWriter) -> Void) {
@@ -370,6 +377,7 @@ final class RESPConnection: ChannelDuplexHandler {
             door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
             let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: Self.longestPipeline - slots.count)
             for _ in 0..<repeats { slots.append(.pending(nil)) }
+            arrivals.cameAgain(repeats)
             return .command(consumed: length * (1 + repeats))
         }
         switch outcome {

@@ -20,6 +20,7 @@ package struct RESPDoor: Service {
     private let access: AccessControl
     private let certificate: DoorCertificate?
     private let listen: ListenSettings
+    private let metrics: PrometheusRegistry
     private let logger: Logger
     private let probe: ProbeReadings.Lookup
     private let live: NIOLoopBound<LiveHub>
@@ -27,11 +28,13 @@ package struct RESPDoor: Service {
 
     /// - Parameters:
     ///   - certificate: `nil`: it does not speak TLS.
+    ///   - metrics: where this door measures.
     ///   - probe: what is known of a service's probes.
     ///   - live: what `LIVE.VIEW` shows.
     ///   - onBound: called with the TCP port once it listens.
     package init(
-        coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings, logger: Logger,
+        coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
+        metrics: PrometheusRegistry, logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: NIOLoopBound<LiveHub>,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
@@ -39,6 +42,7 @@ package struct RESPDoor: Service {
         self.access = access
         self.certificate = certificate
         self.listen = listen
+        self.metrics = metrics
         self.logger = logger
         self.probe = probe
         self.live = live
@@ -54,7 +58,7 @@ package struct RESPDoor: Service {
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
                     stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe,
-                    live: live.value),
+                    live: live.value, metrics: metrics),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }

@@ -23,7 +23,7 @@ package final class RESPDoorContext {
     package init(
         coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
         loginTimeout: TimeAmount = .seconds(10), logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        live: LiveHub? = nil
+        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry()
     ) {
         self.access = access
         self.logger = logger
@@ -32,7 +32,8 @@ package final class RESPDoorContext {
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
         flushes = RESPFlushes(eventLoop: coordinator.eventLoop)
-        commands = RESPCommands(coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator))
+        commands = RESPCommands(
+            coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics)
     }
 
     var connectionCount: Int { connections.count }

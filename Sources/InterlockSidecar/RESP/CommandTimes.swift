@@ -1,0 +1,72 @@
+internal import DequeModule
+internal import InterlockCore
+
+/// How long the commands of the RESP door took, from when they came to when they were answered. Confined to the coordinator's event
+/// loop.
+final class CommandTimes {
+    private let metrics: PrometheusRegistry
+    /// In the order of the table, and those that are none behind them; `nil`: none was answered yet.
+    @exclusivity(unchecked) private var histograms: [TimeHistogram?]
+
+    init(in metrics: PrometheusRegistry) {
+        self.metrics = metrics
+        histograms = Array(repeating: nil, count: RESPCommandTable.Command.allCases.count + 1)
+    }
+
+    /// The place of those that are no commands.
+    static let unknown = RESPCommandTable.Command.allCases.count
+
+    /// - Parameter command: its place in the table.
+    func record(_ command: Int, nanoseconds: Int64, count: Int) {
+        if let histogram = histograms[command] { return histogram.recordNanoseconds(nanoseconds, count: count) }
+        let name =
+            RESPCommandTable.Command(rawValue: command).map { RESPCommandTable.name(of: $0).lowercased() } ?? "unknown"
+        let histogram = metrics.latencies("interlock_resp_command_seconds", [("command", name)])
+        histograms[command] = histogram
+        histogram.recordNanoseconds(nanoseconds, count: count)
+    }
+}
+
+/// When the commands of a connection came that were not answered yet.
+struct CommandArrivals {
+    /// Commands of one kind that came together, one after another.
+    private struct Run {
+        var command: Int
+        var at: Instant
+        /// The first one's.
+        var tag: UInt64
+        var count: Int
+    }
+
+    private var runs = Deque<Run>()
+
+    var isEmpty: Bool { runs.isEmpty }
+
+    /// - Parameter tag: higher than those before.
+    mutating func came(_ command: Int, tag: UInt64, at: Instant) {
+        if let last = runs.last, last.command == command, last.at == at, last.tag &+ UInt64(last.count) == tag {
+            runs[runs.count - 1].count += 1
+        } else {
+            runs.append(Run(command: command, at: at, tag: tag, count: 1))
+        }
+    }
+
+    /// So many more of the same came behind the last one.
+    mutating func cameAgain(_ count: Int) {
+        if !runs.isEmpty { runs[runs.count - 1].count += count }
+    }
+
+    /// Those with lower tags were answered.
+    mutating func answered(before tag: UInt64, now: Instant, _ times: CommandTimes) {
+        while let first = runs.first, first.tag < tag {
+            let count = min(first.count, Int(tag &- first.tag))
+            times.record(first.command, nanoseconds: now.nanoseconds - first.at.nanoseconds, count: count)
+            if count == first.count {
+                runs.removeFirst()
+            } else {
+                runs[0].tag &+= UInt64(count)
+                runs[0].count -= count
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("how long commands take")
+struct CommandTimesTests {
+    private static func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
+
+    private static func lines(_ registry: PrometheusRegistry) -> [String] {
+        registry.exposition().split(separator: "\n").map(String.init).filter { $0.hasPrefix("interlock_resp_command_seconds") }
+    }
+
+    @Test("each command is counted once, however they came and were answered")
+    func counting() {
+        let registry = PrometheusRegistry()
+        let times = CommandTimes(in: registry)
+        var arrivals = CommandArrivals()
+        let take = RESPCommandTable.Command.limitTake.rawValue
+        arrivals.came(RESPCommandTable.Command.ping.rawValue, tag: 7, at: Self.at(0))
+        arrivals.came(take, tag: 8, at: Self.at(0))
+        arrivals.cameAgain(99)
+        arrivals.came(take, tag: 108, at: Self.at(0))
+        arrivals.came(CommandTimes.unknown, tag: 109, at: Self.at(40))
+        arrivals.answered(before: 8, now: Self.at(1), times)
+        arrivals.answered(before: 58, now: Self.at(2), times)
+        arrivals.answered(before: 58, now: Self.at(3), times)
+        arrivals.answered(before: 110, now: Self.at(50), times)
+        #expect(arrivals.isEmpty)
+        let lines = Self.lines(registry)
+        #expect(lines.contains(#"interlock_resp_command_seconds_count{command="ping"} 1"#))
+        #expect(lines.contains(#"interlock_resp_command_seconds_count{command="limit.take"} 101"#))
+        #expect(lines.contains(#"interlock_resp_command_seconds_bucket{command="limit.take",le="0.0025"} 50"#))
+        #expect(lines.contains(#"interlock_resp_command_seconds_bucket{command="unknown",le="0.01"} 1"#))
+        #expect(!lines.contains { $0.contains("echo") })
+    }
+
+    @Test("at a real door each answer is counted, also those that wait for others and those that come many at a time")
+    func door() async throws {
+        try await RESPTestDoor.with { door in
+            let takes = String(repeating: "LIMIT.TAKE catalog\r\n", count: 50)
+            _ = try await door.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
+            let lines = Self.lines(door.metrics)
+            for (command, count) in [("limit.take", 50), ("lock.acquire", 1), ("unknown", 1)] {
+                #expect(lines.contains(#"interlock_resp_command_seconds_count{command="\#(command)"} \#(count)"#), "\(lines)")
+            }
+        }
+    }
+}
