@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -114,7 +114,14 @@ monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sid
 	swift build --product interlock
 	$(PYTHON) Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, in which each alert fires.
+traces: setup $(VENV)/traces.installed ## Send traces to a collector that decodes them with OpenTelemetry's own declarations.
+	@Tools/setup.sh traces
+	swift build --product interlock
+	$(PYTHON) Tests/Documents/traces.py --binary "$$(swift build --show-bin-path)/interlock"
+
+verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, and code that is made from declarations.
+	@Tools/setup.sh traces
+	Tools/protobuf.sh --check
 	$(PYTHON) Tests/Documents/monitoring.py --binary $(BINARY) --minutes 10
 
 console: setup $(VENV)/console.installed ## Use the console in a browser and interlock top in a terminal, as people do. ARGS='--draw docs/operate/console' draws it.

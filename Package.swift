@@ -22,6 +22,7 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 
 let package = Package(
@@ -40,6 +41,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -100,13 +102,17 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
+            name: "InterlockOTLP", dependencies: [protobuf],
+            // What its code is made from, by Tools/protobuf.sh.
+            exclude: ["opentelemetry"], swiftSettings: houseRules),
+        .target(
             name: "InterlockSidecar",
             dependencies: [
                 "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
                 unixSignals, subprocess,
                 "CLibMD", "CLibYAML",
-                "InterlockHTTP", nioHTTP1, nioHTTP2, nioTLS,
+                "InterlockHTTP", "InterlockOTLP", nioHTTP1, nioHTTP2, nioTLS, protobuf,
             ],
             resources: [
                 .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),

@@ -4,6 +4,7 @@
 #   Tools/setup.sh build     check the version of Swift; install what build and tests need
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd      install etcd for the benchmarks; fails where the system has no such package
+#   Tools/setup.sh traces    install protoc, which reads the declarations of what is sent to a collector
 #   Tools/setup.sh console   install Chromium and tmux, in which the console and `interlock top` are looked at
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -101,6 +102,9 @@ build)
 bench)
     need wrk has wrk
     need nghttp2-client has h2load
+    ;;
+traces)
+    need protobuf-compiler has protoc
     ;;
 console)
     need chromium has_browser

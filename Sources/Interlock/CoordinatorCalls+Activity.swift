@@ -27,6 +27,10 @@ extension CoordinatorCalls {
     /// Rises with whatever changes the last grants, but for leases that lapse.
     package var grantChanges: Int { history.changes }
 
+    /// When Redis was asked for the decision of limits that is being delivered now; `nil`: none is, or it was made without Redis. Until
+    /// then the call has waited for its turn.
+    package var limitsAskedAt: Instant? { limits.askedAt }
+
     /// Keys are apart on several servers, and each is asked for by itself.
     package var isOnCluster: Bool { runtime.keys.isOnCluster }
 

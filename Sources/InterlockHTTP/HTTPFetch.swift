@@ -1,7 +1,7 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// One request without a body, and its whole answer. Confined to the event loop of its pool.
+/// One request, and its whole answer. Confined to the event loop of its pool.
 package final class HTTPFetch: HTTPClientReceiver {
     package struct Answer: Sendable {
         package var head: HTTPResponseHead
@@ -21,6 +21,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     }
 
     private let request: HTTPRequestHead
+    private let body: ByteBuffer?
     private let mostBytes: Int
     private let pool: HTTPConnectionPool
     private var completion: ((Result<Answer, Failure>) -> Void)?
@@ -29,13 +30,15 @@ package final class HTTPFetch: HTTPClientReceiver {
     private var timeout: Scheduled<Void>?
 
     /// - Parameters:
+    ///   - body: what follows the head, which says how long it is; `nil`: nothing does.
     ///   - mostBytes: with more of the body the answer ends, and is cut.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
-        _ request: HTTPRequestHead, from pool: HTTPConnectionPool, mostBytes: Int,
+        _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, mostBytes: Int,
         completion: @escaping (Result<Answer, Failure>) -> Void
     ) {
         self.request = request
+        self.body = body
         self.pool = pool
         self.mostBytes = mostBytes
         self.completion = completion
@@ -62,6 +65,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     package func connected(_ connection: HTTPClientConnection) {
         self.connection = connection
         connection.send(request)
+        if let body { connection.send(body) }
         connection.sendEnd()
     }
 
@@ -101,7 +105,8 @@ extension HTTPFetch {
 
     /// Asks on a connection of its own, which ends with the answer. When the task is cancelled, it ends at once.
     package static func answer(
-        to request: HTTPRequestHead, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings, mostBytes: Int,
+        to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
+        mostBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
     ) async throws -> Answer {
         let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
@@ -113,7 +118,7 @@ extension HTTPFetch {
                     return answered.futureResult
                 }
                 let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
-                let fetch = HTTPFetch(request, from: pool, mostBytes: mostBytes) { result in
+                let fetch = HTTPFetch(request, with: body, from: pool, mostBytes: mostBytes) { result in
                     progress.value.fetch = nil
                     pool.close()
                     answered.completeWith(result.mapError { $0 as any Error })

@@ -74,6 +74,7 @@ extension SidecarConfiguration {
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
         note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
         note("log", log != other.log)
+        note("tracing", tracing != other.tracing)
         note("locks", locks != other.locks)
         note("fleet_size", fleetSize != other.fleetSize)
         note("the data folder", dataDirectory != other.dataDirectory)

@@ -116,6 +116,7 @@ package struct Sidecar: Sendable {
         services.append(monitor)
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
         let live = try await LiveHub.begun(for: coordinator, probe: probe)
+        let tracer = try await tracer(&services)
         services.append(
             RESPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
@@ -124,7 +125,7 @@ package struct Sidecar: Sendable {
         services.append(
             HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live
+                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer
             ) { readiness.httpIsOpen(port: $0) })
         services.append(readiness)
         if let reload {
@@ -145,6 +146,21 @@ package struct Sidecar: Sendable {
             logger: logger.atLeast(.warning))
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(10)
         try await ServiceGroup(configuration: groupConfiguration).run()
+    }
+
+    /// Begins the spans of calls that are traced; `nil`: none is. What sends them goes down after the doors.
+    private func tracer(_ services: inout [any Service]) async throws -> NIOLoopBound<Tracer>? {
+        guard let settings = configuration.tracing else { return nil }
+        let queue = SpanQueue()
+        services.append(
+            try SpanExporter(
+                settings, queue: queue,
+                resource: [
+                    "service.name": "interlock", "service.instance.id": coordinator.id,
+                    "service.version": SidecarVersion.current, "host.name": InterlockConfiguration.hostName,
+                ], logger: logger))
+        let eventLoop = coordinator.eventLoop
+        return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }
 
     /// Beside those of clients and their calls: to Redis, and files.

@@ -30,6 +30,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case httpAnswered = "http.answered"
     case httpRefused = "http.refused"
     case managerUnreachable = "manager.unreachable"
+    case spansNotSent = "tracing.not_sent"
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
@@ -65,6 +66,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .httpAnswered: (.debug, "Answered a request")
         case .httpRefused: (.debug, "Refused a request")
         case .managerUnreachable: (.warning, "The service manager cannot be notified")
+        case .spansNotSent: (.warning, "The collector did not take these spans; they are dropped")
         }
     }
 }

@@ -26,6 +26,9 @@ final class RateLimitCoordinator {
     private(set) var backedUp = 0
     private var settlements: [ServiceLimiter.Settlement] = []
 
+    /// When Redis was asked for what is being answered now; `nil`: nothing is, or it is answered without Redis.
+    private(set) var askedAt: Instant?
+
     init(runtime: CoordinatorRuntime) {
         self.runtime = runtime
     }
@@ -163,6 +166,8 @@ final class RateLimitCoordinator {
     private func settle(
         _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
+        askedAt = sentAt
+        defer { askedAt = nil }
         var settled = settlements
         settlements = []
         service.limiter.settle(

@@ -178,14 +178,17 @@ extension ConfigurationValue {
     }
 
     /// `50%`, as the share 0.5; from 1% to 100%.
-    func percentage() -> Double? {
+    /// A share of one.
+    func percentage(in range: ClosedRange<Double> = 1...100) -> Double? {
         parsed { text throws(ConfigurationExpectation) in
             let number = text.dropLast()
             let isDecimal = number.allSatisfy { $0 == "." || ("0"..."9").contains($0) }
             guard text.hasSuffix("%"), isDecimal, let percent = Double(number) else {
                 throw ConfigurationExpectation("a percentage such as 50%")
             }
-            guard (1...100).contains(percent) else { throw ConfigurationExpectation("a percentage from 1% to 100%") }
+            guard range.contains(percent) else {
+                throw ConfigurationExpectation("a percentage from \(Int(range.lowerBound))% to \(Int(range.upperBound))%")
+            }
             return percent / 100
         }
     }

@@ -28,10 +28,18 @@ package struct EffectiveConfiguration {
                     ("level", .word(configuration.log.level.rawValue)), ("format", .word(configuration.log.format.rawValue)),
                 ])
             ),
+            ("tracing", configuration.tracing.map(tracing)),
             ("auth", .entries([("keys", .items(zip(1..., configuration.keys).map(key)))])),
             ("locks", locks(configuration.locks)),
             ("fleet_size", .word(configuration.fleetSize)),
             ("services", .entries(configuration.services.map { ($0.name, service($0)) }, keysAreText: true)),
+        ])
+    }
+
+    private static func tracing(_ settings: TracingSettings) -> YAMLNode {
+        .entries([
+            ("endpoint", .text(settings.endpoint)), ("sample", .percentage(settings.share)),
+            ("follow_parents", .word(settings.followsParents)),
         ])
     }
 

@@ -68,6 +68,7 @@ extension SidecarConfiguration {
             section.read("redis") { redis.read($0, environment: environment) }
             section.read("listen") { listen.read($0) }
             section.read("log") { log.read($0) }
+            section.readOptional("tracing", into: &tracing) { TracingSettings(reading: $0) }
             section.read("auth") { auth in
                 auth.concealed().section { auth in
                     auth.read("keys") { keys = APIKey.list($0.concealed(), environment: environment) }

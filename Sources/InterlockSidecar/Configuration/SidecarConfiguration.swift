@@ -10,6 +10,8 @@ package struct SidecarConfiguration: Sendable, Equatable {
     package var listen = ListenSettings()
     /// `log`: what is written to standard error, and how.
     package var log = LogSettings()
+    /// `tracing`: which calls are traced; `nil`: none is.
+    package var tracing: TracingSettings?
     /// `auth.keys`: who may enter. Empty by default: whoever reaches a loopback listener or the Unix socket is admin.
     package var keys: [APIKey] = []
     /// `locks`: the bounds that every lock lives within.

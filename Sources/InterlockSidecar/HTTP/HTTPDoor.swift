@@ -22,6 +22,7 @@ package struct HTTPDoor: Service {
     private let logger: Logger
     private let probe: ProbeReadings.Lookup
     private let live: NIOLoopBound<LiveHub>
+    private let tracer: NIOLoopBound<Tracer>?
     private let onBound: @Sendable (Int) -> Void
 
     /// A door that is closed until `run`.
@@ -33,6 +34,7 @@ package struct HTTPDoor: Service {
     ///   - metrics: what `/metrics` shows, and where this door counts.
     ///   - probe: what is known of a service's probes.
     ///   - live: what the console shows.
+    ///   - tracer: begins the spans of calls; `nil`: none is traced.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator,
@@ -43,6 +45,7 @@ package struct HTTPDoor: Service {
         logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil },
         live: NIOLoopBound<LiveHub>,
+        tracer: NIOLoopBound<Tracer>? = nil,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -53,6 +56,7 @@ package struct HTTPDoor: Service {
         self.logger = logger
         self.probe = probe
         self.live = live
+        self.tracer = tracer
         self.onBound = onBound
     }
 
@@ -78,7 +82,7 @@ package struct HTTPDoor: Service {
     }
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
-        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
+        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics, tracer: tracer?.value)
         let door = HTTPDoorContext(
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,

@@ -48,6 +48,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             case .over, .pausing: leavePace()
             case .asking, .trying, .relaying: break
             }
+            if case .over = stage { trace?.ended() }
         }
     }
     private var isPaced = false
@@ -61,6 +62,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var waited = TimeAmount.zero
     private var last: Ending?
     private var recorder: AnswerRecorder?
+    private var trace: GuardedCallTrace?
     /// What of the body has come before there was a connection to send it on.
     private var early: [ByteBuffer] = []
     private var isBodyWhole: Bool
@@ -88,6 +90,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func start() {
         reply.whenLeft { [self] in clientHasLeft() }
+        trace = upstreams.tracer.flatMap { GuardedCallTrace(call, service: service, with: $0) }
         upstreams.pace.begin(self)
         guard case .asking = stage, !isPaced, let total = calls.definition(ofService: service)?.upstream?.totalTimeout
         else { return }
@@ -131,6 +134,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         // It has waited for the loop too long. That is not the service's failure.
         guard deadline > now else { return tooLate() }
         stage = .asking(nil)
+        trace?.asks(now: calls.now())
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, until: deadline - now), now: calls.now(),
             completion: Completion { [self] _, answer in decided(answer, upstream) })
@@ -163,6 +167,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
         guard case .asking = stage else { return false }
         waited = waited + (NIODeadline.now() - askedAt)
+        trace?.decided(answer, askedAt: calls.limitsAskedAt)
         switch answer {
         case .granted(let permit, let state):
             breaker = state
@@ -213,6 +218,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
                 call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
                 isForHTTP2: upstream.settings.speaksHTTP2))
         if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
+        trace?.tries(number: tries, at: upstream.base.authority, &head.headers)
         let exchange = UpstreamExchange(head, to: upstream, service, permit: permit, calls: calls, owner: self)
         stage = .trying(exchange)
         exchange.begin()
@@ -233,14 +239,18 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
         guard case .trying = stage else { return }
+        trace?.answered(head.status)
         let mayFareBetter = Self.retriedStatuses.contains(head.status.code) && exchange.retryAfterMilliseconds == nil
         guard mayFareBetter, pause() else { return relay(head, exchange) }
         exchange.hold()
+        trace?.tryEnded()
         exchange.reportGood()
         last = .answered(head, exchange)
     }
 
     func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        trace?.answered(head.status)
+        trace?.relays(head.status)
         stage = .over
         var headers = ProxyFields.answer(head.headers)
         ProxyFields.addUpgrade(to: &headers)
@@ -254,6 +264,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamFailed(_ failure: ProxyFailure) {
         logger.log(.upstreamFailed, ["service": service, "cause": failure.cause.rawValue, "error": failure.reason])
+        trace?.tryFailed(failure.reason)
         switch stage {
         case .trying:
             if failure.mayBeRetried, pause() { last = .failed(failure) } else { conclude(.failed(failure)) }
@@ -342,6 +353,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     private func relay(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
         stage = .relaying(exchange)
+        trace?.relays(head.status)
         arm()
         var headers = ProxyFields.answer(head.headers)
         if let answers = upstream?.lastGood {
@@ -439,6 +451,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     private func end(with answer: HTTPAnswer) {
         abandonLast()
+        trace?.relays(answer.status)
         stage = .over
         upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds)
         reply(answer)

@@ -1,0 +1,78 @@
+internal import InterlockCore
+
+/// One step of a call that is traced. Confined to the coordinator's event loop.
+final class Span {
+    enum Kind: Sendable {
+        case `internal`, server, client
+    }
+
+    enum Value: Hashable, Sendable {
+        case text(String)
+        case integer(Int64)
+    }
+
+    /// Which trace it belongs to, and its own ID: what those whom it calls are told.
+    let context: TraceContext
+    private let tracer: Tracer
+    private let parentID: UInt64
+    private let name: String
+    private let kind: Kind
+    /// Nanoseconds since 1970.
+    let startedAt: Int64
+    private var attributes: [(name: String, value: Value)] = []
+    private var failure: String?
+    private var isEnded = false
+
+    init(_ name: String, kind: Kind, context: TraceContext, parentID: UInt64, startedAt: Int64, tracer: Tracer) {
+        self.name = name
+        self.kind = kind
+        self.context = context
+        self.parentID = parentID
+        self.startedAt = startedAt
+        self.tracer = tracer
+    }
+
+    /// A step of this one.
+    /// - Parameter start: in nanoseconds since 1970; `nil`: now.
+    func child(_ name: String, kind: Kind = .internal, at start: Int64? = nil) -> Span {
+        var context = context
+        context.spanID = tracer.newSpanID()
+        return Span(
+            name, kind: kind, context: context, parentID: self.context.spanID, startedAt: start ?? tracer.now(), tracer: tracer)
+    }
+
+    /// Nanoseconds since 1970.
+    var now: Int64 { tracer.now() }
+
+    func set(_ name: String, _ value: String) { attributes.append((name, .text(value))) }
+
+    func set(_ name: String, _ value: Int64) { attributes.append((name, .integer(value))) }
+
+    /// It did not come to what it was made for.
+    func fail(_ reason: String) { failure = failure ?? reason }
+
+    /// Once it has ended, what is said of it goes nowhere.
+    /// - Parameter end: in nanoseconds since 1970; `nil`: now.
+    func end(at end: Int64? = nil) {
+        guard !isEnded else { return }
+        isEnded = true
+        tracer.queue.push(
+            FinishedSpan(
+                context: context, parentID: parentID, name: name, kind: kind, startedAt: startedAt,
+                endedAt: max(startedAt, end ?? tracer.now()), attributes: attributes, failure: failure))
+    }
+}
+
+/// A step that is over, on its way to the collector.
+struct FinishedSpan: Sendable {
+    var context: TraceContext
+    /// 0: it has none.
+    var parentID: UInt64
+    var name: String
+    var kind: Span.Kind
+    var startedAt: Int64
+    var endedAt: Int64
+    var attributes: [(name: String, value: Span.Value)]
+    /// `nil`: it did what it was made for.
+    var failure: String?
+}

@@ -1,0 +1,175 @@
+internal import CoreMetrics
+internal import FoundationEssentials
+internal import InterlockCore
+internal import InterlockHTTP
+internal import InterlockOTLP
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
+internal import ServiceLifecycle
+internal import SwiftProtobuf
+
+/// Sends spans to a collector: OTLP over HTTP, in protobuf. Away from the coordinator's event loop.
+///
+/// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
+struct SpanExporter: Service {
+    private static let pause = Duration.milliseconds(500)
+    private static let batch = 512
+    private static let attempts = 3
+    private static let timeout = TimeAmount.seconds(5)
+    /// Between two attempts; twice as long each time.
+    private static let retryPause = Duration.seconds(1)
+    private static let longestAnswer = 64 << 10
+    private static let retried: Set<UInt> = [429, 502, 503, 504]
+
+    private let endpoint: URL
+    private let origin: HTTPOrigin
+    private let queue: SpanQueue
+    private let resource: Opentelemetry_Proto_Resource_V1_Resource
+    private let sent: Counter
+    private let dropped: Counter
+    private let failed: Counter
+    private let logger: Logger
+    private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+
+    /// - Parameter resource: what the spans come from.
+    /// - Throws: when the endpoint cannot be used.
+    init(_ settings: TracingSettings, queue: SpanQueue, resource: KeyValuePairs<String, String>, logger: Logger) throws {
+        guard let endpoint = URL(string: settings.endpoint), let host = endpoint.host, !host.isEmpty else {
+            throw SidecarError("tracing.endpoint: \(settings.endpoint) cannot be used")
+        }
+        let isTLS = endpoint.scheme?.lowercased() == "https"
+        self.endpoint = endpoint
+        origin = HTTPOrigin(
+            host: host, port: endpoint.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
+            tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: nil) : nil)
+        self.queue = queue
+        self.resource = .with { $0.attributes = resource.map { Self.attribute($0.key, .text($0.value)) } }
+        self.logger = logger
+        func counter(_ outcome: String) -> Counter {
+            Counter(label: "interlock_spans_total", dimensions: [("outcome", outcome)])
+        }
+        sent = counter("sent")
+        dropped = counter("dropped")
+        failed = counter("failed")
+    }
+
+    /// Sends until graceful shutdown, and then once more.
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: Self.pause)) != nil { await flush(attempts: Self.attempts) }
+        }
+        await flush(attempts: 1)
+    }
+
+    private func flush(attempts: Int) async {
+        let (spans, dropped) = queue.take()
+        self.dropped.increment(by: dropped)
+        var rest = spans[...]
+        while !rest.isEmpty {
+            await send(rest.prefix(Self.batch), attempts: attempts)
+            rest = rest.dropFirst(Self.batch)
+        }
+    }
+
+    private func send(_ spans: ArraySlice<FinishedSpan>, attempts: Int) async {
+        var pause = Self.retryPause
+        var reason = ""
+        for attempt in 1...attempts {
+            do {
+                let answer = try await post(Self.message(spans, resource))
+                guard !(200..<300).contains(answer.head.status.code) else { return sent.increment(by: spans.count) }
+                reason = "status \(answer.head.status.code)"
+                guard Self.retried.contains(answer.head.status.code) else { break }
+            } catch {
+                reason = "\(error)"
+            }
+            guard attempt < attempts, (try? await Task.sleep(for: pause)) != nil else { break }
+            pause *= 2
+        }
+        failed.increment(by: spans.count)
+        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(spans.count)", "error": reason])
+    }
+
+    private func post(_ body: [UInt8]) async throws -> HTTPFetch.Answer {
+        let path = endpoint.path(percentEncoded: true)
+        let request = HTTPRequestHead(
+            version: .http1_1, method: .POST, uri: path.isEmpty || path == "/" ? "/v1/traces" : path,
+            headers: [
+                "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)",
+                "Content-Type": "application/x-protobuf", "Content-Length": "\(body.count)", "Connection": "close",
+            ])
+        return try await HTTPFetch.answer(
+            to: request, with: ByteBuffer(bytes: body), from: origin,
+            settings: .init(connectTimeout: Self.timeout, idleTimeout: .zero, mostConnections: 1),
+            mostBytes: Self.longestAnswer, within: Self.timeout, on: eventLoop)
+    }
+
+    // MARK: OTLP
+
+    static func message(
+        _ spans: some Sequence<FinishedSpan>, _ resource: Opentelemetry_Proto_Resource_V1_Resource
+    ) throws -> [UInt8] {
+        let request = Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest.with { request in
+            request.resourceSpans = [
+                .with { group in
+                    group.resource = resource
+                    group.scopeSpans = [
+                        .with { scope in
+                            scope.scope = .with {
+                                $0.name = "interlock"
+                                $0.version = SidecarVersion.current
+                            }
+                            scope.spans = spans.map(span)
+                        }
+                    ]
+                }
+            ]
+        }
+        return try request.serializedBytes()
+    }
+
+    private static func span(_ finished: FinishedSpan) -> Opentelemetry_Proto_Trace_V1_Span {
+        .with { span in
+            span.traceID = bytes(finished.context.traceID.high) + bytes(finished.context.traceID.low)
+            span.spanID = bytes(finished.context.spanID)
+            if finished.parentID != 0 { span.parentSpanID = bytes(finished.parentID) }
+            span.traceState = finished.context.state
+            span.flags = 1
+            span.name = finished.name
+            span.kind =
+                switch finished.kind {
+                case .internal: .internal
+                case .server: .server
+                case .client: .client
+                }
+            span.startTimeUnixNano = UInt64(clamping: finished.startedAt)
+            span.endTimeUnixNano = UInt64(clamping: finished.endedAt)
+            span.attributes = finished.attributes.map { attribute($0.name, $0.value) }
+            if let failure = finished.failure {
+                span.status = .with {
+                    $0.code = .error
+                    $0.message = failure
+                }
+            }
+        }
+    }
+
+    private static func attribute(_ name: String, _ value: Span.Value) -> Opentelemetry_Proto_Common_V1_KeyValue {
+        .with { attribute in
+            attribute.key = name
+            attribute.value = .with {
+                switch value {
+                case .text(let text): $0.stringValue = text
+                case .integer(let number): $0.intValue = number
+                }
+            }
+        }
+    }
+
+    /// The most significant first.
+    private static func bytes(_ number: UInt64) -> Data {
+        withUnsafeBytes(of: number.bigEndian) { Data($0) }
+    }
+}

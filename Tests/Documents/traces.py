@@ -1,0 +1,319 @@
+"""Holds the sidecar's traces against a collector of OTLP that decodes them with OpenTelemetry's own declarations.
+
+`make traces` runs it. Our declarations are a part of the published ones, with their names, numbers and types. A proxied
+call that waited, was retried and succeeded has its spans with parents and times in order; the upstream is told of them.
+Callers who are not traced stay so, and a collector that is away or busy holds nothing up.
+"""
+
+import argparse
+import http.server
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.resource.v1 import resource_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from servers import HTTP, PATIENCE, RESP, Failure, World
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARATIONS = ROOT / "Sources/InterlockOTLP"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+STATE = "vendor=value,other=1"
+PUBLISHED = [trace_service_pb2, common_pb2, resource_pb2, trace_pb2]
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """Takes spans, or says that it cannot."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), CollectorCall)
+        self.spans: list[trace_pb2.Span] = []
+        self.resources: list[dict[str, str]] = []
+        #: The statuses of the next answers, before it takes spans again.
+        self.statuses: list[int] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class CollectorCall(http.server.BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.server.statuses.pop(0) if self.server.statuses else 200
+        if status == 200 and (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf"):
+            request = trace_service_pb2.ExportTraceServiceRequest.FromString(body)
+            for group in request.resource_spans:
+                self.server.resources.append(
+                    {entry.key: entry.value.string_value for entry in group.resource.attributes}
+                )
+                for scope in group.scope_spans:
+                    self.server.spans += scope.spans
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Upstream(http.server.ThreadingHTTPServer):
+    """Answers with the statuses that it is given, and remembers what it was asked with."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), UpstreamCall)
+        self.statuses: list[int] = []
+        self.asked: list[dict[str, str]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class UpstreamCall(http.server.BaseHTTPRequestHandler):
+    server: Upstream
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.asked.append({name.lower(): value for name, value in self.headers.items()})
+        self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def compare_declarations() -> None:
+    """Each message and field of ours is one of the published, under the same name, number, type and label."""
+    with tempfile.NamedTemporaryFile() as file:
+        sources = sorted(str(path.relative_to(DECLARATIONS)) for path in DECLARATIONS.rglob("*.proto"))
+        subprocess.run(["protoc", f"-I{DECLARATIONS}", f"--descriptor_set_out={file.name}", *sources], check=True)
+        ours = descriptor_pb2.FileDescriptorSet.FromString(Path(file.name).read_bytes())
+    published: dict[str, Descriptor] = {}
+    for module in PUBLISHED:
+        for name, message in module.DESCRIPTOR.message_types_by_name.items():
+            published[f"{module.DESCRIPTOR.package}.{name}"] = message
+    count = 0
+    for file_ in ours.file:
+        for message in file_.message_type:
+            name = f"{file_.package}.{message.name}"
+            original = descriptor_pb2.DescriptorProto()
+            published[name].CopyToProto(original)
+            known = {field.name: field for field in original.field}
+            for field in message.field:
+                same = known.get(field.name)
+                traits = ("number", "type", "label", "type_name")
+                if not same or any(getattr(field, trait) != getattr(same, trait) for trait in traits):
+                    raise Failure(f"{name}.{field.name} is not as it was published")
+                count += 1
+            values = {(enum.name, value.name): value.number for enum in original.enum_type for value in enum.value}
+            for enum in message.enum_type:
+                for value in enum.value:
+                    if values.get((enum.name, value.name)) != value.number:
+                        raise Failure(f"{name}.{enum.name}.{value.name} is not as it was published")
+    print(f"traces: {count} fields of ours are as OpenTelemetry published them")
+
+
+class Check:
+    def __init__(self, world: World, collector: Collector, upstream: Upstream) -> None:
+        self.world = world
+        self.collector = collector
+        self.upstream = upstream
+
+    def start(self, sample: str, follow: bool = True, limit: int = 1000) -> None:
+        configuration = self.world.folder / "traces.yaml"
+        configuration.write_text(f"""
+tracing:
+  endpoint: "http://127.0.0.1:{self.collector.server_port}"
+  sample: {sample}
+  follow_parents: {json.dumps(follow)}
+services:
+  search:
+    url: "http://127.0.0.1:{self.upstream.server_port}"
+    retries: {{ attempts: 2 }}
+    limits: [ {{ limit: {limit}, per: 700ms }} ]
+    on_limit: {{ action: wait, patience: 5s }}
+""")
+        self.world.start_sidecar(configuration)
+
+    def call(self, path: str = "/proxy/search/item", **fields: str) -> int:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.world.ports[HTTP]}{path}", headers=fields)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
+
+    def use_up(self) -> None:
+        words = ["redis-cli", "-p", str(self.world.ports[RESP]), "LIMIT.TAKE", "search", "COST", "2", "WAIT", "5000"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+
+    def spans(self, count: int) -> list[trace_pb2.Span]:
+        self.world.until(f"{count} spans have come", lambda: len(self.collector.spans) >= count)
+        # What does not belong there would come with the next batch.
+        time.sleep(0.7)
+        spans, self.collector.spans = self.collector.spans, []
+        if len(spans) != count:
+            raise Failure(f"{[span.name for span in spans]} came where {count} spans are expected")
+        return spans
+
+    def whole_call(self) -> None:
+        """It waits for its turn, is refused by the upstream once, and succeeds."""
+        self.use_up()
+        self.upstream.statuses = [503]
+        if self.call(traceparent=f"{PARENT}-01", tracestate=STATE) != 200:
+            raise Failure("the call did not succeed")
+        spans = self.spans(8)
+        names = sorted(span.name for span in spans)
+        wanted = ["GET /proxy/{service}", "permit", "permit", "retry", "take", "take", "upstream", "wait"]
+        expect(names == wanted, f"the spans are {names}")
+        of = {span.name: span for span in spans}
+        call = of["GET /proxy/{service}"]
+        trace, parent = PARENT[3:35], PARENT[36:]
+        expect(all(span.trace_id.hex() == trace for span in spans), "a span is of another trace")
+        expect(call.parent_span_id.hex() == parent, "the call's parent is not its caller")
+        expect(call.trace_state == STATE, "tracestate was not kept")
+        expect(call.kind == trace_pb2.Span.SPAN_KIND_SERVER, "the call is no server's")
+        permits = sorted((span for span in spans if span.name == "permit"), key=start)
+        for span in [*permits, of["upstream"], of["retry"]]:
+            expect(span.parent_span_id == call.span_id, f"{span.name} is not the call's")
+            expect(within(span, call), f"{span.name} is not within the call")
+        takes = sorted((span for span in spans if span.name == "take"), key=start)
+        for span, permit in [(of["wait"], permits[0]), *zip(takes, permits, strict=True)]:
+            expect(span.parent_span_id == permit.span_id, f"{span.name} is not its permit's")
+            expect(within(span, permit), f"{span.name} is not within its permit")
+        expect(milliseconds(of["wait"]) > 100, f"the wait took {milliseconds(of['wait']):.1f} ms")
+        expect(of["wait"].end_time_unix_nano <= takes[0].start_time_unix_nano, "it was taken before it had waited")
+        order = [permits[0], of["upstream"], permits[1], of["retry"]]
+        expect(order == sorted(order, key=start), "the steps are not in their order")
+        expect(attributes(permits[0])["interlock.decision"] == "granted", "the permit's decision is not told")
+        expect(attributes(of["upstream"])["http.response.status_code"] == 503, "the first try's status is not told")
+        expect(of["upstream"].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "the first try is not told as failed")
+        retry = attributes(of["retry"])
+        expect(retry["http.response.status_code"] == 200, "the second try's status is not told")
+        expect(retry["http.request.resend_count"] == 1, "the second try is not told as one")
+        expect(attributes(call)["http.response.status_code"] == 200, "the call's status is not told")
+        expect(call.status.code == trace_pb2.Status.STATUS_CODE_UNSET, "the call is told as failed")
+        for asked, span in zip(self.upstream.asked, [of["upstream"], of["retry"]], strict=True):
+            expect(asked["traceparent"] == f"00-{trace}-{span.span_id.hex()}-01", "the upstream is told another span")
+            expect(asked["tracestate"] == STATE, "the upstream is told another tracestate")
+        resource = self.collector.resources[0]
+        expect(resource["service.name"] == "interlock", f"the resource is {resource}")
+        print(
+            f"traces: a call that waited {milliseconds(of['wait']):.0f} ms and was retried has its {len(spans)} spans"
+        )
+
+    def refused(self) -> None:
+        """The breaker is open: no upstream is asked."""
+        words = ["redis-cli", "-p", str(self.world.ports[RESP]), "BREAKER.FORCE", "search"]
+        subprocess.run([*words, "OPEN"], stdout=subprocess.DEVNULL, check=True)
+        expect(self.call(traceparent=f"{PARENT}-01") == 503, "an open breaker lets a call through")
+        subprocess.run([*words, "AUTO"], stdout=subprocess.DEVNULL, check=True)
+        spans = {span.name: span for span in self.spans(2)}
+        expect(attributes(spans["permit"])["interlock.decision"] == "open", "the refusal is not told")
+        expect(spans["GET /proxy/{service}"].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "it is told as good")
+
+    def untraced(self) -> None:
+        """A caller who is not traced is passed on as it is; so is what is no traceparent."""
+        self.upstream.asked = []
+        for parent in (f"{PARENT}-00", f"{PARENT}-00-more", "nonsense"):
+            self.call(traceparent=parent)
+        expect([asked["traceparent"] for asked in self.upstream.asked][:1] == [f"{PARENT}-00"], "it was told otherwise")
+        # Those that are not valid begin traces of their own, at a share of all.
+        spans = [span for span in self.spans(8) if span.name.startswith("GET")]
+        expect(
+            all(span.trace_id.hex() != PARENT[3:35] and not span.parent_span_id for span in spans), "it has a parent"
+        )
+
+    def shares(self) -> None:
+        self.start("0%")
+        self.call()
+        self.call(traceparent=f"{PARENT}-01")
+        expect(len(self.spans(4)) == 4, "a share of nothing is not followed by callers alone")
+        self.start("0%", follow=False)
+        self.call(traceparent=f"{PARENT}-01")
+        self.spans(0)
+
+    def troubles(self) -> None:
+        """A collector that is busy is asked again; one that refuses, or is away, holds up nothing."""
+        self.start("100%")
+        self.collector.statuses = [503]
+        self.call()
+        self.spans(4)
+        self.collector.statuses = [400]
+        self.call()
+        self.world.until("the refusal is counted", lambda: 'outcome="failed"} 4' in self.metrics())
+        self.collector.shutdown()
+        self.collector.server_close()
+        began = time.monotonic()
+        expect(self.call() == 200, "without its collector the sidecar does not serve")
+        expect(time.monotonic() - began < 2, "it waits for its collector")
+        self.world.until("they are counted as failed", lambda: 'outcome="failed"} 8' in self.metrics())
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+
+def expect(is_so: bool, text: str) -> None:
+    if not is_so:
+        raise Failure(text)
+
+
+def start(span: trace_pb2.Span) -> int:
+    return int(span.start_time_unix_nano)
+
+
+def within(span: trace_pb2.Span, other: trace_pb2.Span) -> bool:
+    return bool(
+        other.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano <= other.end_time_unix_nano
+    )
+
+
+def milliseconds(span: trace_pb2.Span) -> float:
+    return float(span.end_time_unix_nano - span.start_time_unix_nano) / 1e6
+
+
+def attributes(span: trace_pb2.Span) -> dict[str, str | int]:
+    return {
+        entry.key: entry.value.int_value if entry.value.HasField("int_value") else entry.value.string_value
+        for entry in span.attributes
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    arguments = parser.parse_args()
+    world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-traces-")))
+    try:
+        compare_declarations()
+        check = Check(world, Collector(), Upstream())
+        check.start("100%", limit=2)
+        check.whole_call()
+        check.start("100%")
+        check.refused()
+        check.untraced()
+        check.shares()
+        check.troubles()
+    except Failure as failure:
+        sys.exit(f"traces: {failure}")
+    finally:
+        world.close()
+    print("traces: spans, parents, shares and a collector that is away are as they should be")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+import InterlockCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("which calls are traced")
+struct TracerTests {
+    private static func tracer(_ share: Double, follows: Bool = true, queue: SpanQueue = SpanQueue(), now: Int64 = 5) -> Tracer {
+        var settings = TracingSettings(endpoint: "http://127.0.0.1:4318")
+        settings.share = share
+        settings.followsParents = follows
+        return Tracer(settings, queue: queue, random: SeededRandom(seed: 7), now: { now })
+    }
+
+    private static func parent(isSampled: Bool, low: UInt64 = 1) -> TraceContext {
+        TraceContext(traceID: .init(high: 1, low: low), spanID: 9, isSampled: isSampled, state: "a=b")
+    }
+
+    @Test("of calls without a caller's word a share is traced", arguments: [0, 0.01, 0.5, 1])
+    func shares(share: Double) {
+        let tracer = Self.tracer(share)
+        let count = (0..<10_000).count { _ in tracer.begin("a", kind: .server, parent: nil) != nil }
+        // Five standard deviations to either side.
+        let spread = 5 * (10_000 * share * (1 - share)).squareRoot()
+        #expect(abs(Double(count) - 10_000 * share) <= spread)
+    }
+
+    @Test("a caller is followed, whatever the share")
+    func followed() throws {
+        #expect(Self.tracer(1).begin("a", kind: .server, parent: Self.parent(isSampled: false)) == nil)
+        let span = try #require(Self.tracer(0).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
+        #expect(span.context.traceID == .init(high: 1, low: 1))
+        #expect(span.context.state == "a=b")
+        #expect(span.context.spanID != 9)
+    }
+
+    @Test("where callers are not followed the trace's ID decides, everywhere alike")
+    func notFollowed() {
+        for isSampled in [true, false] {
+            for (low, isTraced) in [(UInt64(1) << 55, true), ((UInt64(1) << 55) - 1, false), (.max, true), (0xFF << 56, false)] {
+                let parent = Self.parent(isSampled: isSampled, low: low)
+                #expect((Self.tracer(0.5, follows: false).begin("a", kind: .server, parent: parent) != nil) == isTraced)
+            }
+        }
+        #expect(Self.tracer(0, follows: false).begin("a", kind: .server, parent: Self.parent(isSampled: true, low: .max)) == nil)
+    }
+
+    @Test("a span is told once, with its parent, and never ends before it began")
+    func spans() throws {
+        let queue = SpanQueue()
+        let span = try #require(Self.tracer(1, queue: queue).begin("a", kind: .server, parent: Self.parent(isSampled: true)))
+        let child = span.child("b", kind: .client)
+        child.set("n", 3)
+        child.fail("first")
+        child.fail("second")
+        child.end(at: 1)
+        child.end(at: 9)
+        span.end()
+        let (spans, dropped) = queue.take()
+        #expect(dropped == 0)
+        #expect(spans.map(\.name) == ["b", "a"])
+        #expect(spans.map(\.parentID) == [span.context.spanID, 9])
+        #expect(spans.map(\.endedAt) == [5, 5])
+        #expect(spans[0].failure == "first")
+        #expect(queue.take().spans.isEmpty)
+    }
+
+    @Test("what comes while the queue is full is dropped and counted")
+    func bounded() throws {
+        let queue = SpanQueue()
+        let tracer = Self.tracer(1, queue: queue)
+        for _ in 0..<(SpanQueue.capacity + 10) { tracer.begin("a", kind: .server, parent: nil)?.end() }
+        let (spans, dropped) = queue.take()
+        #expect(spans.count == SpanQueue.capacity)
+        #expect(dropped == 10)
+        #expect(queue.take().dropped == 0)
+    }
+
+    @Test("tracing is configured by a URL alone, or with a share")
+    func configuration() throws {
+        func load(_ yaml: String) throws -> TracingSettings? {
+            try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml").tracing
+        }
+        #expect(try load("") == nil)
+        let whole = try load("tracing: { endpoint: 'http://127.0.0.1:4318', sample: 0.1%, follow_parents: false }")
+        #expect(whole?.share == 0.001)
+        #expect(whole?.followsParents == false)
+        for (yaml, word) in [
+            ("tracing: { sample: 1% }", "endpoint"), ("tracing: { endpoint: 'ftp://a' }", "http://"),
+            ("tracing: { endpoint: 'http://a', sample: 101% }", "100%"),
+            ("tracing: { endpoint: 'http://a', samples: 1% }", "sample"),
+            ("tracing: http://127.0.0.1:4318", "endpoint"),
+        ] {
+            do {
+                _ = try load(yaml)
+                Issue.record("accepted: \(yaml)")
+            } catch {
+                #expect("\(error)".contains(word), "\(error)")
+            }
+        }
+    }
+}
