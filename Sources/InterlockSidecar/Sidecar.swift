@@ -120,7 +120,7 @@ package struct Sidecar: Sendable {
         services.append(
             RESPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live
+                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer
             ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(

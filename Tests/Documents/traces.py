@@ -8,6 +8,7 @@ Callers who are not traced stay so, and a collector that is away or busy holds n
 import argparse
 import http.server
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockOTLP"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 STATE = "vendor=value,other=1"
+#: What a call through the proxy is called.
+CALL = "GET /proxy/{service}/{path}"
 PUBLISHED = [trace_service_pb2, common_pb2, resource_pb2, trace_pb2]
 
 
@@ -126,6 +129,28 @@ def compare_declarations() -> None:
     print(f"traces: {count} fields of ours are as OpenTelemetry published them")
 
 
+class Connection:
+    """Commands to the RESP door, and the first text of each answer."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.file = self.socket.makefile("rb")
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+    def send(self, line: str) -> None:
+        self.socket.sendall(f"{line}\r\n".encode())
+
+    def answer(self) -> str:
+        head = self.file.readline().decode()
+        if head[:1] == "*":
+            texts = [self.answer() for _ in range(int(head[1:]))]
+            return texts[0] if texts else ""
+        return self.file.read(int(head[1:]) + 2)[:-2].decode() if head[:1] == "$" and head[1:2] != "-" else head.strip()
+
+
 class Check:
     def __init__(self, world: World, collector: Collector, upstream: Upstream) -> None:
         self.world = world
@@ -158,6 +183,7 @@ services:
 
     def use_up(self) -> None:
         words = ["redis-cli", "-p", str(self.world.ports[RESP]), "LIMIT.TAKE", "search", "COST", "2", "WAIT", "5000"]
+        words += ["TRACEPARENT", f"{PARENT}-00"]
         subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
 
     def spans(self, count: int) -> list[trace_pb2.Span]:
@@ -177,10 +203,10 @@ services:
             raise Failure("the call did not succeed")
         spans = self.spans(8)
         names = sorted(span.name for span in spans)
-        wanted = ["GET /proxy/{service}", "permit", "permit", "retry", "take", "take", "upstream", "wait"]
+        wanted = [CALL, "permit", "permit", "retry", "take", "take", "upstream", "wait"]
         expect(names == wanted, f"the spans are {names}")
         of = {span.name: span for span in spans}
-        call = of["GET /proxy/{service}"]
+        call = of[CALL]
         trace, parent = PARENT[3:35], PARENT[36:]
         expect(all(span.trace_id.hex() == trace for span in spans), "a span is of another trace")
         expect(call.parent_span_id.hex() == parent, "the call's parent is not its caller")
@@ -223,7 +249,86 @@ services:
         subprocess.run([*words, "AUTO"], stdout=subprocess.DEVNULL, check=True)
         spans = {span.name: span for span in self.spans(2)}
         expect(attributes(spans["permit"])["interlock.decision"] == "open", "the refusal is not told")
-        expect(spans["GET /proxy/{service}"].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "it is told as good")
+        expect(spans[CALL].status.code == trace_pb2.Status.STATUS_CODE_ERROR, "it is told as good")
+
+    def doors(self) -> None:
+        """What is asked of the doors themselves."""
+        resp = Connection(self.world.ports[RESP])
+        for command in (
+            "LOCK.ACQUIRE orders 30000",
+            "LOCK.ACQUIRE orders 30000",
+            "LIMIT.TAKE search",
+            "PERMIT.ACQUIRE search",
+        ):
+            resp.send(f"{command} TRACEPARENT {PARENT}-01")
+            resp.answer()
+        of = self.by_name(9)
+        roots = ["LIMIT.TAKE", "LOCK.ACQUIRE", "LOCK.ACQUIRE", "PERMIT.ACQUIRE"]
+        expect(sorted(name for name in of if "." in name) == sorted(set(roots)), f"the spans are {list(of)}")
+        granted, held = sorted(of["acquire"], key=start)
+        expect(attributes(granted)["interlock.decision"] == "granted", "a lock's grant is not told")
+        expect(int(attributes(granted)["interlock.fence"]) > 0, "a lock's fence is not told")
+        expect(attributes(held)["interlock.decision"] == "held", "a lock's refusal is not told")
+        expect(attributes(held)["interlock.lock"] == "orders", "a lock's name is not told")
+        expect(held.parent_span_id in [span.span_id for span in of["LOCK.ACQUIRE"]], "a step is not its command's")
+        steps = [attributes(span).get("interlock.service") for span in [*of["take"], *of["permit"]]]
+        expect(steps.count("search") == 2, f"the steps of limits and permits are {steps}")
+        self.waits(resp)
+        body = json.dumps({"ttl_ms": 30000}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.world.ports[HTTP]}/v1/locks/a",
+            body,
+            {"traceparent": f"{PARENT}-01"},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE):
+            pass
+        of = self.by_name(2)
+        call = of["POST /v1/locks/{name}"][0]
+        expect(of["acquire"][0].parent_span_id == call.span_id, "a step is not its request's")
+        expect(attributes(call)["http.response.status_code"] == 201, "a request's status is not told")
+        accept = {"Accept": "application/openmetrics-text"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", headers=accept)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        line = next(
+            (line for line in text.splitlines() if 'route="/v1/locks/{name}"' in line and "trace_id" in line), "none"
+        )
+        expect(f'# {{trace_id="{PARENT[3:35]}"}}' in line, f"no histogram has the trace as its exemplar: {line}")
+
+    def waits(self, resp: "Connection") -> None:
+        """A lock that is waited for, and a wait that its client gives up."""
+        token = self.holder(resp)
+        other = Connection(self.world.ports[RESP])
+        other.send(f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01")
+        time.sleep(0.3)
+        resp.send(f"LOCK.RELEASE jobs {token}")
+        resp.answer()
+        second = other.answer()
+        of = self.by_name(3)
+        expect(of["wait"][0].parent_span_id == of["acquire"][0].span_id, "the wait is not the lock's")
+        expect(milliseconds(of["wait"][0]) > 200, f"the wait took {milliseconds(of['wait'][0]):.1f} ms")
+        expect(within(of["wait"][0], of["acquire"][0]), "the wait is not within the lock's step")
+        third = Connection(self.world.ports[RESP])
+        third.send(f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01")
+        time.sleep(0.2)
+        third.close()
+        of = self.by_name(2)
+        expect(of["acquire"][0].status.message == "given up", f"it is told as {of['acquire'][0].status}")
+        resp.send(f"LOCK.RELEASE jobs {second}")
+        resp.answer()
+
+    def holder(self, resp: "Connection") -> str:
+        resp.send("LOCK.ACQUIRE jobs 30000 TRACEPARENT nonsense")
+        token = resp.answer()
+        self.by_name(2)
+        return token
+
+    def by_name(self, count: int) -> dict[str, list[trace_pb2.Span]]:
+        found: dict[str, list[trace_pb2.Span]] = {}
+        for span in self.spans(count):
+            found.setdefault(span.name, []).append(span)
+        return found
 
     def untraced(self) -> None:
         """A caller who is not traced is passed on as it is; so is what is no traceparent."""
@@ -305,6 +410,7 @@ def main() -> None:
         check.whole_call()
         check.start("100%")
         check.refused()
+        check.doors()
         check.untraced()
         check.shares()
         check.troubles()

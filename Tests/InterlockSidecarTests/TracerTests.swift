@@ -9,7 +9,7 @@ struct TracerTests {
         var settings = TracingSettings(endpoint: "http://127.0.0.1:4318")
         settings.share = share
         settings.followsParents = follows
-        return Tracer(settings, queue: queue, random: SeededRandom(seed: 7), now: { now })
+        return Tracer(settings, queue: queue, seed: 7, now: { now })
     }
 
     private static func parent(isSampled: Bool, low: UInt64 = 1) -> TraceContext {

@@ -250,6 +250,11 @@ extension LockError {
     }
 }
 
+extension Lease {
+    /// When Redis was asked for it, which granted it; until then its caller waited.
+    package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
+}
+
 extension LockInformation {
     /// A lock that nobody holds or waits for.
     package init(unheld name: ResourceName) {

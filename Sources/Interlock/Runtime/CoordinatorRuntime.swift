@@ -119,6 +119,14 @@ package struct Completion<Answer> {
         self.deliver = deliver
     }
 
+    /// The same; `observer` is told of each answer before.
+    package func told(to observer: @escaping (Answer) -> Void) -> Completion {
+        Completion(tag: tag) { [deliver] tag, answer in
+            observer(answer)
+            return deliver(tag, answer)
+        }
+    }
+
     /// Delivers the answer; of several calls that were made as one, to the one `offset` tags further on.
     @discardableResult
     func callAsFunction(_ answer: Answer, offset: Int = 0) -> Bool {

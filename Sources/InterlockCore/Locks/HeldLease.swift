@@ -104,6 +104,11 @@ package enum LeaseValidity {
         sentAt.advanced(byMilliseconds: ttl - drift(ofTTL: ttl))
     }
 
+    /// When a lease that is over for its holder at `deadline` was asked for.
+    package static func sentAt(deadline: Instant, ttl: Int64) -> Instant {
+        deadline.advanced(byMilliseconds: drift(ofTTL: ttl) - ttl)
+    }
+
     /// Whole milliseconds for which the lease can still be relied on at `now`; 0 or less: it is over.
     package static func remaining(ttl: Int64, sentAt: Instant, now: Instant) -> Int64 {
         (deadline(ttl: ttl, sentAt: sentAt).nanoseconds - now.nanoseconds) / 1_000_000

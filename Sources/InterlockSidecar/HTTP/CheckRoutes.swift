@@ -35,9 +35,11 @@ struct CheckRoutes {
             reply(.object(pass.members))
             return
         }
+        let trace = call.span.map { StepTrace(.take, service, wait: 0, of: $0, calls: calls) }
+        let completion = LimitRoutes.completion(reply, calls, service: service, subject: subject, mayWait: false)
         _ = calls.take(
             reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
-            completion: LimitRoutes.completion(reply, calls, service: service, subject: subject, mayWait: false))
+            completion: trace.map { completion.told(to: $0.answered) } ?? completion)
     }
 
     /// What is said in a field or in the query, for servers that can set only one of them.

@@ -309,10 +309,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         relay?.receivedAllThereIs()
     }
 
-    private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?) -> HTTPReply? {
+    private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPReply? {
         context.map { context in
             HTTPReply(
-                to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "",
+                to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "", span: span,
                 logger: door.logger)
         }
     }
@@ -342,18 +342,20 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
                 found = (head.method, uri, target, match)
             }
             guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+            let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
             do throws(HTTPProblem) {
                 let call = HTTPCall(
                     .init(
                         head: head, target: target, parameters: match.parameters,
                         caller: try door.gate.admit(head.headers, to: match.route.admission), access: door.gate.access,
-                        peer: peer, shutdown: door.shutdown, forwarded: forwarded))
-                reply = makeReply(to: head, match)
+                        peer: peer, shutdown: door.shutdown, forwarded: forwarded,
+                        span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
+                reply = makeReply(to: head, match, span)
                 try begin(call, match)
             } catch {
                 guard error.code != .unauthenticated else { throw error }
                 request = .dropped
-                reply = reply ?? makeReply(to: head, match)
+                reply = reply ?? makeReply(to: head, match, span)
                 reply?.fail(error)
             }
         } catch {

@@ -82,12 +82,12 @@ package struct HTTPDoor: Service {
     }
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
-        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics, tracer: tracer?.value)
+        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
         let door = HTTPDoorContext(
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,
             maximumConnections: listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
-            idleTimeout: TimeAmount(idleTimeout), metrics: metrics, logger: logger)
+            idleTimeout: TimeAmount(idleTimeout), metrics: metrics, tracer: tracer?.value, logger: logger)
         return (door, upstreams)
     }
 

@@ -26,6 +26,8 @@ package final class HTTPDoorContext {
     let gate: HTTPGate
     let isTLS: Bool
     let logger: Logger
+    /// `nil`: no request is traced.
+    let tracer: Tracer?
     let refusals: HTTPRefusalCounters
     let refusedLogins: RefusedLogins
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
@@ -42,7 +44,7 @@ package final class HTTPDoorContext {
 
     package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
-        idleTimeout: TimeAmount, metrics: PrometheusRegistry, logger: Logger
+        idleTimeout: TimeAmount, metrics: PrometheusRegistry, tracer: Tracer? = nil, logger: Logger
     ) {
         self.router = router
         self.gate = gate
@@ -50,6 +52,7 @@ package final class HTTPDoorContext {
         self.maximumConnections = maximumConnections
         self.firstRequestTimeout = firstRequestTimeout
         self.idleTimeout = idleTimeout
+        self.tracer = tracer
         self.logger = logger
         refusals = HTTPRefusalCounters(in: metrics)
         refusedLogins = RefusedLogins(door: "http", logger: logger)

@@ -105,16 +105,20 @@ struct LeaseDelivery: Sendable {
     let coordinator: Coordinator
 
     /// On the event loop.
-    /// - Parameter granted: answers with the leases, in the order in which they were asked for. `false`: the client has left, and
+    /// - Parameters:
+    ///   - span: of the request; `nil`: it is not traced. So below.
+    ///   - granted: answers with the leases, in the order in which they were asked for. `false`: the client has left, and
     ///   the coordinator gives them back.
-    func acquire(_ body: LockBody, _ reply: HTTPReply, granted: @escaping ([Lease]) -> Bool) {
-        guard let others = body.others else { return acquire(body.request, reply) { granted([$0]) } }
+    func acquire(_ body: LockBody, _ reply: HTTPReply, for span: Span?, granted: @escaping ([Lease]) -> Bool) {
+        guard let others = body.others else { return acquire(body.request, reply, for: span) { granted([$0]) } }
         let calls = coordinator.callsOnEventLoop()
+        let trace = span.map { StepTrace(.acquire, body.request.name.text, wait: body.request.wait, of: $0, calls: calls) }
         let request = JointLockRequest(names: [body.request.name] + others, template: body.request)
         let pending = calls.acquireLocks(
             request,
             completion: Completion { _, answer in
-                switch answer {
+                trace?.answered(answer)
+                return switch answer {
                 case .granted(let leases): reply.isAwaited && granted(leases)
                 case .held: reply.fail(HTTPProblem.held(oneOf: others.count + 1))
                 case .failed(let error): reply.fail(error)
@@ -125,13 +129,16 @@ struct LeaseDelivery: Sendable {
 
     /// - Parameter ended: called once, whatever comes of it.
     func acquire(
-        _ request: LockRequest, _ reply: HTTPReply, ended: @escaping () -> Void = {}, granted: @escaping (Lease) -> Bool
+        _ request: LockRequest, _ reply: HTTPReply, for span: Span?, ended: @escaping () -> Void = {},
+        granted: @escaping (Lease) -> Bool
     ) {
         let calls = coordinator.callsOnEventLoop()
+        let trace = span.map { StepTrace(.acquire, request.name.text, wait: request.wait, of: $0, calls: calls) }
         let pending = calls.acquireLock(
             request,
             completion: Completion { _, answer in
                 defer { ended() }
+                trace?.answered(answer)
                 return switch answer {
                 case .granted(let lease): reply.isAwaited && granted(lease)
                 case .held: reply.fail(HTTPProblem.held(request.name))

@@ -26,7 +26,7 @@ struct LockRoutes {
         let body = try LockBody(try call.name("name"), try call.fields(LockBody.fields))
         let delivery = LeaseDelivery(coordinator: coordinator)
         let owner = body.request.owner
-        delivery.acquire(body, reply) { leases in
+        delivery.acquire(body, reply, for: call.span) { leases in
             let granted = Lease.members(leases, areTogether: body.others != nil)
             guard body.isLinked else { return reply(delivery.answer(granted, with: leases, of: owner)) }
             let eventLoop = coordinator.eventLoop

@@ -17,10 +17,12 @@ struct PermitRoutes {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
         let calls = coordinator.callsOnEventLoop()
+        let trace = call.span.map { StepTrace(.permit, service, wait: body.wait, of: $0, calls: calls) }
         let pending = calls.acquirePermit(
             try calls.service(service).get(), cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
             now: calls.now(),
             completion: Completion { [coordinator] _, decision in
+                trace?.answered(decision)
                 switch decision {
                 case .granted(let permit, let state):
                     guard reply.isAwaited, !call.peer.hasLeft else { return false }

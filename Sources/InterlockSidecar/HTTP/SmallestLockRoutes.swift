@@ -34,7 +34,7 @@ struct SmallestLockRoutes {
             throw HTTPProblem(
                 .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
         }
-        delivery.acquire(request, reply, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
+        delivery.acquire(request, reply, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
             leases.remember(lease.name, token: lease.token, takenBy: caller, milliseconds: request.ttl)
             var answer = HTTPAnswer.object(lease.members)
             answer.ifUndelivered = {

@@ -18,10 +18,13 @@ package struct HTTPCall: Sendable {
         let shutdown: Occurrence
         /// Who asks, as an element of `Forwarded` (RFC 7239).
         let forwarded: String
+        /// `nil`: it is not traced.
+        let span: NIOLoopBound<Span>?
 
         init(
             head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
-            access: AccessControl, peer: PeerPresence, shutdown: Occurrence, forwarded: String
+            access: AccessControl, peer: PeerPresence, shutdown: Occurrence, forwarded: String,
+            span: NIOLoopBound<Span>?
         ) {
             self.head = head
             self.target = target
@@ -31,6 +34,7 @@ package struct HTTPCall: Sendable {
             self.peer = peer
             self.shutdown = shutdown
             self.forwarded = forwarded
+            self.span = span
         }
     }
 
@@ -52,6 +56,8 @@ package struct HTTPCall: Sendable {
     var peer: PeerPresence { request.peer }
     var shutdown: Occurrence { request.shutdown }
     var forwarded: String { request.forwarded }
+    /// On the event loop; `nil`: it is not traced.
+    var span: Span? { request.span?.value }
 
     /// The variable segment `what` of the path.
     func parameter(_ what: String) -> String {

@@ -1,4 +1,5 @@
 internal import CoreMetrics
+internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
@@ -22,8 +23,8 @@ struct HTTPRouteCounters: Sendable {
     }
 
     /// - Parameter began: when its head had come.
-    func answered(_ status: HTTPResponseStatus, since began: NIODeadline) {
-        times.recordNanoseconds((NIODeadline.now() - began).nanoseconds)
+    func answered(_ status: HTTPResponseStatus, since began: NIODeadline, trace: TraceContext?) {
+        times.recordNanoseconds((NIODeadline.now() - began).nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass
         guard classes.indices.contains(index) else { return }
         classes[index].increment()

@@ -23,6 +23,7 @@ package final class HTTPReply {
     private let counters: HTTPRouteCounters?
     private let path: String
     private let began = NIODeadline.now()
+    private let span: Span?
     private let logger: Logger
     private var progress = Progress.awaited
     private var departure: (() -> Void)?
@@ -35,14 +36,16 @@ package final class HTTPReply {
     /// - Parameters:
     ///   - counters: of the route; `nil`: there is none, and the request is refused.
     ///   - path: of the route.
+    ///   - span: ends with the answer; `nil`: the request is not traced.
     init(
         to head: HTTPRequestHead, of connection: any HTTPReplyingConnection, context: ChannelHandlerContext,
-        counters: HTTPRouteCounters?, path: String, logger: Logger
+        counters: HTTPRouteCounters?, path: String, span: Span? = nil, logger: Logger
     ) {
         self.connection = connection
         self.context = context
         self.counters = counters
         self.path = path
+        self.span = span
         self.logger = logger
         version = head.version == .http2 || head.version == .http1_0 ? head.version : .http1_1
         isHead = head.method == .HEAD
@@ -76,9 +79,11 @@ package final class HTTPReply {
         write(answer.status, answer.headers)
         switch answer.body {
         case .stream(let write) where !isHead:
+            span?.end()
             flush()
             return stream(write, answer)
         case .open where !isHead:
+            span?.end()
             flush()
             return true
         case .whole(let body) where !isHead:
@@ -168,8 +173,7 @@ package final class HTTPReply {
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun
-        counters?.answered(status, since: began)
-        logger.log(.httpAnswered, ["route": path, "status": "\(status.code)"])
+        tell(of: status)
         var headers = headers
         // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
         isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
@@ -177,6 +181,21 @@ package final class HTTPReply {
         if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
         let head = HTTPResponseHead(version: version, status: status, headers: headers)
         context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+    }
+
+    /// It is answered, with this status.
+    private func tell(of status: HTTPResponseStatus) {
+        counters?.answered(status, since: began, trace: span?.context)
+        logger.log(.httpAnswered, fields(status))
+        guard let span else { return }
+        span.set("http.response.status_code", Int64(status.code))
+        if status.code >= 500 { span.fail("status \(status.code)") }
+    }
+
+    private func fields(_ status: HTTPResponseStatus) -> [String: String] {
+        var fields = ["route": path, "status": "\(status.code)"]
+        fields["trace"] = span?.context.traceText
+        return fields
     }
 
     package func write(_ part: ByteBuffer) {
@@ -201,8 +220,8 @@ package final class HTTPReply {
         guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
         progress = .over
         departure = nil
-        counters?.answered(.switchingProtocols, since: began)
-        logger.log(.httpAnswered, ["route": path, "status": "101"])
+        tell(of: .switchingProtocols)
+        span?.end()
         let head = HTTPResponseHead(version: version, status: .switchingProtocols, headers: headers)
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
         try connection.handOver(to: handler)
@@ -216,6 +235,7 @@ package final class HTTPReply {
         guard progress != .over else { return }
         progress = .over
         departure = nil
+        span?.givenUp()
         connection.breakOff()
     }
 
@@ -238,6 +258,7 @@ package final class HTTPReply {
     private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
         progress = .over
         departure = nil
+        span?.end()
         var written = written
         if connection.isWrittenAwaited {
             let end = written ?? context.eventLoop.makePromise(of: Void.self)
@@ -288,6 +309,7 @@ package final class HTTPReply {
         self.departure = nil
         progress = .over
         departure?()
+        span?.givenUp()
         let writers = writers
         self.writers = []
         for writer in writers { writer.fail(HTTPBodyWriter.Closed()) }

@@ -27,6 +27,15 @@ package struct HTTPRoute: Sendable {
         case relay(Relay)
     }
 
+    /// Its requests are traced: those that are asked for often, and decide something.
+    var isTraced: Bool {
+        switch handler {
+        case .relay: true
+        case .reply: admission != .anyone
+        case .answer: false
+        }
+    }
+
     /// `nil`: every method.
     let method: HTTPMethod?
     /// The path, with the names of its variable segments in braces, as the contract has it.

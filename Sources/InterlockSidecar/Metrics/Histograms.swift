@@ -1,5 +1,14 @@
 internal import CoreMetrics
+internal import InterlockCore
+internal import NIOConcurrencyHelpers
 internal import Synchronization
+
+/// A value that was recorded, and the trace that it was recorded in.
+struct Exemplar: Sendable {
+    /// 32 hexadecimal digits.
+    var trace: String
+    var nanoseconds: Int64
+}
 
 /// How many values fell below each bound. A read is not one instant's: `_count` is summed from the very buckets shown.
 private struct Buckets: Sendable {
@@ -21,11 +30,15 @@ private struct Buckets: Sendable {
 
     var isEmpty: Bool { cells.allSatisfy { $0.count.load(ordering: .relaxed) == 0 } }
 
-    func appendSamples(name: String, labels: SeriesLabels, bounds: [Double], sum: Double, to text: inout PrometheusText) {
+    func appendSamples(
+        name: String, labels: SeriesLabels, bounds: [Double], sum: Double, exemplars: [Int: Exemplar] = [:],
+        to text: inout PrometheusText
+    ) {
         var total: Int64 = 0
-        for (cell, bound) in zip(cells, bounds + [.infinity]) {
+        for (place, (cell, bound)) in zip(cells, bounds + [.infinity]).enumerated() {
             total += cell.count.load(ordering: .relaxed)
-            text.appendSample(name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)")
+            text.appendSample(
+                name: name, suffix: "_bucket", labels: labels, bucket: bound, value: "\(total)", exemplar: exemplars[place])
         }
         text.appendSample(name: name, suffix: "_sum", labels: labels, value: PrometheusText.number(sum))
         text.appendSample(name: name, suffix: "_count", labels: labels, value: "\(total)")
@@ -44,12 +57,23 @@ final class TimeHistogram: TimerHandler, PrometheusSeries {
     private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
     private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
     private let sum = Atomic<Int64>(0)
+    /// The last one of each bucket that has any.
+    private let exemplars = NIOLockedValueBox<[Int: Exemplar]>([:])
 
     init(isShownEmpty: Bool = true) {
         self.isShownEmpty = isShownEmpty
     }
 
     func recordNanoseconds(_ duration: Int64) { recordNanoseconds(duration, count: 1) }
+
+    /// Records a duration, and which trace it is an example of.
+    func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
+        recordNanoseconds(duration, count: 1)
+        guard let trace else { return }
+        exemplars.withLockedValue { $0[bucket(of: max(0, duration))] = Exemplar(trace: trace.traceText, nanoseconds: duration) }
+    }
+
+    private func bucket(of duration: Int64) -> Int { nanoseconds.firstIndex { $0 >= duration } ?? nanoseconds.count }
 
     /// Records the same duration so many times.
     func recordNanoseconds(_ duration: Int64, count: Int) {
@@ -65,7 +89,8 @@ final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText) {
         buckets.appendSamples(
-            name: name, labels: labels, bounds: Self.bounds, sum: Double(sum.load(ordering: .relaxed)) / 1e9, to: &text)
+            name: name, labels: labels, bounds: Self.bounds, sum: Double(sum.load(ordering: .relaxed)) / 1e9,
+            exemplars: exemplars.withLockedValue { $0 }, to: &text)
     }
 }
 

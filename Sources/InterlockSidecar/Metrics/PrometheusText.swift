@@ -67,14 +67,19 @@ struct PrometheusText {
     }
 
     mutating func appendSample(
-        name: String, suffix: String = "", labels: SeriesLabels, bucket: Double? = nil, value: String
+        name: String, suffix: String = "", labels: SeriesLabels, bucket: Double? = nil, value: String,
+        exemplar: Exemplar? = nil
     ) {
         text += name
         text += suffix
         let label = bucket.map { "le=\"\(bound($0))\"" }
         let all = [labels.text, label ?? ""].filter { !$0.isEmpty }.joined(separator: ",")
         if !all.isEmpty { text += "{\(all)}" }
-        text += " \(value)\n"
+        text += " \(value)"
+        if let exemplar, format == .openMetrics {
+            text += " # {trace_id=\"\(exemplar.trace)\"} \(Self.number(Double(exemplar.nanoseconds) / 1e9))"
+        }
+        text += "\n"
     }
 
     private static func sanitised(_ text: String, _ isAlsoAllowed: (Unicode.Scalar) -> Bool) -> String {

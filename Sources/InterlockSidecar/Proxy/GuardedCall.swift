@@ -90,7 +90,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func start() {
         reply.whenLeft { [self] in clientHasLeft() }
-        trace = upstreams.tracer.flatMap { GuardedCallTrace(call, service: service, with: $0) }
+        trace = GuardedCallTrace(call, service: service, calls: calls)
         upstreams.pace.begin(self)
         guard case .asking = stage, !isPaced, let total = calls.definition(ofService: service)?.upstream?.totalTimeout
         else { return }
@@ -134,9 +134,10 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         // It has waited for the loop too long. That is not the service's failure.
         guard deadline > now else { return tooLate() }
         stage = .asking(nil)
-        trace?.asks(now: calls.now())
+        let wait = patience(definition, until: deadline - now)
+        trace?.asks(wait: wait)
         let pending = calls.acquirePermit(
-            reference, cost: 1, subject: subject, waitMilliseconds: patience(definition, until: deadline - now), now: calls.now(),
+            reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
             completion: Completion { [self] _, answer in decided(answer, upstream) })
         if case .asking = stage { stage = .asking(pending) }
     }
@@ -167,7 +168,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
         guard case .asking = stage else { return false }
         waited = waited + (NIODeadline.now() - askedAt)
-        trace?.decided(answer, askedAt: calls.limitsAskedAt)
+        trace?.decided(answer)
         switch answer {
         case .granted(let permit, let state):
             breaker = state
@@ -250,7 +251,6 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         trace?.answered(head.status)
-        trace?.relays(head.status)
         stage = .over
         var headers = ProxyFields.answer(head.headers)
         ProxyFields.addUpgrade(to: &headers)
@@ -263,7 +263,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     }
 
     func upstreamFailed(_ failure: ProxyFailure) {
-        logger.log(.upstreamFailed, ["service": service, "cause": failure.cause.rawValue, "error": failure.reason])
+        logger.log(.upstreamFailed, fields(failure))
         trace?.tryFailed(failure.reason)
         switch stage {
         case .trying:
@@ -273,6 +273,12 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             reply.breakOff()
         case .asking, .pausing, .over: break
         }
+    }
+
+    private func fields(_ failure: ProxyFailure) -> [String: String] {
+        var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
+        fields["trace"] = call.span?.context.traceText
+        return fields
     }
 
     /// Whether the call is tried again, apart from others that failed with it.
@@ -353,14 +359,13 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     private func relay(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
         stage = .relaying(exchange)
-        trace?.relays(head.status)
         arm()
         var headers = ProxyFields.answer(head.headers)
         if let answers = upstream?.lastGood {
             recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
         }
         mark(&headers)
-        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds)
+        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
         reply.write(head.status, headers)
     }
 
@@ -451,9 +456,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     private func end(with answer: HTTPAnswer) {
         abandonLast()
-        trace?.relays(answer.status)
         stage = .over
-        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds)
+        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
         reply(answer)
     }
 

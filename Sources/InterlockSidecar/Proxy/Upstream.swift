@@ -77,13 +77,10 @@ final class Upstreams {
     let pace: ProxyPace
     private let largeReads: LargeReads
     private let metrics: PrometheusRegistry
-    /// `nil`: no call is traced.
-    let tracer: Tracer?
     private let eventLoop: any EventLoop
 
-    init(eventLoop: any EventLoop, metrics: PrometheusRegistry, tracer: Tracer? = nil) {
+    init(eventLoop: any EventLoop, metrics: PrometheusRegistry) {
         self.eventLoop = eventLoop
-        self.tracer = tracer
         self.metrics = metrics
         pace = ProxyPace(eventLoop: eventLoop)
         largeReads = LargeReads(eventLoop: eventLoop)

@@ -171,7 +171,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     private func measure() {
         guard !isMeasured else { return }
         isMeasured = true
-        upstream.times.tries.recordNanoseconds((NIODeadline.now() - began).nanoseconds)
+        upstream.times.tries.recordNanoseconds((NIODeadline.now() - began).nanoseconds, count: 1)
     }
 
     private var millisecondsSinceSent: Int64? {

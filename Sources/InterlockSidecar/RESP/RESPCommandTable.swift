@@ -62,18 +62,18 @@ package struct RESPCommandTable: Sendable {
         case .lockAcquire:
             entry(
                 "LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n] "
-                    + "[ALSO count name …]", 3...many)
+                    + "[ALSO count name …] [TRACEPARENT text]", 3...many)
         case .lockRenew: entry("LOCK.RENEW name token ttl-ms", 4...4)
         case .lockRelease: entry("LOCK.RELEASE name token", 3...3)
         case .lockInfo: entry("LOCK.INFO name", 2...2)
         case .lockList: entry("LOCK.LIST [cursor] [MATCH glob] [COUNT n]", 1...6)
         case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
         case .lockGrants: entry("LOCK.GRANTS [name]", 1...2)
-        case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED]", 2...many)
+        case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED] [TRACEPARENT text]", 2...many)
         case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s] [NAMED]", 2...many)
         case .limitList: entry("LIMIT.LIST service [SUBJECT s]", 2...4)
         case .throttle: entry("CL.THROTTLE key max_burst count period [quantity]", 5...6)
-        case .permitAcquire: entry("PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms]", 2...many)
+        case .permitAcquire: entry("PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms] [TRACEPARENT text]", 2...many)
         case .permitReport:
             entry("PERMIT.REPORT service permit OK|ERROR|IGNORE [LATENCY ms] [STATUS code] [RETRYAFTER ms]", 4...many)
         case .breakerState: entry("BREAKER.STATE service", 2...2)

@@ -15,10 +15,16 @@ final class RESPCommands {
     @exclusivity(unchecked) private var counts: [Int]
     private let counters: [Counter]
     let times: CommandTimes
+    /// `nil`: no command is traced.
+    private let tracer: Tracer?
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
-    init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub, metrics: PrometheusRegistry) {
+    init(
+        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub, metrics: PrometheusRegistry,
+        tracer: Tracer?
+    ) {
         times = CommandTimes(in: metrics)
+        self.tracer = tracer
         self.probe = probe
         self.live = live
         calls = coordinator.callsOnEventLoop()
@@ -148,11 +154,12 @@ final class RESPCommands {
         let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
-            connection.note(calls.acquireLock(lock, completion: completions.lock(tag)), for: tag)
+            let completion = traced(.acquire, request, name.text, completions.lock(tag)) { $0.answered }
+            connection.note(calls.acquireLock(lock, completion: completion), for: tag)
             return
         }
         let options = try RESPOptions(
-            request, from: 3, allowed: [.wait, .owner, .label, .linked, .shared, .permits, .also])
+            request, from: 3, allowed: [.wait, .owner, .label, .linked, .shared, .permits, .also, .traceparent])
         lock.wait = try options.milliseconds(.wait) ?? 0
         lock.owner = try options.name(.owner)
         lock.label = try options.name(.label)
@@ -162,11 +169,34 @@ final class RESPCommands {
         if isLinked { try connection.mayFollow() }
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
-            connection.note(
-                calls.acquireLocks(joint, completion: jointLock(tag, connection, isLinked: isLinked)), for: tag)
+            let completion = jointLock(tag, connection, isLinked: isLinked)
+            let told = traced(.acquire, request, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            connection.note(calls.acquireLocks(joint, completion: told), for: tag)
         } else {
             let completion = isLinked ? completions.linkedLock(tag) : completions.lock(tag)
-            connection.note(calls.acquireLock(lock, completion: completion), for: tag)
+            let told = traced(.acquire, request, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            connection.note(calls.acquireLock(lock, completion: told), for: tag)
+        }
+    }
+
+    /// - Parameters:
+    ///   - subject: the name of the lock or the service.
+    ///   - wait: how long it may wait, in milliseconds.
+    ///   - options: say whose call it is; `nil`: nobody does.
+    ///   - answered: what the step is told its answer by.
+    /// - Returns: the completion as it is, or one that ends a span when the command is answered.
+    private func traced<Answer>(
+        _ step: StepTrace.Step, _ request: RESPRequest, _ subject: @autoclosure () -> String, _ completion: Completion<Answer>,
+        wait: Int64 = 0, by options: RESPOptions? = nil, _ answered: (StepTrace) -> (Answer) -> Void
+    ) -> Completion<Answer> {
+        guard let tracer else { return completion }
+        let parent = options?.text(.traceparent).flatMap { TraceContext(traceparent: $0) }
+        guard let span = tracer.begin(request.text(0).uppercased(), kind: .server, parent: parent) else { return completion }
+        span.set("rpc.system", "redis")
+        let tell = answered(StepTrace(step, subject(), wait: wait, of: span, calls: calls))
+        return completion.told { answer in
+            tell(answer)
+            span.end()
         }
     }
 
@@ -260,16 +290,29 @@ final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let service = try connection.service(request, 1)
-        guard request.count > 2 else { return connection.take(service, tag: tag) }
+        guard request.count > 2 else { return takePlainly(request, service, tag, connection, completions) }
         connection.submitTakes()
-        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .named])
+        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .named, .traceparent])
         let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
+        let completion = options.has(.named) ? namedLimit(tag, connection) : completions.take(tag)
         let call = calls.take(
             service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: options.has(.named) ? namedLimit(tag, connection) : completions.take(tag))
+            completion: traced(.take, request, request.text(1), completion, wait: wait, by: options) { $0.answered })
         connection.note(call, for: tag)
+    }
+
+    /// Together with those around it, unless it is traced: then it goes by itself.
+    private func takePlainly(
+        _ request: RESPRequest, _ service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection,
+        _ completions: RESPCompletions
+    ) {
+        guard let tracer, tracer.isNextSampled else { return connection.take(service, tag: tag) }
+        connection.submitTakes()
+        let completion = traced(.take, request, request.text(1), completions.take(tag)) { $0.answered }
+        _ = calls.take(
+            service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
     }
 
     private func peek(
@@ -336,15 +379,17 @@ final class RESPCommands {
         let service = try connection.service(request, 1)
         guard request.count > 2 else {
             _ = calls.acquirePermit(
-                service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
+                service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now,
+                completion: traced(.permit, request, request.text(1), completion) { $0.answered })
             return
         }
-        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait])
+        let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .traceparent])
         let cost = try options.integer(.cost, in: LimitRequest.costs) ?? 1
         let subject = try options.name(.subject)
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.acquirePermit(
-            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now, completion: completion)
+            service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
+            completion: traced(.permit, request, request.text(1), completion, wait: wait, by: options) { $0.answered })
         connection.note(call, for: tag)
     }
 

@@ -24,6 +24,7 @@ package struct RESPDoor: Service {
     private let logger: Logger
     private let probe: ProbeReadings.Lookup
     private let live: NIOLoopBound<LiveHub>
+    private let tracer: NIOLoopBound<Tracer>?
     private let onBound: @Sendable (Int) -> Void
 
     /// - Parameters:
@@ -31,11 +32,13 @@ package struct RESPDoor: Service {
     ///   - metrics: where this door measures.
     ///   - probe: what is known of a service's probes.
     ///   - live: what `LIVE.VIEW` shows.
+    ///   - tracer: begins the spans of commands; `nil`: none is traced.
     ///   - onBound: called with the TCP port once it listens.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
         metrics: PrometheusRegistry, logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: NIOLoopBound<LiveHub>,
+        tracer: NIOLoopBound<Tracer>? = nil,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -46,6 +49,7 @@ package struct RESPDoor: Service {
         self.logger = logger
         self.probe = probe
         self.live = live
+        self.tracer = tracer
         self.onBound = onBound
     }
 
@@ -58,7 +62,7 @@ package struct RESPDoor: Service {
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
                     stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe,
-                    live: live.value, metrics: metrics),
+                    live: live.value, metrics: metrics, tracer: tracer?.value),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }

@@ -23,7 +23,7 @@ package final class RESPDoorContext {
     package init(
         coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
         loginTimeout: TimeAmount = .seconds(10), logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry()
+        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil
     ) {
         self.access = access
         self.logger = logger
@@ -33,7 +33,8 @@ package final class RESPDoorContext {
         self.loginTimeout = loginTimeout
         flushes = RESPFlushes(eventLoop: coordinator.eventLoop)
         commands = RESPCommands(
-            coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics)
+            coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics,
+            tracer: tracer)
     }
 
     var connectionCount: Int { connections.count }

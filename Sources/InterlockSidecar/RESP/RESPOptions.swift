@@ -27,6 +27,7 @@ package struct RESPOptions {
         case search = "SEARCH"
         case cursor = "CURSOR"
         case from = "FROM"
+        case traceparent = "TRACEPARENT"
     }
 
     /// Where the values of a given option lie.
@@ -158,6 +159,7 @@ extension RESPRequest {
         case .search: isWord(index, "SEARCH")
         case .cursor: isWord(index, "CURSOR")
         case .from: isWord(index, "FROM")
+        case .traceparent: isWord(index, "TRACEPARENT")
         }
     }
 }

@@ -51,6 +51,16 @@ final class Span {
     /// It did not come to what it was made for.
     func fail(_ reason: String) { failure = failure ?? reason }
 
+    /// Nobody wants to know any more what it comes to.
+    func givenUp() {
+        fail("given up")
+        end()
+    }
+
+    deinit {
+        givenUp()
+    }
+
     /// Once it has ended, what is said of it goes nowhere.
     /// - Parameter end: in nanoseconds since 1970; `nil`: now.
     func end(at end: Int64? = nil) {
