@@ -31,8 +31,8 @@ extension CoordinatorCalls {
     /// then the call has waited for its turn.
     package var limitsAskedAt: Instant? { limits.askedAt }
 
-    /// Keys are apart on several servers, and each is asked for by itself.
-    package var isOnCluster: Bool { runtime.keys.isOnCluster }
+    /// Each lock is asked for by itself: its keys are apart from the others', or on several servers.
+    package var locksAreApart: Bool { runtime.keys.isOnCluster || quorum != nil }
 
     /// What people's clocks show, in milliseconds since 1970.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }

@@ -36,6 +36,8 @@ package final class CoordinatorCalls {
     private var joint: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
     private var answersAtOnce = 0
+    /// How many leases stand here, and until when that is not counted again.
+    private var held = (count: 0, until: Instant(nanoseconds: .min))
     var services: [String: GuardedService] = [:] {
         didSet {
             servicesVersion += 1
@@ -90,13 +92,23 @@ package final class CoordinatorCalls {
             cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },
             replicas: runtime.topology.replicas, waitReplicas: locks.settings.waitReplicas,
             redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
-            fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: provider.held(now: runtime.time.now()),
+            fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),
             permitsUnderWay: permits.underWay,
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
             redisCommands: redisCommands)
     }
+
+    /// Counting them takes longer the more there are: of many, once a second is enough.
+    private func locksHeld() -> Int {
+        let now = runtime.time.now()
+        guard held.count <= Self.countedEachTime || held.until <= now else { return held.count }
+        held = (provider.held(now: now), now.advanced(byMilliseconds: 1000))
+        return held.count
+    }
+
+    private static let countedEachTime = 1000
 
     var redisCommands: Int64 {
         runtime.pipeline.commandsSent + locks.commandsSentApart + (quorum?.commandsSent ?? 0)

@@ -51,10 +51,11 @@ services:
 class Connection:
     """Commands to a sidecar, one after another, each answered before the next."""
 
-    def __init__(self, port: int, key: str) -> None:
+    def __init__(self, port: int, key: str = "") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.file = self.socket.makefile("rb")
-        self.call("AUTH", key)
+        if key:
+            self.call("AUTH", key)
 
     def call(self, *words: object) -> object:
         self.send(*words)
@@ -195,6 +196,7 @@ class Check:
         self.look_everywhere(ops)
         self.keyboard(ops)
         self.redis_away(ops)
+        self.strange_neighbours(ops)
         self.sidecar_away(ops)
         ops.close()
         self.role_use()
@@ -230,8 +232,9 @@ class Check:
         expect(ops.page.locator("figure svg")).to_have_count(4)
 
     def locks(self, ops: Visitor) -> None:
-        ops.go("locks")
+        ops.go("locks?search=nothing-like-it")
         ops.shows("main", "No lock is held")
+        ops.go("locks")
         delay = ops.time_until(MARKUP, lambda: self.here.call("LOCK.ACQUIRE", MARKUP, 60_000, "LABEL", "<b>bold</b>"))
         print(f"console: a lock that this sidecar granted is on the page after {delay:.0f} ms")
         ops.shows("main", "<b>bold</b>")
@@ -343,8 +346,11 @@ class Check:
         ops.shows("#link-text", "live")
         ops.page.keyboard.press("Tab")
         expect(ops.page.get_by_text("Skip to the content")).to_be_focused()
-        for _ in range(3):
-            ops.page.keyboard.press("Tab")
+        ops.page.keyboard.press("Enter")
+        expect(ops.page.locator("#main")).to_be_focused()
+        ops.shows("h1", "Overview")
+        ops.page.get_by_role("link", name="Overview", exact=True).focus()
+        ops.page.keyboard.press("Tab")
         expect(ops.page.get_by_role("link", name="Locks", exact=True)).to_be_focused()
         ops.page.keyboard.press("Enter")
         ops.shows("h1", "Locks")
@@ -364,9 +370,29 @@ class Check:
             self.world.happen("redis", "away")
             ops.shows("#trouble", "cannot reach its Redis")
             ops.shows("#link-text", "Redis is away")
+            # What nobody has read is not told as free.
+            ops.go("lock/never-seen")
+            ops.shows("dl.facts", "not known")
+            ops.shows_not("main", "Nobody holds it.")
+            ops.go("")
             self.world.happen("redis", "back")
             expect(ops.page.locator("#trouble")).to_be_hidden(timeout=PATIENCE * 1000)
         ops.shows("#link-text", "live")
+
+    def strange_neighbours(self, ops: Visitor) -> None:
+        """Other keys in the same Redis, and events that no sidecar would publish."""
+        redis = Connection(self.world.ports[REDIS])
+        for number in range(20_000):
+            redis.send("SET", f"other:{number}", "1")
+        for _ in range(20_000):
+            redis.answer()
+        self.here.call("LOCK.ACQUIRE", "among-others", 60_000)
+        ops.go("locks")
+        ops.shows("main", "among-others")
+        event = '{"v":1,"type":"x.new","origin":"o","db":0,"at_ms":9000000000000000000}'
+        redis.call("PUBLISH", "interlock:events", event)
+        ops.go("events")
+        ops.shows("tbody", "9999-12-31")
 
     def sidecar_away(self, ops: Visitor) -> None:
         before = ops.page.locator("#link-text").inner_text()

@@ -130,27 +130,36 @@ struct LivePartTests {
 
     // MARK: What this sidecar did since a page was read
 
-    private static func row(_ name: String, holders: Int64, label: String? = nil) -> JSONValue {
+    private static func row(
+        _ name: String, holders: Int64, label: String? = nil, fence: Int64 = 0, waiters: Int64 = 0
+    ) -> JSONValue {
         .object([
             "name": .text(name), "holders": .integer(holders), "label": label.map { .text($0) } ?? .null, "ttl_ms": .integer(500),
-            "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(2),
+            "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(waiters), "fence": .integer(fence),
         ])
     }
 
+    /// Begun to be read at 1000, and there at 1010.
     private static func page(_ rows: [JSONValue]) -> LiveReading {
         let topic = LiveTopic(.events)
-        topic.readIfDue(now: Instant(nanoseconds: 0), wall: 1000) { done in
-            done(.success(["locks": .list(rows), "cursor": .text("0"), "complete": .flag(true)]), 1)
+        var wall: Int64 = 990
+        let time: () -> Int64 = {
+            wall += 10
+            return wall
+        }
+        topic.readIfDue(now: Instant(nanoseconds: 0), wall: time, budget: ReadBudget()) { done in
+            done(.success(["locks": .list(rows), "cursor": .text("0"), "complete": .flag(true)]), 1, 1)
         }
         return topic.reading
     }
 
     private static func grant(
-        _ name: String, label: String = "new", mode: LockMode = .exclusive, at: Int64, ended: Int64? = nil
+        _ name: String, label: String = "new", mode: LockMode = .exclusive, fence: Int64? = nil, at: Int64, until: Int64? = nil,
+        ended: Int64? = nil
     ) -> GrantRecord {
         GrantRecord(
-            name: name, label: label, mode: mode, fence: at, grantedMilliseconds: at, waitedMilliseconds: 0,
-            promisedMilliseconds: at + 5000, endedMilliseconds: ended, end: ended.map { _ in .released })
+            name: name, label: label, mode: mode, fence: fence ?? at, grantedMilliseconds: at, waitedMilliseconds: 0,
+            promisedMilliseconds: until ?? at + 5000, endedMilliseconds: ended, end: ended.map { _ in .released })
     }
 
     private static func rows(_ page: [String: JSONValue]) -> [[String: JSONValue]] {
@@ -158,22 +167,47 @@ struct LivePartTests {
         return rows.compactMap { if case .object(let row) = $0 { row } else { nil } }
     }
 
+    private static func shown(_ rows: [JSONValue], _ grants: [GrantRecord]) -> [[String: JSONValue]] {
+        Self.rows(LockPages.members(Self.page(rows), grants, search: ExactText(""), isFirst: true))
+    }
+
     @Test("a lock that was granted, released or added here since the page was read is shown as it is now")
     func overlay() {
-        let reading = Self.page([Self.row("a", holders: 1, label: "old"), Self.row("b", holders: 1, label: "old")])
-        let grants = [
-            Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
-            Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("elder", at: 500),
-        ]
-        let rows = Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true))
-        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c")])
+        let rows = Self.shown(
+            [Self.row("a", holders: 1, label: "old", fence: 900), Self.row("b", holders: 1, label: "old", fence: 900)],
+            [
+                Self.grant("c", at: 1300), Self.grant("gone", at: 1200, ended: 1250), Self.grant("a", at: 1100),
+                Self.grant("b", label: "old", at: 900, ended: 1050), Self.grant("elder", at: 500),
+            ])
+        #expect(rows.map { $0["name"] } == [.text("a"), .text("b"), .text("c"), .text("elder")])
         #expect(rows[0]["label"] == .text("new"))
         #expect(rows[0]["ttl_ms"] == .integer(5000))
         #expect(rows[0]["at_ms"] == .integer(1100))
-        #expect(rows[0]["waiters"] == .integer(2))
         #expect(rows[1]["holders"] == .integer(0))
         #expect(rows[1]["label"] == .null)
+        #expect(rows[1]["leases"] == .list([]))
         #expect(rows.allSatisfy { $0["here"] == .flag(true) })
+    }
+
+    @Test("what is read of a later grant stands against an earlier one of this sidecar")
+    func overlayIsOlder() {
+        let row = Self.row("a", holders: 1, label: "elsewhere", fence: 2000)
+        for grant in [Self.grant("a", at: 1005), Self.grant("a", at: 900, ended: 1005)] {
+            let rows = Self.shown([row], [grant])
+            #expect(rows[0]["label"] == .text("elsewhere"))
+            #expect(rows[0]["here"] == .flag(false))
+        }
+    }
+
+    @Test("a lease that is extended here is shown with what it was extended to")
+    func overlayRenewed() {
+        let row = Self.row("a", holders: 1, label: "new", fence: 900)
+        var rows = Self.shown([row], [Self.grant("a", at: 900, until: 9000)])
+        #expect(rows[0]["at_ms"] == .integer(900))
+        #expect(rows[0]["ttl_ms"] == .integer(8100))
+        // What was read after the last renewal is as good.
+        rows = Self.shown([row], [Self.grant("a", at: 900, until: 1490)])
+        #expect(rows[0]["here"] == .flag(false))
     }
 
     @Test("what does not match the search, and what is on another page, is not added")
@@ -185,15 +219,53 @@ struct LivePartTests {
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 
-    @Test("readers that came and went here are counted with those that were there")
+    @Test("readers that came and went here since the page was there are counted with those that were on it")
     func overlayShared() {
-        let reading = Self.page([Self.row("a", holders: 3, label: "old")])
-        let grants = [
-            Self.grant("a", mode: .shared, at: 1200), Self.grant("a", mode: .shared, at: 1100),
-            Self.grant("a", label: "old", mode: .shared, at: 900, ended: 1050),
-        ]
-        let rows = Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true))
+        let rows = Self.shown(
+            [Self.row("a", holders: 3, label: "old")],
+            [
+                Self.grant("a", mode: .shared, at: 1200), Self.grant("a", mode: .shared, at: 1100),
+                // On the page already, though granted after it was begun.
+                Self.grant("a", mode: .shared, at: 1005), Self.grant("a", label: "old", mode: .shared, at: 900, ended: 1050),
+                Self.grant("a", mode: .shared, at: 900, ended: 1005),
+            ])
         #expect(rows[0]["holders"] == .integer(4))
+        #expect(rows[0]["at_ms"] == .integer(1200))
+        #expect(rows[0]["ttl_ms"] == .integer(5000))
+    }
+
+    @Test("a reader that went leaves the remaining time of the others as it was read")
+    func overlaySharedGone() {
+        let rows = Self.shown(
+            [Self.row("a", holders: 2, label: "other")], [Self.grant("a", mode: .shared, at: 900, ended: 1200)])
+        #expect(rows[0]["holders"] == .integer(1))
+        #expect(rows[0]["at_ms"] == .integer(1000))
+        #expect(rows[0]["ttl_ms"] == .integer(500))
+    }
+
+    // MARK: What Redis is asked
+
+    @Test("what looks at Redis more often than it may is put off, and shows what it knows")
+    func budget() {
+        let budget = ReadBudget()
+        func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
+        #expect(budget.mayRead(now: at(0)))
+        budget.spend(1000)
+        #expect(!budget.mayRead(now: at(1900)))
+        let topic = LiveTopic(.fleet)
+        topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("it is read") }
+        #expect(!topic.reading.isDone)
+        #expect(topic.reading.isToBeShown)
+        #expect(topic.reading.members(empty: [:])["failure"] != .null)
+        topic.readIfDue(now: at(2300), wall: { 1 }, budget: budget) { $0(.success(["a": .flag(true)]), 100, 1) }
+        #expect(topic.reading.members(empty: [:]) == ["a": .flag(true), "at_ms": .integer(1), "failure": .null])
+        // Over a minute five a second are the most.
+        var read = 0
+        for tick in 0..<600 where budget.mayRead(now: at(3000 + Int64(tick) * 100)) {
+            budget.spend(3)
+            read += 3
+        }
+        #expect(read <= 60 * 5 + 13)
     }
 }
 

@@ -6,6 +6,7 @@ import Interlock
 import InterlockClient
 import InterlockCommandLine
 import InterlockSidecar
+import Synchronization
 import UnixSignals
 
 /// `interlock top`: what the console shows, in a terminal.
@@ -141,6 +142,16 @@ struct TopQuery: Equatable, Sendable {
     }
 }
 
+/// Something that is to be seen to, and is not announced again before it has been.
+private final class Pending: Sendable {
+    private let isPending = Atomic(false)
+
+    /// Whether it was not announced already.
+    func begin() -> Bool { !isPending.exchange(true, ordering: .relaxed) }
+
+    func end() { isPending.store(false, ordering: .relaxed) }
+}
+
 /// A terminal that shows a view until its user has seen enough.
 private struct TopSession {
     private enum Signal: Sendable {
@@ -164,7 +175,9 @@ private struct TopSession {
     func run(beginningWith first: String, until signals: UnixSignalsSequence) async throws {
         let terminal = try TopTerminal.taken()
         defer { terminal.leave() }
-        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .bufferingNewest(256))
+        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .unbounded)
+        // What comes by itself, again and again, waits once at most: a terminal may be held for long.
+        let (isDue, hasPassed) = (Pending(), Pending())
         let keys = DispatchSource.makeReadSource(fileDescriptor: STDIN_FILENO)
         keys.setEventHandler {
             let bytes = TopTerminal.read()
@@ -176,20 +189,20 @@ private struct TopSession {
         var screen = screen
         screen.show(try TopFrame(first))
         terminal.draw(&screen)
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingDiscardingTaskGroup { group in
             group.addTask {
                 for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
             }
             group.addTask { [pause] in
                 while true {
                     try await Task.sleep(for: pause)
-                    continuation.yield(.due)
+                    if isDue.begin() { continuation.yield(.due) }
                 }
             }
             group.addTask {
                 while true {
                     try await Task.sleep(for: Self.redraw)
-                    continuation.yield(.passed)
+                    if hasPassed.begin() { continuation.yield(.passed) }
                 }
             }
             var (asked, answered): (TopQuery?, TopQuery?) = (nil, screen.query)
@@ -209,15 +222,19 @@ private struct TopSession {
             events: for await signal in stream {
                 switch signal {
                 case .ended: break events
-                case .due: look()
-                case .passed, .resized: break
+                case .due:
+                    isDue.end()
+                    look()
+                case .passed: hasPassed.end()
+                case .resized: break
                 case .answered(let query, let result):
                     if asked == query { asked = nil }
                     guard query == screen.query else { continue }
                     answered = query
                     switch result {
                     case .success(let text): screen.show(try TopFrame(text))
-                    case .failure(let error): screen.trouble = error.message
+                    case .failure(let error):
+                        screen.trouble = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }

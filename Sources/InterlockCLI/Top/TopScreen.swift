@@ -263,7 +263,7 @@ extension TopScreen {
                     + "\(count("locks_held")) locks held, \(count("locks_waiting")) waiting, \(count("permits_under_way")) calls under way, "
                     + "\(count("calls_waiting")) waiting"),
         ]
-        if let trouble { lines.append(Line(text: "The sidecar does not answer: \(trouble)".printable, style: .bold)) }
+        if let trouble { lines.append(Line(text: trouble.printable, style: .bold)) }
         return lines
     }
 
@@ -292,7 +292,9 @@ extension TopScreen {
                 + [Line(text: "")] + [Line(text: "Fleet\(age(object["fleet"]))", style: .bold)]
         case .locks:
             let next = object["locks"]["cursor"].text ?? "0"
-            return [Line(text: "Locks\(age(object["locks"]))\(next == "0" ? "" : "; n: the next page")", style: .bold)]
+            let isWhole = object["locks"]["complete"].flag
+            let more = next == "0" ? "" : "; n: the next page" + (isWhole ? "" : ", not all names were seen")
+            return [Line(text: "Locks\(age(object["locks"]))\(more)", style: .bold)]
         case .services:
             let page = object["services"]
             let (from, shown, total) = (page["from"].integer ?? 0, page["services"].list.count, page["total"].integer ?? 0)
@@ -301,6 +303,9 @@ extension TopScreen {
         case .events: return [Line(text: "The last events that this sidecar heard", style: .bold)]
         case .lock:
             let lock = object["lock"]
+            guard lock["at_ms"].integer != nil else {
+                return [Line(text: "Lock \(query.name ?? "")\(age(lock))".printable, style: .bold), Line(text: ""), grantsTitle]
+            }
             let leases = lock["leases"].list.map { $0.adding("at_ms", lock["at_ms"]) }
             return [Line(text: "Lock \(query.name ?? "")\(age(lock))".printable, style: .bold)]
                 + (leases.isEmpty
@@ -309,12 +314,14 @@ extension TopScreen {
                 + (lock["queue"].list.isEmpty
                     ? [Line(text: "Nobody waits for it.")]
                     : titled("Who waits where, by turn", TopTables.queue, lock["queue"].list))
-                + [Line(text: ""), Line(text: "Its grants among the last 100 of this sidecar", style: .bold)]
+                + [Line(text: ""), grantsTitle]
         case .service:
             return about(object["service"] ?? .null, object["minute"]["series"])
                 + [Line(text: ""), Line(text: "Limits\(age(object["limits"]))", style: .bold)]
         }
     }
+
+    private var grantsTitle: Line { Line(text: "Its grants among the last 100 of this sidecar", style: .bold) }
 
     /// What stands behind it.
     private var below: [Line] {
@@ -341,7 +348,10 @@ extension TopScreen {
 
     private func age(_ part: JSONValue?) -> String {
         guard let part else { return "" }
-        let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now - $0))) ago" } ?? ""
+        guard part["at_ms"].integer != nil else {
+            return ", not known yet" + (part["failure"].text.map { ": \($0)".printable } ?? "")
+        }
+        let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now.less($0)))) ago" } ?? ""
         return age + (part["failure"].text.map { "; not read again: \($0)".printable } ?? "")
     }
 

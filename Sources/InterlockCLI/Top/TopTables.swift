@@ -14,7 +14,7 @@ struct TopFrame: Sendable {
     }
 
     /// What the sidecar's host shows now, in milliseconds.
-    var now: Int64 { (object["now_ms"].integer ?? 0) + (ContinuousClock.now - readAt).wholeMilliseconds }
+    var now: Int64 { (object["now_ms"].integer ?? 0).less(-(ContinuousClock.now - readAt).wholeMilliseconds) }
 }
 
 extension Optional<JSONValue> {
@@ -30,6 +30,14 @@ extension Optional<JSONValue> {
         case .integer(let value): Double(value)
         default: 0
         }
+    }
+}
+
+extension Int64 {
+    /// The difference, or the nearest number to it: what comes from elsewhere may be any number.
+    func less(_ other: Int64) -> Int64 {
+        let (difference, overflow) = subtractingReportingOverflow(other)
+        return overflow ? (other < 0 ? .max : .min) : difference
     }
 }
 
@@ -82,14 +90,18 @@ enum TopTables {
         .text("LOCK") { row, _ in row["name"].text ?? "" },
         .text("HOLDER") { row, _ in
             let holders = row["holders"].integer ?? 0
-            let label = row["label"].text ?? ""
-            return holders == 0 ? "nobody" : holders > 1 ? "\(label) and \(holders - 1) more" : label
+            // Of those that hold it together the label is their group's.
+            let own = row["mode"].text == "exclusive" ? nil : row["leases"].list.first.flatMap { $0["label"].text }
+            let label = own ?? row["label"].text ?? ""
+            return holders == 0
+                ? (row["waiters"].integer ?? 0) > 0 ? "passed on" : "nobody"
+                : holders > 1 ? "\(label) and \(holders - 1) more" : label
         },
         .number("FENCE") { $0["fence"].integer },
         remaining,
         .text("MODE") { row, _ in mode(row) },
         .number("WAITING") { $0["waiters"].integer },
-        .time("AGE") { row, now in row["at_ms"].integer.map { now - $0 } },
+        .time("AGE") { row, now in row["at_ms"].integer.map { now.less($0) } },
     ]
 
     static let services: [TopColumn] = [
@@ -112,7 +124,7 @@ enum TopTables {
         .number("FENCE") { $0["fence"].integer },
         .text("MODE") { row, _ in row["permits"].integer.map { "one of \($0) places" } ?? row["mode"].text ?? "" },
         .time("WAITED") { row, _ in row["waited_ms"].integer },
-        .time("HELD") { row, now in row["granted_ms"].integer.map { (row["ended_ms"].integer ?? now) - $0 } },
+        .time("HELD") { row, now in row["granted_ms"].integer.map { (row["ended_ms"].integer ?? now).less($0) } },
         .text("END") { row, _ in row["end"].text ?? "in force" },
     ]
 
@@ -131,7 +143,7 @@ enum TopTables {
         .text("HOST") { row, _ in row["host"].text ?? "" },
         .number("PID") { $0["pid"].integer },
         .text("VERSION") { row, _ in row["version"].text ?? "" },
-        .time("UP") { row, now in row["started_ms"].integer.map { now - $0 } },
+        .time("UP") { row, now in row["started_ms"].integer.map { now.less($0) } },
         .text("DIFFERS") { row, _ in row["differs"].list.compactMap { Optional($0).text }.joined(separator: ", ") },
     ]
 
@@ -148,7 +160,7 @@ enum TopTables {
 
     static let limits: [TopColumn] = [
         .text("LIMIT") { row, _ in row["name"].text ?? "" },
-        .number("USED") { row in row["limit"].integer.map { max(0, $0 - (row["remaining"].integer ?? 0)) } },
+        .number("USED") { row in row["limit"].integer.map { max(0, $0.less(row["remaining"].integer ?? 0)) } },
         .number("OF") { $0["limit"].integer },
         .time("WINDOW") { row, _ in row["window_ms"].integer },
         .time("ROOM IN") { row, _ in row["limited"].flag ? row["retry_after_ms"].integer : nil },
@@ -171,11 +183,12 @@ enum TopTables {
         title: "REMAINING", isNumber: true,
         cell: { row, now in
             guard let ttl = row["ttl_ms"].integer, ttl != 0 else { return "" }
-            return ttl < 0 ? "without end" : ReadableText.span(milliseconds: max(0, ttl - now + (row["at_ms"].integer ?? now)))
+            return ttl < 0
+                ? "without end" : ReadableText.span(milliseconds: max(0, ttl.less(now.less(row["at_ms"].integer ?? now))))
         },
         order: { row in
             let ttl = row["ttl_ms"].integer ?? 0
-            return .number(ttl < 0 ? .infinity : Double(ttl + (row["at_ms"].integer ?? 0)))
+            return .number(ttl < 0 ? .infinity : Double(ttl) + Double(row["at_ms"].integer ?? 0))
         })
 
     /// Of the table whose rows can be sorted and chosen.
@@ -227,7 +240,7 @@ enum TopTables {
         guard let probe, case .object = probe else { return "" }
         guard let finding = probe["finding"].text else { return "none yet (\(probe["prober"].text ?? ""))" }
         let reason = probe["reason"].text.map { ": \($0)" } ?? ""
-        let age = ReadableText.span(milliseconds: max(0, now - (probe["at_ms"].integer ?? now)))
+        let age = ReadableText.span(milliseconds: max(0, now.less(probe["at_ms"].integer ?? now)))
         return "\(finding)\(reason), \(age) ago"
     }
 }

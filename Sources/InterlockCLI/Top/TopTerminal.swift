@@ -15,32 +15,39 @@ struct TopTerminal {
         // Ctrl-Z would leave the terminal as it is now.
         withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw Failure("the terminal cannot be used", .usage) }
-        // The other screen; no cursor.
-        write("\u{1B}[?1049h\u{1B}[?25l")
+        // The other screen; no cursor; what is too wide is cut and not wrapped.
+        write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
         return TopTerminal(settings: settings)
     }
 
     /// Gives it back.
     func leave() {
-        Self.write("\u{1B}[0m\u{1B}[?25h\u{1B}[?1049l")
+        Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
         var settings = settings
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &settings)
     }
 
     func draw(_ screen: inout TopScreen) {
+        // One that is held (Ctrl-S), or behind a network that is, is not waited for.
+        var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
+        guard poll(&output, 1, Self.patience) > 0 else { return }
         let (columns, rows) = Self.size
-        var text = "\u{1B}[H"
+        var text = ""
         for (place, line) in screen.lines(columns: columns, rows: rows).enumerated() {
-            if place > 0 { text += "\r\n" }
+            // Each at its place, however wide the terminal takes the one before for, and cleared first: behind a full line its last
+            // cell would be.
+            text += "\u{1B}[\(place + 1);1H\u{1B}[2K"
             switch line.style {
             case .plain: text += line.text
             case .bold: text += "\u{1B}[1m\(line.text)\u{1B}[0m"
             case .reverse: text += "\u{1B}[7m\(line.text)\u{1B}[0m"
             }
-            text += "\u{1B}[K"
         }
-        Self.write(text + "\u{1B}[J")
+        Self.write(text)
     }
+
+    /// In milliseconds.
+    private static let patience: Int32 = 100
 
     /// As it is now; what does not tell its size is taken for the common one.
     static var size: (columns: Int, rows: Int) {
@@ -98,9 +105,9 @@ struct TopTerminal {
         }
         switch scalar.value {
         case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F,
-            0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F, 0x1F900...0x1F9FF, 0x20000...0x3FFFD:
+            0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x20000...0x3FFFD:
             return 2
-        default: return 1
+        default: return scalar.properties.isEmojiPresentation ? 2 : 1
         }
     }
 }

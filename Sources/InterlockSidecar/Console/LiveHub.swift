@@ -22,6 +22,8 @@ package final class LiveHub {
     private let parts: LiveParts
     private let rates = RateHistory()
     private let events = EventHistory()
+    private let budget = ReadBudget()
+    /// Also those that nobody follows any more: what was known is known.
     private var topics: [LivePart: LiveTopic] = [:]
     private var followers: [ObjectIdentifier: LiveFollower] = [:]
     private var ticker: RepeatedTask?
@@ -31,7 +33,7 @@ package final class LiveHub {
     package init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }) {
         eventLoop = coordinator.eventLoop
         calls = coordinator.callsOnEventLoop()
-        parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events)
+        parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events, budget: budget)
     }
 
     /// Makes one where it lives, which begins to remember what is decided.
@@ -132,26 +134,23 @@ package final class LiveHub {
         guard reply(answer) else { return }
         let id = ObjectIdentifier(follower)
         followers[id] = follower
+        budget.looking = followers.count
         reply.whenLeft { [weak self] in
             self?.left(id)
             reply.breakOff()
         }
-        let caller = call.caller
-        follower.write(
-            ServerSentEvents.event(
-                "hello",
-                ["caller": .text(caller.name), "now_ms": .integer(calls.wallTime()), "role": .text(caller.role.rawValue)]))
+        follower.greet(wall: calls.wallTime())
         bringUpToDate(follower.topics)
         follower.tellNews()
-        if ticker == nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
+        if ticker == nil, followers[id] != nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
     }
 
     private func left(_ id: ObjectIdentifier) {
         followers[id] = nil
+        budget.looking = followers.count
         guard followers.isEmpty else { return }
         ticker?.cancel()
         ticker = nil
-        topics = [:]
     }
 
     private func tickNow() {
@@ -163,6 +162,7 @@ package final class LiveHub {
         for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
         bringUpToDate(Array(topics.values))
         for follower in followers.values {
+            follower.greet(wall: calls.wallTime())
             follower.tellNews()
             follower.tellThatThereIsNone(after: Self.heartbeat)
         }
@@ -185,6 +185,13 @@ private final class LiveFollower {
     /// The version of each topic that it was told.
     private var told: [Int]
     private var quietTicks = 0
+    /// For so many ticks it has taken nothing.
+    private var stalledTicks = 0
+    /// What it was told that it may do.
+    private var role: APIKey.Role?
+
+    /// After so many its place is another's: 30 s.
+    private static let mostStalledTicks = 300
 
     init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
         self.call = call
@@ -193,14 +200,29 @@ private final class LiveFollower {
         told = Array(repeating: 0, count: topics.count)
     }
 
-    /// The sidecar goes down, or the key is there no more.
-    var isToEnd: Bool { reply.isOver || call.shutdown.hasHappened || call.access.current(call.caller) == nil }
+    private var caller: AccessControl.Caller? { call.access.current(call.caller) }
 
-    func end() { reply.writeEnd(nil) }
+    /// The sidecar goes down, the key is there no more, or it does not read.
+    var isToEnd: Bool {
+        reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.mostStalledTicks
+    }
+
+    func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
+
+    /// Tells who it is and what it may do, at first and whenever that has changed.
+    func greet(wall: Int64) {
+        guard let caller, caller.role != role, reply.isWritable else { return }
+        role = caller.role
+        write(
+            ByteBuffer(
+                string: ServerSentEvents.event(
+                    "hello", ["caller": .text(caller.name), "now_ms": .integer(wall), "role": .text(caller.role.rawValue)])))
+    }
 
     /// Tells what has changed, to one that takes it.
     func tellNews() {
-        guard reply.isWritable else { return }
+        guard reply.isWritable else { return stalledTicks += 1 }
+        stalledTicks = 0
         var news = ByteBuffer()
         for (place, topic) in topics.enumerated() where told[place] != topic.version {
             told[place] = topic.version
@@ -216,8 +238,6 @@ private final class LiveFollower {
         quietTicks += 1
         if quietTicks > ticks, reply.isWritable { write(ByteBuffer(string: ":\n\n")) }
     }
-
-    func write(_ text: String) { write(ByteBuffer(string: text)) }
 
     private func write(_ bytes: ByteBuffer) {
         quietTicks = 0

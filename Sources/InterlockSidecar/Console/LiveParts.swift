@@ -9,6 +9,7 @@ struct LiveParts {
     let probe: ProbeReadings.Lookup
     let rates: RateHistory
     let events: EventHistory
+    let budget: ReadBudget
 
     /// How long what was read of Redis will do, in milliseconds.
     private enum Lifetime {
@@ -22,17 +23,15 @@ struct LiveParts {
 
     /// Services on a page.
     static let servicesOfPage = 100
-    /// Leases that are counted at every tick; of more the count is made once a second.
-    private static let countedAtOnce = 2000
     /// Breakers that are not closed and named.
     private static let namedBreakers = 20
 
     /// Brings a topic up to date with what this sidecar knows.
     func refresh(_ topic: LiveTopic) {
-        guard !topic.part.isRead || topic.reading.isDone else { return }
+        guard !topic.part.isRead || topic.reading.isToBeShown else { return }
         switch topic.part {
         case .sidecar:
-            topic.show(stamp: topic.isCostly ? rates.samples : nil, sidecar(of: topic))
+            topic.show(sidecar())
         case .redis:
             topic.show(RedisStatusReply.members(calls.status))
         case .fleet:
@@ -45,7 +44,7 @@ struct LiveParts {
             topic.show(stamp: Int(events.last)) { events.write(into: &$0) }
         case .locks(let search, let cursor):
             topic.show(
-                stamp: topic.reading.count &+ calls.grantChanges,
+                stamp: topic.reading.count &+ calls.grantChanges &+ (topic.reading.isDone ? 1 : 0),
                 LockPages.members(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
         case .lock(let name):
             topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.nobody(name)))
@@ -68,36 +67,39 @@ struct LiveParts {
 
     /// Reads a topic's part from Redis again when that is due.
     func read(_ topic: LiveTopic, now: Instant) {
-        let wall = calls.wallTime()
+        let wall = { [calls] in calls.wallTime() }
         switch topic.part {
         case .fleet:
-            topic.readIfDue(now: now, wall: wall) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.listFleet(
                     completion: Completion { _, answer in
                         let size = Int64((try? answer.get().count) ?? 0)
-                        done(answer.map(FleetReply.members), max(Lifetime.fleet, size * Lifetime.sidecar))
+                        done(
+                            answer.map(FleetReply.members), max(Lifetime.fleet, size * Lifetime.sidecar),
+                            // Most of a large fleet's is spread over its lifetime.
+                            1)
                         return true
                     })
             }
         case .locks(let search, let cursor):
-            topic.readIfDue(now: now, wall: wall) { done in
-                LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page) }
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
+                LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page, $1) }
             }
         case .lock(let name):
-            topic.readIfDue(now: now, wall: wall) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.inspectLock(
                     name,
                     completion: Completion { _, answer in
-                        done(answer.map { $0.map(LockReply.members) ?? Self.nobody(name) }, Lifetime.lock)
+                        done(answer.map { $0.map(LockReply.members) ?? Self.nobody(name) }, Lifetime.lock, 1)
                         return true
                     })
             }
         case .limits(let name):
-            topic.readIfDue(now: now, wall: wall) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
                 calls.listLimits(
                     service: name.text, subject: nil,
                     completion: Completion { _, answer in
-                        done(answer.map { ["limits": .list($0.map { .object($0.members) })] }, Lifetime.limits)
+                        done(answer.map { ["limits": .list($0.map { .object($0.members) })] }, Lifetime.limits, 1)
                         return true
                     })
             }
@@ -113,9 +115,8 @@ struct LiveParts {
 
     // MARK: What this sidecar knows
 
-    private func sidecar(of topic: LiveTopic) -> [String: JSONValue] {
+    private func sidecar() -> [String: JSONValue] {
         let status = calls.status
-        topic.isCostly = status.locksHeld > Self.countedAtOnce
         let notClosed = calls.allBreakers().filter { $0.state != .closed || $0.fleet.forced != nil }
         return [
             "breakers": .list(notClosed.prefix(Self.namedBreakers).map { .object(ServiceReply.members($0, probe: nil)) }),

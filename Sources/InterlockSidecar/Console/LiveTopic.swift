@@ -11,8 +11,6 @@ final class LiveTopic {
     private(set) var version = 0
     /// When somebody looked at it last.
     var lookedAt = Instant(nanoseconds: .min)
-    /// To make it takes so long that once a second has to do.
-    var isCostly = false
     /// What it was made of the last time; `nil`: it is made anew each time.
     private var stamp: Int?
 
@@ -43,21 +41,31 @@ final class LiveTopic {
 
     /// Begins to read it again when that is due.
     /// - Parameters:
-    ///   - wall: what this host's clock shows now. What was found is as old as that: it may have changed since.
-    ///   - read: calls its argument once, with what was found and for how long that will do, in milliseconds.
+    ///   - wall: what this host's clock shows. What was found is as old as its beginning: it may have changed since.
+    ///   - budget: what may be asked of Redis.
+    ///   - read: calls its argument once, with what was found, for how long that will do, in milliseconds, and how many commands it cost.
     func readIfDue(
-        now: Instant, wall: Int64, _ read: (@escaping (Result<[String: JSONValue], InterlockError>, Int64) -> Void) -> Void
+        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget,
+        _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
     ) {
         guard !reading.isUnderWay, reading.dueAt <= now else { return }
+        guard budget.mayRead(now: now) else {
+            // What was read before stays, and is as old as it says.
+            if !reading.isDone { reading.isPutOff = true }
+            return
+        }
+        let began = wall()
         reading.isUnderWay = true
-        read { [self] result, lifetime in
+        read { [self] result, lifetime, commands in
             reading.isUnderWay = false
+            reading.isPutOff = false
+            budget.spend(commands)
             // From its beginning: what takes long is not asked for all the time.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
             switch result {
             case .success(let members):
-                reading.content = LiveReading.Content(members: members, atMilliseconds: wall)
+                reading.content = LiveReading.Content(members: members, atMilliseconds: began, seenMilliseconds: wall())
                 reading.failure = nil
             case .failure(let error): reading.failure = error.message
             }
@@ -79,6 +87,8 @@ struct LiveReading {
         var members: [String: JSONValue]
         /// When it was begun to be read, by this host's clock.
         var atMilliseconds: Int64
+        /// When it had come.
+        var seenMilliseconds: Int64
     }
 
     fileprivate(set) var content: Content?
@@ -87,17 +97,48 @@ struct LiveReading {
     /// How often it was read.
     fileprivate(set) var count = 0
     fileprivate var isUnderWay = false
+    /// So much is read of Redis that it has to wait.
+    fileprivate var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
 
     /// It was read, or could not be.
     var isDone: Bool { count > 0 }
+    /// There is something to show.
+    var isToBeShown: Bool { isDone || isPutOff }
+
+    private static let putOff = "so much is looked at through this sidecar that it is not read yet"
 
     /// As it is shown: with its age, and with what hinders.
     /// - Parameter empty: what stands there before anything was read.
     func members(empty: [String: JSONValue]) -> [String: JSONValue] {
         var members = content?.members ?? empty
         members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
-        members["failure"] = failure.map { .text($0) } ?? .null
+        members["failure"] = failure.map { .text($0) } ?? (isPutOff ? .text(Self.putOff) : .null)
         return members
     }
+}
+
+/// How much consoles may ask of Redis: so many commands a second for each that looks, on average. Confined to the coordinator's event
+/// loop.
+final class ReadBudget {
+    /// Of one console, each second.
+    private static let rate = 5.0
+    /// Of all together.
+    private static let highestRate = 25.0
+    private static let burst = 10.0
+
+    /// How many look.
+    var looking = 1
+    private var left = ReadBudget.burst
+    private var filledAt = Instant(nanoseconds: 0)
+
+    func mayRead(now: Instant) -> Bool {
+        let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
+        filledAt = now
+        left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, looking))))
+        return left > 0
+    }
+
+    /// What was spent beyond what was left has to be waited for, up to two seconds of one console.
+    func spend(_ commands: Int) { left = max(-Self.burst, left - Double(commands)) }
 }

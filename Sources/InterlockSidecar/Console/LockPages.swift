@@ -11,12 +11,14 @@ final class LockPages {
     private var cursor: String
     private var names: [ResourceName] = []
     private var steps = 0
+    private var commands = 0
 
-    /// A page ends when it has so many, on a cluster where each is looked at by itself.
+    /// A page ends when it has so many.
     private static let most = 50
-    private static let mostOnCluster = 15
-    /// What one step found more is shown up to here.
-    private static let mostShown = 200
+    /// The same where each is looked at by itself.
+    private static let mostApart = 12
+    /// What one step found more is shown up to so many times that.
+    private static let mostShown = 2
     /// A page ends after so many steps through the names, whatever they found.
     private static let mostSteps = 8
     /// In milliseconds, beside the last step.
@@ -30,18 +32,20 @@ final class LockPages {
         deadline = calls.now().advanced(byMilliseconds: Self.patience)
     }
 
-    private var size: Int { calls.isOnCluster ? Self.mostOnCluster : Self.most }
+    private var size: Int { calls.locksAreApart ? Self.mostApart : Self.most }
 
-    func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>) -> Void) {
-        let isSearch = !search.text.isEmpty
-        // The more steps were in vain, the wider is the next.
-        let count = min(1000, size << (isSearch ? steps : 0))
+    /// - Parameter done: is also told how many commands it cost.
+    func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
+        let glob = search.text.isEmpty ? "*" : "*\(Self.literally(search.text))*"
+        // The more steps were in vain, the wider is the next: other keys may be many.
+        let count = min(1000, size << steps)
         calls.listLocks(
-            cursor: cursor, matching: isSearch ? "*\(Self.literally(search.text))*" : "*", count: count,
+            cursor: cursor, matching: glob, count: count,
             completion: Completion { [self] _, answer in
                 steps += 1
+                commands += 1
                 switch answer {
-                case .failure(let error): done(.failure(error))
+                case .failure(let error): done(.failure(error), commands)
                 case .success(let page):
                     cursor = page.cursor
                     // A foreign key may have a name that is none of ours.
@@ -53,24 +57,30 @@ final class LockPages {
             })
     }
 
-    private func look(_ done: @escaping (Result<[String: JSONValue], InterlockError>) -> Void) {
+    private func look(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
         // A name may come twice while the keys are being moved.
-        let names = Array(Set(names).sorted { $0.text < $1.text }.prefix(Self.mostShown))
+        let all = Set(names)
+        let names = Array(all.sorted { $0.text < $1.text }.prefix(Self.mostShown * size))
+        let isComplete = cursor == "0" && names.count == all.count
         let (cursor, wall) = (cursor, startedMilliseconds)
-        guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor))) }
-        calls.inspectLocks(names) { answer in
+        guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
+        commands += calls.locksAreApart ? names.count : (names.count + Self.most - 1) / Self.most
+        calls.inspectLocks(names) { [commands] answer in
             done(
                 answer.map { locks in
                     Self.page(
                         locks.compactMap { lock in
                             lock.map { LockReply.members($0).merging(["at_ms": .integer(wall), "here": .flag(false)]) { $1 } }
-                        }, cursor: cursor)
-                })
+                        }, cursor: cursor, isComplete: isComplete)
+                }, commands)
         }
     }
 
-    private static func page(_ rows: [[String: JSONValue]], cursor: String) -> [String: JSONValue] {
-        ["locks": .list(rows.map { .object($0) }), "cursor": .text(cursor), "complete": .flag(cursor == "0")]
+    /// A page that nothing was found for yet.
+    static let empty = page([], cursor: "0", isComplete: false)
+
+    private static func page(_ rows: [[String: JSONValue]], cursor: String, isComplete: Bool) -> [String: JSONValue] {
+        ["locks": .list(rows.map { .object($0) }), "cursor": .text(cursor), "complete": .flag(isComplete)]
     }
 
     /// A glob that matches this text alone.
@@ -88,62 +98,108 @@ final class LockPages {
     /// The page as it is now, as far as this sidecar knows.
     /// - Parameters:
     ///   - grants: its last ones, the newest first.
-    ///   - isFirst: locks that were granted since, and are not on the page, are put on it.
+    ///   - isFirst: locks that this sidecar has granted, and that are not on the page, are put on it.
     static func members(
         _ reading: LiveReading, _ grants: [GrantRecord], search: ExactText, isFirst: Bool
     ) -> [String: JSONValue] {
-        var page = reading.members(empty: Self.page([], cursor: "0"))
-        guard let readAt = reading.content?.atMilliseconds, case .list(let read) = page["locks"] else { return page }
-        var news: [ExactText: [GrantRecord]] = [:]
-        for grant in grants where search.isPart(of: grant.name) {
-            guard grant.grantedMilliseconds >= readAt || (grant.endedMilliseconds ?? .min) >= readAt else { continue }
-            news[ExactText(grant.name), default: []].append(grant)
-        }
-        guard !news.isEmpty else { return page }
+        var page = reading.members(empty: empty)
+        guard let content = reading.content, case .list(let read) = page["locks"] else { return page }
+        var own: [ExactText: [GrantRecord]] = [:]
+        for grant in grants where search.isPart(of: grant.name) { own[ExactText(grant.name), default: []].append(grant) }
+        guard !own.isEmpty else { return page }
         var rows: [JSONValue] = read.map { row in
             guard case .object(let lock) = row, case .text(let name) = lock["name"],
-                let grants = news.removeValue(forKey: ExactText(name))
+                let grants = own.removeValue(forKey: ExactText(name))
             else { return row }
-            return .object(updated(lock, by: grants, since: readAt))
+            return .object(updated(lock, by: grants, seenAt: content.seenMilliseconds))
         }
         if isFirst {
-            for (name, grants) in news.sorted(by: { $0.key.text < $1.key.text }) where grants.contains(where: { $0.end == nil }) {
+            for (name, grants) in own.sorted(by: { $0.key.text < $1.key.text }) where grants.contains(where: { $0.end == nil }) {
                 guard let name = try? ResourceName(name.text) else { continue }
-                rows.append(.object(updated(LockReply.members(LockInformation(unheld: name)), by: grants, since: readAt)))
+                let lock = LockReply.members(LockInformation(unheld: name)).merging(["at_ms": .integer(0)]) { $1 }
+                rows.append(.object(updated(lock, by: grants, seenAt: 0)))
             }
         }
         page["locks"] = .list(rows)
         return page
     }
 
-    /// - Parameter grants: of this lock, the newest first; each begun or ended since it was read.
+    /// - Parameters:
+    ///   - grants: of this lock through this sidecar, the newest first.
+    ///   - seenAt: when what is read of it had come.
     private static func updated(
-        _ lock: [String: JSONValue], by grants: [GrantRecord], since readAt: Int64
+        _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
+    ) -> [String: JSONValue] {
+        guard let newest = grants.first else { return lock }
+        return newest.mode == .exclusive ? updated(lock, by: newest) : updatedTogether(lock, by: grants, seenAt: seenAt)
+    }
+
+    private static func integer(_ value: JSONValue?) -> Int64 {
+        if case .integer(let number) = value { number } else { 0 }
+    }
+
+    /// A lock that one has alone: fences tell what came after what.
+    private static func updated(_ lock: [String: JSONValue], by grant: GrantRecord) -> [String: JSONValue] {
+        var lock = lock
+        let fence = integer(lock["fence"])
+        guard grant.fence >= fence else { return lock }
+        if grant.end == nil {
+            let readUntil = integer(lock["at_ms"]) + integer(lock["ttl_ms"])
+            // Read after its last renewal.
+            if grant.fence == fence, integer(lock["holders"]) > 0, grant.promisedMilliseconds <= readUntil { return lock }
+            let remaining = JSONValue.integer(grant.promisedMilliseconds - grant.grantedMilliseconds)
+            lock["at_ms"] = .integer(grant.grantedMilliseconds)
+            lock["holders"] = .integer(1)
+            lock["label"] = .text(grant.label)
+            lock["mode"] = .text(grant.mode.word)
+            lock["ttl_ms"] = remaining
+            lock["leases"] = .list([
+                .object(["label": .text(grant.label), "fence": .integer(grant.fence), "ttl_ms": remaining])
+            ])
+        } else {
+            guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
+            // What was read after it had ended knows better: it may have been extended in another way.
+            let endedAt = grant.endedMilliseconds ?? grant.grantedMilliseconds
+            guard endedAt >= integer(lock["at_ms"]) || grant.fence > fence else { return lock }
+            // Where others wait it was passed on; the next reading tells to whom.
+            lock["at_ms"] = .integer(endedAt)
+            lock["holders"] = .integer(0)
+            lock["label"] = .null
+            lock["mode"] = .null
+            lock["ttl_ms"] = .integer(0)
+            lock["leases"] = .list([])
+        }
+        lock["fence"] = .integer(grant.fence)
+        lock["permits"] = .null
+        lock["here"] = .flag(true)
+        return lock
+    }
+
+    /// A lock that several have: who came and went here since it was read is counted; its leases stay as they were read.
+    private static func updatedTogether(
+        _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {
         var lock = lock
-        guard let newest = grants.first else { return lock }
-        let holders: Int64
-        if newest.mode == .exclusive {
-            holders = newest.end == nil ? 1 : 0
-        } else {
-            let known: Int64 = if case .integer(let count) = lock["holders"] { count } else { 0 }
-            let come = grants.count { $0.grantedMilliseconds >= readAt && $0.end == nil }
-            let gone = grants.count { $0.grantedMilliseconds < readAt && $0.end != nil }
-            holders = max(0, known + Int64(come - gone))
-        }
-        let holder = grants.first { $0.end == nil }
+        let come = grants.filter { $0.grantedMilliseconds > seenAt && $0.end == nil }
+        let gone = grants.count { $0.grantedMilliseconds <= seenAt && ($0.endedMilliseconds ?? .min) > seenAt }
+        guard !come.isEmpty || gone > 0 else { return lock }
+        let holders = max(0, integer(lock["holders"]) + Int64(come.count - gone))
         lock["holders"] = .integer(holders)
         lock["here"] = .flag(true)
-        lock["at_ms"] = .integer(newest.endedMilliseconds ?? newest.grantedMilliseconds)
-        lock["mode"] = holders > 0 ? .text(newest.mode.word) : .null
-        lock["permits"] = newest.mode.permits.map { .integer(Int64($0)) } ?? .null
-        lock["fence"] = .integer(newest.fence)
-        if let holder {
-            lock["label"] = .text(holder.label)
-            lock["ttl_ms"] = .integer(holder.promisedMilliseconds - newest.grantedMilliseconds)
+        if let newest = come.first {
+            let at = newest.grantedMilliseconds
+            let readUntil = integer(lock["at_ms"]) + integer(lock["ttl_ms"])
+            lock["label"] = .text(newest.label)
+            lock["fence"] = .integer(newest.fence)
+            lock["mode"] = .text(newest.mode.word)
+            lock["permits"] = newest.mode.permits.map { .integer(Int64($0)) } ?? .null
+            lock["ttl_ms"] = .integer(max(readUntil, come.map(\.promisedMilliseconds).max() ?? 0) - at)
+            lock["at_ms"] = .integer(at)
         } else if holders == 0 {
             lock["label"] = .null
+            lock["mode"] = .null
             lock["ttl_ms"] = .integer(0)
+            lock["leases"] = .list([])
         }
         return lock
     }

@@ -60,13 +60,17 @@
   function table(caption, columns, keyOf, none) {
     const body = make("tbody");
     const head = make("tr", {}, columns.map(([title, , kind]) => make("th", { scope: "col", className: kind ?? "" }, title)));
-    const empty = make("p", { className: "none" }, none);
+    const empty = make("p", { className: "none" });
     const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
       make("table", {}, make("thead", {}, head), body));
     const box = make("div", {}, scroll, empty);
-    box.show = (items) => {
-      scroll.hidden = items.length === 0;
-      empty.hidden = items.length > 0;
+    scroll.hidden = empty.hidden = true;
+    /** Without items nothing is known, which is not that there are none. */
+    box.show = (items, otherwise = none) => {
+      scroll.hidden = !items?.length;
+      empty.hidden = !items || items.length > 0;
+      setText(empty, empty.hidden ? "" : otherwise);
+      if (!items) return;
       sync(body, items, keyOf,
         () => make("tr", {}, columns.map(([, , kind]) => make("td", { className: kind ?? "" }))),
         (row, item) => columns.forEach(([, cell], index) => fill(row.children[index], cell(item))));
@@ -159,9 +163,10 @@
 
   function moment(milliseconds) {
     if (!milliseconds) return "";
-    const date = new Date(milliseconds);
+    // What comes from elsewhere may be a moment that no calendar has.
+    const date = new Date(Math.min(Math.max(Number(milliseconds) || 0, 0), 253402300799999));
     const text = date.toISOString();
-    return now() - milliseconds < 43200000 ? text.slice(11, 23) : text.slice(0, 19).replace("T", " ");
+    return Math.abs(now() - milliseconds) < 43200000 ? `${text.slice(11, 23)}Z` : `${text.slice(0, 19).replace("T", " ")}Z`;
   }
 
   /** What is left of a time that was `milliseconds` when it was read. */
@@ -180,6 +185,7 @@
 
   function age(part) {
     if (!part) return "";
+    if (part.at_ms === null) return `not known yet${part.failure ? `: ${part.failure}` : ""}`;
     const words = `as of ${span(now() - part.at_ms)} ago`;
     return part.failure ? `${words}; not read again: ${part.failure}` : words;
   }
@@ -231,6 +237,23 @@
     ["What", eventWords],
     ["Told by", (event) => event.origin],
   ];
+
+  function holderWords(lock) {
+    if (!lock.holders) return lock.waiters ? "passed on just now" : "nobody";
+    // Of those that hold it together the label is their group's.
+    const label = lock.mode === "exclusive" ? lock.label : lock.leases[0]?.label ?? lock.label;
+    return lock.holders > 1 ? `${label ?? ""} and ${lock.holders - 1} more` : label ?? "";
+  }
+
+  let typing = null;
+  function searchField(view) {
+    const field = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off", maxLength: 256 });
+    field.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => go(view, field.value ? { search: field.value } : {}, true), 300);
+    });
+    return field;
+  }
 
   const views = {
     overview() {
@@ -285,22 +308,17 @@
           primaries.show(server.cluster?.primaries ?? []);
         }
         if (members) {
-          fleet.show(members.sidecars ?? []);
+          fleet.show(members.at_ms === null ? null : members.sidecars);
           setText(fleetAge, age(members));
         }
       };
     },
 
     locks() {
-      const search = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off" });
-      let typing = null;
-      search.addEventListener("input", () => {
-        clearTimeout(typing);
-        typing = setTimeout(() => go("locks", search.value ? { search: search.value } : {}), 300);
-      });
+      const search = searchField("locks");
       const list = table("Locks", [
         ["Lock", (lock) => link(lock.name, "lock", lock.name)],
-        ["Holder", (lock) => (lock.holders > 1 ? `${lock.label ?? ""} and ${lock.holders - 1} more` : lock.label ?? (lock.holders ? "" : "nobody"))],
+        ["Holder", holderWords],
         ["Fence", (lock) => lock.fence ?? "", "number"],
         ["Remaining", (lock) => (lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""), "number"],
         ["Mode", mode],
@@ -319,7 +337,8 @@
       return () => {
         const page = parts.locks;
         if (!page) return;
-        list.show(page.locks);
+        list.show(page.at_ms === null ? null : page.locks,
+          page.complete ? undefined : "None so far; the search has not seen all names: go on with the next page.");
         next.hidden = page.cursor === "0";
         setText(note, `The list ${age(page)}; it is read every few seconds. What this sidecar does shows at once, as "here".`
           + (page.complete ? "" : " The search has not seen all names: go on with the next page."));
@@ -351,12 +370,13 @@
         const lock = parts.lock;
         if (lock) {
           const leases = lock.leases ?? [];
-          about.show([
+          const isKnown = lock.at_ms !== null;
+          about.show(!isKnown ? [["Held", "not known"]] : [
             ["Held", lock.holders ? mode(lock) : "no"], ["Fence", lock.fence],
             ["Remaining", lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""], ["Waiting", number(lock.waiters ?? 0)],
           ]);
-          holders.show(leases);
-          queue.show((lock.queue ?? []).map((waiter, index) => ({ ...waiter, turn: index + 1 })));
+          holders.show(isKnown ? leases : null);
+          queue.show(isKnown ? (lock.queue ?? []).map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
           setText(note, age(lock));
           breaking.hidden = role !== "admin" || leases.length === 0;
         }
@@ -365,12 +385,7 @@
     },
 
     services() {
-      const search = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off" });
-      let typing = null;
-      search.addEventListener("input", () => {
-        clearTimeout(typing);
-        typing = setTimeout(() => go("services", search.value ? { search: search.value } : {}), 300);
-      });
+      const search = searchField("services");
       const list = table("Services", [
         ["Service", (service) => link(service.service, "service", service.service)],
         ["Breaker", (service) => state(service.state)],
@@ -442,7 +457,10 @@
         section("What the breaker has been through", timeline, none));
       return () => {
         const { service, limits: standing, minute } = parts;
-        if (service?.service) {
+        if (service && !service.service) {
+          about.show([["Breaker", "This service is no longer configured."]]);
+          acts.hidden = true;
+        } else if (service) {
           about.show([
             ["Breaker", state(service.state)], ["Why", breakerWhy(service)],
             ["Since", service.since_ms ? `${moment(service.since_ms)}, for ${span(now() - service.since_ms)}` : ""],
@@ -465,7 +483,7 @@
             const seen = (used.get(limit.name) ?? []).filter(([at]) => at > now() - 60000 && at !== standing.at_ms);
             used.set(limit.name, [...seen, [standing.at_ms, limit.used]]);
           }
-          limits.show(shown);
+          limits.show(standing.at_ms === null ? null : shown);
           setText(limitsAge, age(standing));
         }
         if (minute) {
@@ -503,13 +521,22 @@
     return { view: known, name, query: new URLSearchParams(query) };
   }
 
-  function go(view, query) {
+  /** @param isSame the view that is shown goes on: there is nothing to go back to. */
+  function go(view, query, isSame = false) {
     const text = new URLSearchParams(query).toString();
-    location.hash = `#/${view}${text ? `?${text}` : ""}`;
+    const hash = `#/${view}${text ? `?${text}` : ""}`;
+    if (!isSame) location.hash = hash;
+    else {
+      history.replaceState(null, "", hash);
+      enter();
+    }
   }
 
   let draw = () => {};
   function enter() {
+    // The fragment of the skip link is no view.
+    if (route && location.hash && !location.hash.startsWith("#/")) return;
+    clearTimeout(typing);
     const before = route;
     route = readRoute();
     const isSearch = before && before.view === route.view && (route.view === "locks" || route.view === "services")
@@ -543,7 +570,9 @@
   // The stream: server-sent events by fetch, which can show a key and be told why it is refused.
 
   function queryOfRoute() {
-    const fields = [["view", route.view], ["name", route.name], ...["search", "cursor", "from"].map((name) => [name, route.query.get(name)])];
+    const known = { locks: ["search", "cursor"], services: ["search", "from"] }[route.view] ?? [];
+    const fields = [["view", route.view], ["name", ["lock", "service"].includes(route.view) ? route.name : ""],
+      ...known.map((name) => [name, route.query.get(name)])];
     return fields.filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
   }
 
@@ -559,6 +588,7 @@
         const problem = await read(own);
         if (own.signal.aborted) return;
         if (problem?.status === 401) return login(key ? "This key is not known here." : "");
+        if (problem && problem.status < 500) return refused(problem);
         away(problem ? problem.detail : "This sidecar has gone down.");
       } catch {
         if (own.signal.aborted) return;
@@ -643,6 +673,14 @@
     trouble(`${why} What is shown is what it said last; trying again.`);
   }
 
+  /** What is asked for is not there, now and later. */
+  function refused(problem) {
+    isAway = true;
+    $("link").className = "dot away";
+    setText($("link-text"), "nothing to show");
+    trouble(problem.detail ?? `The sidecar answers ${problem.status}.`);
+  }
+
   function trouble(text) {
     setText($("trouble"), text);
     $("trouble").hidden = !text;
@@ -659,10 +697,14 @@
   }
 
   $("login").addEventListener("cancel", (event) => event.preventDefault());
+  // A browser closes a dialog all the same when it is told to twice.
+  $("login").addEventListener("close", () => { if (keysAreRequired && !key) login(""); });
   $("login-form").addEventListener("submit", (event) => {
     event.preventDefault();
     key = $("key").value.trim();
     $("key").value = "";
+    // No field of a request can carry others.
+    if (/[^\x21-\x7e]/.test(key)) return login("This key is not known here.");
     if (!key) return;
     sessionStorage.setItem(storedKey, key);
     $("leave").hidden = false;
@@ -708,6 +750,15 @@
 
   // Times run on between what comes.
   setInterval(() => { if (!document.hidden) plan(); }, 250);
+  // Nobody looks at a tab that is hidden, and a browser has few connections to one host.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) stream?.abort();
+    else follow();
+  });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
   addEventListener("hashchange", enter);
   $("leave").hidden = !key;
   enter();
