@@ -148,17 +148,18 @@ package struct Sidecar: Sendable {
         try await ServiceGroup(configuration: groupConfiguration).run()
     }
 
-    /// Begins the spans of calls that are traced; `nil`: none is. What sends them goes down after the doors.
+    /// Begins the spans of calls that are traced; `nil`: none is. What sends them goes down last.
     private func tracer(_ services: inout [any Service]) async throws -> NIOLoopBound<Tracer>? {
         guard let settings = configuration.tracing else { return nil }
         let queue = SpanQueue()
-        services.append(
+        // The first one is the last to hear that the group goes down.
+        services.insert(
             try SpanExporter(
                 settings, queue: queue,
                 resource: [
                     "service.name": "interlock", "service.instance.id": coordinator.id,
                     "service.version": SidecarVersion.current, "host.name": InterlockConfiguration.hostName,
-                ], logger: logger))
+                ], logger: logger), at: 0)
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }

@@ -47,6 +47,8 @@ class Collector(http.server.ThreadingHTTPServer):
         self.resources: list[dict[str, str]] = []
         #: The statuses of the next answers, before it takes spans again.
         self.statuses: list[int] = []
+        #: How long it takes for each, in seconds.
+        self.pause = 0.0
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -55,6 +57,7 @@ class CollectorCall(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.server.pause)
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         if status == 200 and (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf"):
             request = trace_service_pb2.ExportTraceServiceRequest.FromString(body)
@@ -341,6 +344,10 @@ services:
         expect(
             all(span.trace_id.hex() != PARENT[3:35] and not span.parent_span_id for span in spans), "it has a parent"
         )
+        self.upstream.asked = []
+        self.call(traceparent="nonsense", tracestate=STATE)
+        self.spans(4)
+        expect("tracestate" not in self.upstream.asked[0], "the upstream is told the state of a trace that is none")
 
     def shares(self) -> None:
         self.start("0%")
@@ -353,6 +360,16 @@ services:
 
     def troubles(self) -> None:
         """A collector that is busy is asked again; one that refuses, or is away, holds up nothing."""
+        self.start("100%")
+        self.collector.pause = 1.0
+        self.call()
+        assert self.world.sidecar
+        began = time.monotonic()
+        self.world.stop(self.world.sidecar)
+        self.world.sidecar = None
+        expect(time.monotonic() - began < 6, "a slow collector holds up the end of the sidecar")
+        self.spans(4)
+        self.collector.pause = 0.0
         self.start("100%")
         self.collector.statuses = [503]
         self.call()

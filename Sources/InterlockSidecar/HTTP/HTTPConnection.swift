@@ -342,12 +342,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
                 found = (head.method, uri, target, match)
             }
             guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
-            let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
             do throws(HTTPProblem) {
+                let caller = try door.gate.admit(head.headers, to: match.route.admission)
+                let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
                 let call = HTTPCall(
                     .init(
-                        head: head, target: target, parameters: match.parameters,
-                        caller: try door.gate.admit(head.headers, to: match.route.admission), access: door.gate.access,
+                        head: head, target: target, parameters: match.parameters, caller: caller, access: door.gate.access,
                         peer: peer, shutdown: door.shutdown, forwarded: forwarded,
                         span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
                 reply = makeReply(to: head, match, span)
@@ -355,7 +355,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             } catch {
                 guard error.code != .unauthenticated else { throw error }
                 request = .dropped
-                reply = reply ?? makeReply(to: head, match, span)
+                reply = reply ?? makeReply(to: head, match)
                 reply?.fail(error)
             }
         } catch {

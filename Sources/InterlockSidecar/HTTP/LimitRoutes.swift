@@ -17,10 +17,11 @@ struct LimitRoutes {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
         let calls = coordinator.callsOnEventLoop()
+        let reference = try calls.service(service).get()
         let trace = call.span.map { StepTrace(.take, service, wait: body.wait, of: $0, calls: calls) }
         let completion = Self.completion(reply, calls, service: service, subject: body.subject)
         let pending = calls.take(
-            try calls.service(service).get(), cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
+            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
             now: calls.now(), completion: trace.map { completion.told(to: $0.answered) } ?? completion)
         reply.cancelsWhenLeft(pending, calls)
     }

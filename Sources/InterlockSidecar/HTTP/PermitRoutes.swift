@@ -17,9 +17,10 @@ struct PermitRoutes {
         let service = try call.name("service").text
         let body = try CallBody(try call.fields(CallBody.fields))
         let calls = coordinator.callsOnEventLoop()
+        let reference = try calls.service(service).get()
         let trace = call.span.map { StepTrace(.permit, service, wait: body.wait, of: $0, calls: calls) }
         let pending = calls.acquirePermit(
-            try calls.service(service).get(), cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
+            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
             now: calls.now(),
             completion: Completion { [coordinator] _, decision in
                 trace?.answered(decision)

@@ -235,7 +235,8 @@ package final class HTTPReply {
         guard progress != .over else { return }
         progress = .over
         departure = nil
-        span?.givenUp()
+        span?.fail("broken off")
+        span?.end()
         connection.breakOff()
     }
 
@@ -284,6 +285,7 @@ package final class HTTPReply {
 
     func clientHasLeft() {
         guard progress != .over else { return }
+        span?.fail(Span.givenUpReason)
         let departure = departure
         self.departure = nil
         departure?()

@@ -11,14 +11,31 @@ extension Tracer {
     /// The span of a request, as OpenTelemetry's conventions have it: <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
     /// - Returns: `nil`: it is not traced.
     func begin(_ head: HTTPRequestHead, _ target: HTTPTarget, _ route: HTTPRoute) -> Span? {
-        let parent = head.headers.first(name: TraceFields.parent).flatMap { text in
-            TraceContext(
-                traceparent: text, state: head.headers[canonicalForm: TraceFields.state].joined(separator: ","))
-        }
-        guard let span = begin("\(head.method.rawValue) \(route.path)", kind: .server, parent: parent) else { return nil }
-        span.set("http.request.method", head.method.rawValue)
+        let method = Self.word(for: head.method)
+        let name = "\(method == Self.otherMethod ? "HTTP" : method) \(route.path)"
+        guard let span = begin(name, kind: .server, parent: Self.parent(in: head.headers)) else { return nil }
+        span.set("http.request.method", method)
         span.set("http.route", route.path)
         span.set("url.path", String(target.path))
         return span
+    }
+
+    private static func parent(in headers: HTTPHeaders) -> TraceContext? {
+        let parents = headers[TraceFields.parent]
+        guard parents.count == 1, let text = parents.first else { return nil }
+        // White space around a field's value is none of it (RFC 9110, section 5.5).
+        let state = headers[canonicalForm: TraceFields.state].joined(separator: ",")
+        let bare = text.split(omittingEmptySubsequences: true) { $0 == " " || $0 == "\t" }
+        return bare.count == 1 ? TraceContext(traceparent: bare[0], state: state) : nil
+    }
+
+    static let otherMethod = "_OTHER"
+
+    /// What the conventions call a method: clients make others up.
+    static func word(for method: HTTPMethod) -> String {
+        switch method {
+        case .GET, .HEAD, .POST, .PUT, .DELETE, .CONNECT, .OPTIONS, .TRACE, .PATCH: method.rawValue
+        default: otherMethod
+        }
     }
 }

@@ -10,7 +10,14 @@ package enum ExpositionFormat: Sendable {
 
     /// What a reader asks for who sends this `Accept`.
     init(accept: String?) {
-        self = accept?.lowercased().contains("application/openmetrics-text") ?? false ? .openMetrics : .prometheus
+        let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
+            let words = range.split(separator: ";").map { $0.filter { $0 != " " } }
+            let quality = words.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) }
+            return (type: words.first ?? "", quality: quality ?? 1)
+        }
+        func quality(_ type: String) -> Double { ranges.first { $0.type == type }?.quality ?? 0 }
+        let wanted = quality("application/openmetrics-text")
+        self = wanted > 0 && wanted >= quality("text/plain") ? .openMetrics : .prometheus
     }
 
     package var mediaType: String {

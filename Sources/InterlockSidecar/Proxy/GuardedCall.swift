@@ -251,6 +251,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         trace?.answered(head.status)
+        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
         stage = .over
         var headers = ProxyFields.answer(head.headers)
         ProxyFields.addUpgrade(to: &headers)
@@ -269,6 +270,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         case .trying:
             if failure.mayBeRetried, pause() { last = .failed(failure) } else { conclude(.failed(failure)) }
         case .relaying:
+            call.span?.fail(failure.reason)
             stage = .over
             reply.breakOff()
         case .asking, .pausing, .over: break
@@ -394,6 +396,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     // MARK: Ends
 
     private func clientHasLeft() {
+        trace?.tryFailed(Span.givenUpReason)
         switch stage {
         case .asking(let pending):
             stage = .over

@@ -15,7 +15,7 @@ final class GuardedCallTrace {
     init?(_ request: HTTPCall, service: String, calls: CoordinatorCalls) {
         guard let span = request.span else { return nil }
         call = span
-        method = request.head.method.rawValue
+        method = Tracer.word(for: request.head.method)
         self.service = service
         self.calls = calls
         span.set("interlock.service", service)
@@ -37,6 +37,8 @@ final class GuardedCallTrace {
         if number > 1 { span.set("http.request.resend_count", Int64(number - 1)) }
         attempt = span
         headers.replaceOrAdd(name: TraceFields.parent, value: span.context.traceparent)
+        // It belongs to a trace that was not said, or not so that it could be read.
+        if !call.hasParent { headers.remove(name: TraceFields.state) }
     }
 
     /// - Parameter status: of the try's answer.

@@ -193,9 +193,11 @@ final class RESPCommands {
         let parent = options?.text(.traceparent).flatMap { TraceContext(traceparent: $0) }
         guard let span = tracer.begin(request.text(0).uppercased(), kind: .server, parent: parent) else { return completion }
         span.set("rpc.system", "redis")
-        let tell = answered(StepTrace(step, subject(), wait: wait, of: span, calls: calls))
+        let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
+        let tell = answered(step)
         return completion.told { answer in
             tell(answer)
+            if let failure = step.failure { span.fail(failure) }
             span.end()
         }
     }

@@ -44,16 +44,28 @@ final class Span {
     /// Nanoseconds since 1970.
     var now: Int64 { tracer.now() }
 
-    func set(_ name: String, _ value: String) { attributes.append((name, .text(value))) }
+    /// Somebody else has begun the trace.
+    var hasParent: Bool { parentID != 0 }
+
+    /// In bytes: what is longer is cut, so that a queue of spans is bounded in size.
+    private static let longestText = 512
+
+    private static func cut(_ text: String) -> String {
+        text.utf8.count <= longestText ? text : String(decoding: text.utf8.prefix(longestText), as: UTF8.self)
+    }
+
+    func set(_ name: String, _ value: String) { attributes.append((name, .text(Self.cut(value)))) }
 
     func set(_ name: String, _ value: Int64) { attributes.append((name, .integer(value))) }
 
     /// It did not come to what it was made for.
-    func fail(_ reason: String) { failure = failure ?? reason }
+    func fail(_ reason: String) { failure = failure ?? Self.cut(reason) }
+
+    static let givenUpReason = "given up"
 
     /// Nobody wants to know any more what it comes to.
     func givenUp() {
-        fail("given up")
+        fail(Self.givenUpReason)
         end()
     }
 

@@ -17,7 +17,7 @@ struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
     private static let batch = 512
     private static let attempts = 3
-    private static let timeout = TimeAmount.seconds(5)
+    private static let timeout = TimeAmount.seconds(3)
     /// Between two attempts; twice as long each time.
     private static let retryPause = Duration.seconds(1)
     private static let longestAnswer = 64 << 10
@@ -55,41 +55,73 @@ struct SpanExporter: Service {
         failed = counter("failed")
     }
 
-    /// Sends until graceful shutdown, and then once more.
+    /// Sends until graceful shutdown, and then once more. Pauses end with it; what is being sent is sent.
     func run() async throws {
-        await cancelWhenGracefulShutdown {
-            while (try? await Task.sleep(for: Self.pause)) != nil { await flush(attempts: Self.attempts) }
+        var isWell = true
+        while !Task.isShuttingDownGracefully {
+            await pause(for: Self.pause)
+            isWell = await flush()
         }
-        await flush(attempts: 1)
+        // A collector that hangs has had its time.
+        if isWell { await flush() }
     }
 
-    private func flush(attempts: Int) async {
+    private func pause(for duration: Duration) async {
+        await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
+    }
+
+    /// - Returns: whether the collector took all there was. When it does not take one batch it is not asked for the others.
+    @discardableResult
+    private func flush() async -> Bool {
         let (spans, dropped) = queue.take()
         self.dropped.increment(by: dropped)
         var rest = spans[...]
         while !rest.isEmpty {
-            await send(rest.prefix(Self.batch), attempts: attempts)
+            let reason = await send(rest.prefix(Self.batch))
+            if let reason {
+                failed.increment(by: rest.count)
+                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest.count)", "error": reason])
+                return false
+            }
             rest = rest.dropFirst(Self.batch)
         }
+        return true
     }
 
-    private func send(_ spans: ArraySlice<FinishedSpan>, attempts: Int) async {
+    /// - Returns: why the collector did not take them; `nil`: it did, but for those that it says it has rejected.
+    private func send(_ spans: ArraySlice<FinishedSpan>) async -> String? {
         var pause = Self.retryPause
         var reason = ""
-        for attempt in 1...attempts {
+        for attempt in 1...Self.attempts {
             do {
                 let answer = try await post(Self.message(spans, resource))
-                guard !(200..<300).contains(answer.head.status.code) else { return sent.increment(by: spans.count) }
-                reason = "status \(answer.head.status.code)"
-                guard Self.retried.contains(answer.head.status.code) else { break }
+                let status = answer.head.status.code
+                if (200..<300).contains(status) {
+                    count(spans.count, answer)
+                    return nil
+                }
+                reason = "status \(status)"
+                guard Self.retried.contains(status) else { break }
             } catch {
                 reason = "\(error)"
             }
-            guard attempt < attempts, (try? await Task.sleep(for: pause)) != nil else { break }
+            guard attempt < Self.attempts, !Task.isShuttingDownGracefully else { break }
+            // A little apart for each sidecar.
+            await self.pause(for: pause * Double.random(in: 1...1.5))
             pause *= 2
         }
-        failed.increment(by: spans.count)
-        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(spans.count)", "error": reason])
+        return reason
+    }
+
+    private func count(_ sent: Int, _ answer: HTTPFetch.Answer) {
+        let said = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
+            serializedBytes: Array(answer.body.readableBytesView))
+        let rejected = min(sent, Int(clamping: max(0, said?.partialSuccess.rejectedSpans ?? 0)))
+        self.sent.increment(by: sent - rejected)
+        guard rejected > 0 else { return }
+        failed.increment(by: rejected)
+        let reason = said?.partialSuccess.errorMessage ?? ""
+        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejected)", "error": reason])
     }
 
     private func post(_ body: [UInt8]) async throws -> HTTPFetch.Answer {

@@ -16,6 +16,8 @@ final class StepTrace {
     private let calls: CoordinatorCalls
     private let askedAt: Instant
     private let mayWait: Bool
+    /// Why there is no answer; `nil`: there is, or it is awaited.
+    private(set) var failure: String?
 
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
@@ -45,7 +47,8 @@ final class StepTrace {
     func answered(_ answer: JointLockAnswer) {
         switch answer {
         case .granted(let leases):
-            span.set("interlock.decision", "granted")
+            // Until the last of them was asked for, so to speak: they are taken one after another.
+            decided("granted", waitedUntil: leases.map(\.askedAt).max())
             span.set("interlock.locks", Int64(leases.count))
         case .held: decided("held", waitedUntil: nil)
         case .failed(let error): failed(error)
@@ -56,7 +59,7 @@ final class StepTrace {
     func answered(_ answer: TakeAnswer) {
         switch answer {
         case .decided(let answer), .decidedAlike(let answer, _, _):
-            decided(answer.isTaken ? "taken" : "limited", waitedUntil: calls.limitsAskedAt)
+            decided(answer.isTaken ? "taken" : "limited", waitedUntil: limitsAskedAt)
             if let name = answer.limitName { span.set("interlock.limit", name) }
         case .failed(let error): failed(error)
         }
@@ -64,7 +67,7 @@ final class StepTrace {
     }
 
     func answered(_ answer: PermitAnswer) {
-        let sentAt = calls.limitsAskedAt
+        let sentAt = limitsAskedAt
         switch answer {
         case .granted(_, let state):
             decided("granted", waitedUntil: sentAt)
@@ -78,6 +81,9 @@ final class StepTrace {
         span.end()
     }
 
+    /// When Redis was asked for what is answered now. What was asked before this step began is another's.
+    private var limitsAskedAt: Instant? { calls.limitsAskedAt.flatMap { $0 >= askedAt ? $0 : nil } }
+
     private func decided(_ decision: String, waitedUntil sentAt: Instant?) {
         span.set("interlock.decision", decision)
         guard mayWait else { return }
@@ -88,6 +94,7 @@ final class StepTrace {
     }
 
     private func failed(_ error: InterlockError) {
+        failure = error.message
         span.set("interlock.decision", "failed")
         span.fail(error.message)
     }

@@ -93,7 +93,7 @@ final class SpanQueue: Sendable {
         var dropped: Int64 = 0
     }
 
-    /// Some 4 MB.
+    /// Some 4 MB, of the longest texts 20.
     static let capacity = 8192
 
     private let state = NIOLockedValueBox(State())
