@@ -116,7 +116,7 @@ let package = Package(
             ],
             resources: [
                 .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
-                .embedInCode("Console/console.js"),
+                .embedInCode("Console/console-elements.js"), .embedInCode("Console/console.js"),
             ],
             swiftSettings: houseRules
         ),

@@ -31,8 +31,8 @@ extension CoordinatorCalls {
     /// then the call has waited for its turn.
     package var limitsAskedAt: Instant? { limits.askedAt }
 
-    /// Each lock is asked for by itself: its keys are apart from the others', or on several servers.
-    package var locksAreApart: Bool { runtime.keys.isOnCluster || quorum != nil }
+    /// How many locks one command tells of: one where their keys are apart, or on several servers.
+    package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.mostAtOnce }
 
     /// What people's clocks show, in milliseconds since 1970.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }

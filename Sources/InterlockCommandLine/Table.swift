@@ -1,4 +1,5 @@
 import FoundationEssentials
+import InterlockCore
 
 /// Rows of cells in aligned columns.
 package struct Table {
@@ -49,7 +50,7 @@ package enum ReadableText {
     /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which means none.
     package static func moment(epochMilliseconds: Int64) -> String {
         guard epochMilliseconds != 0 else { return "" }
-        let shown = min(max(epochMilliseconds, 0), lastShown)
+        let shown = min(max(epochMilliseconds, EpochMilliseconds.calendar.lowerBound), EpochMilliseconds.calendar.upperBound)
         let date = Date(timeIntervalSince1970: Double(shown) / 1000)
         return Date.ISO8601FormatStyle(includingFractionalSeconds: true).format(date)
     }
@@ -60,6 +61,4 @@ package enum ReadableText {
         return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
     }
 
-    /// The end of the year 9999.
-    private static let lastShown: Int64 = 253_402_300_799_999
 }

@@ -8,7 +8,6 @@ accessibility, in light and dark. `--draw FOLDER` keeps the pictures that the do
 import argparse
 import contextlib
 import re
-import socket
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from servers import HTTP, PATIENCE, REDIS, RESP, UPSTREAM, Failure, World, free_ports
+from servers import HTTP, PATIENCE, REDIS, RESP, UPSTREAM, Connection, Failure, World, free_ports
 
 #: Debian's, and where it is called differently.
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
@@ -46,37 +45,6 @@ services:
     limits:
       - {{ limit: 5, per: 1s }}
 """
-
-
-class Connection:
-    """Commands to a sidecar, one after another, each answered before the next."""
-
-    def __init__(self, port: int, key: str = "") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self.file = self.socket.makefile("rb")
-        if key:
-            self.call("AUTH", key)
-
-    def call(self, *words: object) -> object:
-        self.send(*words)
-        return self.answer()
-
-    def send(self, *words: object) -> None:
-        texts = [str(word).encode() for word in words]
-        self.socket.sendall(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts))
-
-    def answer(self) -> object:
-        line = self.file.readline()[:-2]
-        kind, rest = line[:1], line[1:]
-        match kind:
-            case b"$":
-                return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2].decode()
-            case b"*":
-                return None if rest == b"-1" else [self.answer() for _ in range(int(rest))]
-            case b":":
-                return int(rest)
-            case _:
-                return line.decode()
 
 
 class Visitor:

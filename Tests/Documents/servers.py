@@ -230,3 +230,38 @@ class World:
         self.upstream.shutdown()
         self.upstream.server_close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Connection:
+    """Commands to a sidecar or to Redis, and their answers."""
+
+    def __init__(self, port: int, key: str = "") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.file = self.socket.makefile("rb")
+        if key:
+            self.call("AUTH", key)
+
+    def call(self, *words: object) -> object:
+        self.send(*words)
+        return self.answer()
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+    def send(self, *words: object) -> None:
+        texts = [str(word).encode() for word in words]
+        self.socket.sendall(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts))
+
+    def answer(self) -> object:
+        line = self.file.readline()[:-2]
+        kind, rest = line[:1], line[1:]
+        match kind:
+            case b"$":
+                return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2].decode()
+            case b"*":
+                return None if rest == b"-1" else [self.answer() for _ in range(int(rest))]
+            case b":":
+                return int(rest)
+            case _:
+                return line.decode()

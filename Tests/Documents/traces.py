@@ -8,7 +8,6 @@ Callers who are not traced stay so, and a collector that is away or busy holds n
 import argparse
 import http.server
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from servers import HTTP, PATIENCE, RESP, Failure, World
+from servers import HTTP, PATIENCE, RESP, Connection, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockOTLP"
@@ -130,28 +129,6 @@ def compare_declarations() -> None:
                     if values.get((enum.name, value.name)) != value.number:
                         raise Failure(f"{name}.{enum.name}.{value.name} is not as it was published")
     print(f"traces: {count} fields of ours are as OpenTelemetry published them")
-
-
-class Connection:
-    """Commands to the RESP door, and the first text of each answer."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self.file = self.socket.makefile("rb")
-
-    def close(self) -> None:
-        self.file.close()
-        self.socket.close()
-
-    def send(self, line: str) -> None:
-        self.socket.sendall(f"{line}\r\n".encode())
-
-    def answer(self) -> str:
-        head = self.file.readline().decode()
-        if head[:1] == "*":
-            texts = [self.answer() for _ in range(int(head[1:]))]
-            return texts[0] if texts else ""
-        return self.file.read(int(head[1:]) + 2)[:-2].decode() if head[:1] == "$" and head[1:2] != "-" else head.strip()
 
 
 class Check:
@@ -263,7 +240,7 @@ services:
             "LIMIT.TAKE search",
             "PERMIT.ACQUIRE search",
         ):
-            resp.send(f"{command} TRACEPARENT {PARENT}-01")
+            resp.send(*f"{command} TRACEPARENT {PARENT}-01".split())
             resp.answer()
         of = self.by_name(9)
         roots = ["LIMIT.TAKE", "LOCK.ACQUIRE", "LOCK.ACQUIRE", "PERMIT.ACQUIRE"]
@@ -299,31 +276,31 @@ services:
         )
         expect(f'# {{trace_id="{PARENT[3:35]}"}}' in line, f"no histogram has the trace as its exemplar: {line}")
 
-    def waits(self, resp: "Connection") -> None:
+    def waits(self, resp: Connection) -> None:
         """A lock that is waited for, and a wait that its client gives up."""
         token = self.holder(resp)
         other = Connection(self.world.ports[RESP])
-        other.send(f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01")
+        other.send(*f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01".split())
         time.sleep(0.3)
-        resp.send(f"LOCK.RELEASE jobs {token}")
+        resp.send(*f"LOCK.RELEASE jobs {token}".split())
         resp.answer()
-        second = other.answer()
+        second = first(other.answer())
         of = self.by_name(3)
         expect(of["wait"][0].parent_span_id == of["acquire"][0].span_id, "the wait is not the lock's")
         expect(milliseconds(of["wait"][0]) > 200, f"the wait took {milliseconds(of['wait'][0]):.1f} ms")
         expect(within(of["wait"][0], of["acquire"][0]), "the wait is not within the lock's step")
         third = Connection(self.world.ports[RESP])
-        third.send(f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01")
+        third.send(*f"LOCK.ACQUIRE jobs 30000 WAIT 10000 TRACEPARENT {PARENT}-01".split())
         time.sleep(0.2)
         third.close()
         of = self.by_name(2)
         expect(of["acquire"][0].status.message == "given up", f"it is told as {of['acquire'][0].status}")
-        resp.send(f"LOCK.RELEASE jobs {second}")
+        resp.send(*f"LOCK.RELEASE jobs {second}".split())
         resp.answer()
 
-    def holder(self, resp: "Connection") -> str:
-        resp.send("LOCK.ACQUIRE jobs 30000 TRACEPARENT nonsense")
-        token = resp.answer()
+    def holder(self, resp: Connection) -> str:
+        resp.send("LOCK.ACQUIRE", "jobs", 30000, "TRACEPARENT", "nonsense")
+        token = first(resp.answer())
         self.by_name(2)
         return token
 
@@ -387,6 +364,11 @@ services:
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", timeout=5) as answer:
             return str(answer.read().decode())
+
+
+def first(answer: object) -> str:
+    """The token of a lease."""
+    return str(answer[0]) if isinstance(answer, list) else ""
 
 
 def expect(is_so: bool, text: str) -> None:

@@ -21,7 +21,7 @@ struct CommandTimesTests {
         arrivals.came(take, tag: 8, at: Self.at(0))
         arrivals.cameAgain(99)
         arrivals.came(take, tag: 108, at: Self.at(0))
-        arrivals.came(CommandTimes.unknown, tag: 109, at: Self.at(40))
+        arrivals.came(RESPCommandTable.unknown, tag: 109, at: Self.at(40))
         arrivals.answered(before: 8, now: Self.at(1), times)
         arrivals.answered(before: 58, now: Self.at(2), times)
         arrivals.answered(before: 58, now: Self.at(3), times)

@@ -278,9 +278,6 @@ package struct FleetMember: Hashable, Sendable {
 }
 
 extension FleetMember {
-    /// The end of the year 9999, in milliseconds.
-    private static let lastMoment: Int64 = 253_402_300_799_999
-
     fileprivate init(id: String, fields: [String: String]) {
         self.id = id
         host = fields[FleetCoordinator.Field.host]
@@ -289,7 +286,7 @@ extension FleetMember {
         startedMilliseconds = fields[FleetCoordinator.Field.started].flatMap { Int64($0) }.flatMap { seconds in
             let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
             // Anybody can write there: a moment that no calendar has is none.
-            return overflow || !(0...Self.lastMoment).contains(milliseconds) ? nil : milliseconds
+            return overflow || !EpochMilliseconds.calendar.contains(milliseconds) ? nil : milliseconds
         }
         configuration = fields[FleetCoordinator.Field.configuration]
     }

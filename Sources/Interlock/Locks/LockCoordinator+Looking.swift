@@ -14,7 +14,7 @@ extension LockCoordinator {
     private static let pauses: [Int64] = [20, 80]
 
     /// So many locks are looked at by one command, at one server.
-    private static let mostAtOnce = 50
+    static let mostAtOnce = 50
     private static let mostSilent = 1000
 
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {

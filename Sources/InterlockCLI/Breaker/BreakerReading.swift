@@ -164,3 +164,21 @@ enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
 
     var forced: SidecarBreaker.Forced? { self == .auto ? nil : SidecarBreaker.Forced(rawValue: rawValue) }
 }
+
+extension BreakerReading {
+    /// Why a breaker is as it is, in the order in which people ask.
+    /// - Parameters:
+    ///   - ownCause: why one sidecar is open for itself alone.
+    ///   - until: when that is over by itself, in the Unix epoch; 0: it is not.
+    static func reasons(
+        forced: String?, cause: String, ownCause: String? = nil, reason: String, until: Int64, by: String
+    ) -> [String] {
+        var reasons: [String] = []
+        if let forced { reasons.append("forced \(forced)") } else if !cause.isEmpty { reasons.append(cause) }
+        if let ownCause { reasons.append("this sidecar alone: \(ownCause)") }
+        if !reason.isEmpty { reasons.append(reason) }
+        if until > 0 { reasons.append("until \(ReadableText.moment(epochMilliseconds: until))") }
+        if !by.isEmpty { reasons.append("by \(by)") }
+        return reasons
+    }
+}

@@ -129,16 +129,9 @@ extension InterlockEvent<EventPayload> {
     }
 
     private static func reasons(of breaker: BreakerSnapshot) -> String {
-        var reasons: [String] = []
-        if let forced = breaker.forced {
-            reasons.append("forced \(forced.rawValue)")
-        } else if !breaker.cause.isEmpty {
-            reasons.append(breaker.cause)
-        }
-        if !breaker.reason.isEmpty { reasons.append(breaker.reason) }
         let end = breaker.forced == nil ? breaker.untilMilliseconds : breaker.forcedUntilMilliseconds
-        if end > 0 { reasons.append("until \(ReadableText.moment(epochMilliseconds: end))") }
-        if !breaker.by.isEmpty { reasons.append("by \(breaker.by)") }
+        let reasons = BreakerReading.reasons(
+            forced: breaker.forced?.rawValue, cause: breaker.cause, reason: breaker.reason, until: end, by: breaker.by)
         return reasons.isEmpty ? "" : " (\(reasons.joined(separator: ", ")))"
     }
 }

@@ -222,18 +222,12 @@ enum TopTables {
     }
 
     static func breakerWhy(_ breaker: JSONValue) -> String {
-        var words: [String] = []
-        if let forced = breaker["forced"].text {
-            words.append("forced \(forced)")
-        } else if let cause = breaker["cause"].text, !cause.isEmpty {
-            words.append(cause)
-        }
-        if let own = breaker["own_cause"].text { words.append("this sidecar alone: \(own)") }
-        if let reason = breaker["reason"].text, !reason.isEmpty { words.append(reason) }
-        if let by = breaker["by"].text, !by.isEmpty { words.append("by \(by)") }
-        let end = breaker[breaker["forced"].text == nil ? "until_ms" : "forced_until_ms"].integer ?? 0
-        if end > 0 { words.append("until \(time(end))") }
-        return words.joined(separator: ", ")
+        let forced = breaker["forced"].text
+        return BreakerReading.reasons(
+            forced: forced, cause: breaker["cause"].text ?? "", ownCause: breaker["own_cause"].text,
+            reason: breaker["reason"].text ?? "",
+            until: breaker[forced == nil ? "until_ms" : "forced_until_ms"].integer ?? 0, by: breaker["by"].text ?? ""
+        ).joined(separator: ", ")
     }
 
     static func probe(_ probe: JSONValue?, now: Int64) -> String {

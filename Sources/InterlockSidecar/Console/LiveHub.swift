@@ -49,11 +49,18 @@ package final class LiveHub {
     }
 
     private func begin() {
-        // Both end with the event loop's own life, or with `end`.
-        _ = calls.follow { [events, calls] message, event in
-            events.heard(message, event) { if case .success = calls.service($0) { true } else { false } }
-        }
+        // For as long as the coordinator lives; not the other way around.
+        _ = calls.follow { [weak self] message, event in self?.heard(message, event) }
         sampler = repeated(every: .seconds(1)) { [weak self] in self?.sample() }
+    }
+
+    deinit {
+        sampler?.cancel()
+        ticker?.cancel()
+    }
+
+    private func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
+        events.heard(message, event) { if case .success = calls.service($0) { true } else { false } }
     }
 
     private func repeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {

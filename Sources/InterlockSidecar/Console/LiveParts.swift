@@ -44,7 +44,7 @@ struct LiveParts {
             topic.show(stamp: Int(events.last)) { events.write(into: &$0) }
         case .locks(let search, let cursor):
             topic.show(
-                stamp: topic.reading.count &+ calls.grantChanges &+ (topic.reading.isDone ? 1 : 0),
+                stamp: topic.reading.count &+ calls.grantChanges,
                 LockPages.members(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
         case .lock(let name):
             topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.nobody(name)))

@@ -106,7 +106,7 @@ struct LiveReading {
     /// There is something to show.
     var isToBeShown: Bool { isDone || isPutOff }
 
-    private static let putOff = "so much is looked at through this sidecar that it is not read yet"
+    private static let putOff = "so much is looked at through this sidecar that it is not read yet; look again in a few seconds"
 
     /// As it is shown: with its age, and with what hinders.
     /// - Parameter empty: what stands there before anything was read.

@@ -32,7 +32,7 @@ final class LockPages {
         deadline = calls.now().advanced(byMilliseconds: Self.patience)
     }
 
-    private var size: Int { calls.locksAreApart ? Self.mostApart : Self.most }
+    private var size: Int { calls.locksOfCommand == 1 ? Self.mostApart : Self.most }
 
     /// - Parameter done: is also told how many commands it cost.
     func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
@@ -64,7 +64,7 @@ final class LockPages {
         let isComplete = cursor == "0" && names.count == all.count
         let (cursor, wall) = (cursor, startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
-        commands += calls.locksAreApart ? names.count : (names.count + Self.most - 1) / Self.most
+        commands += (names.count + calls.locksOfCommand - 1) / calls.locksOfCommand
         calls.inspectLocks(names) { [commands] answer in
             done(
                 answer.map { locks in

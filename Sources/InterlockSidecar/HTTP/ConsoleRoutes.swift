@@ -13,8 +13,8 @@ struct ConsoleRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/console", for: .anyone, reply: page),
-            HTTPRoute(.GET, "/v1/live", answersHead: false, reply: look),
+            HTTPRoute(.GET, "/console", for: .anyone, isTraced: false, reply: page),
+            HTTPRoute(.GET, "/v1/live", answersHead: false, isTraced: false, reply: look),
         ]
     }
 
@@ -39,7 +39,7 @@ struct ConsoleRoutes {
 /// The page: markup, style and script in one, which ask for nothing else.
 private enum ConsolePage {
     private static let style = text(PackageResources.console_css)
-    private static let script = text(PackageResources.console_js)
+    private static let script = text(PackageResources.console_elements_js) + text(PackageResources.console_js)
     private static let pages = (
         withoutKey: page(keys: "none"), withKey: page(keys: "required")
     )

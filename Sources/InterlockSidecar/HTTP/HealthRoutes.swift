@@ -13,7 +13,7 @@ struct HealthRoutes {
     var routes: [HTTPRoute] {
         [
             HTTPRoute(
-                .GET, "/healthz", for: .anyone, isServedWhenFull: true,
+                .GET, "/healthz", for: .anyone, isTraced: false, isServedWhenFull: true,
                 reply: { _, reply in reply(.object(["status": .text("alive")])) }),
             HTTPRoute(.GET, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
             HTTPRoute(.GET, "/metrics", isServedWhenFull: true, answer: exposition),

@@ -27,15 +27,6 @@ package struct HTTPRoute: Sendable {
         case relay(Relay)
     }
 
-    /// Its requests are traced: those that are asked for often, and decide something.
-    var isTraced: Bool {
-        switch handler {
-        case .relay: true
-        case .reply: admission != .anyone
-        case .answer: false
-        }
-    }
-
     /// `nil`: every method.
     let method: HTTPMethod?
     /// The path, with the names of its variable segments in braces, as the contract has it.
@@ -45,19 +36,22 @@ package struct HTTPRoute: Sendable {
     let answersHead: Bool
     /// Whether the path's last variable stands for any number of segments, also for none.
     let hasTail: Bool
+    /// Its requests are traced: what decides something, often.
+    let isTraced: Bool
     /// Also by the places that are kept when all others are taken.
     let isServedWhenFull: Bool
     let handler: Handler
 
     private init(
         _ method: HTTPMethod?, _ path: String, _ admission: Admission, answersHead: Bool, hasTail: Bool = false,
-        isServedWhenFull: Bool = false, _ handler: Handler
+        isTraced: Bool = false, isServedWhenFull: Bool = false, _ handler: Handler
     ) {
         self.method = method
         self.path = path
         self.admission = admission
         self.answersHead = answersHead
         self.hasTail = hasTail
+        self.isTraced = isTraced
         self.isServedWhenFull = isServedWhenFull
         self.handler = handler
     }
@@ -74,16 +68,16 @@ package struct HTTPRoute: Sendable {
     /// - Parameter reply: answers on the event loop, or throws what is wrong.
     package init(
         _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
-        isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
+        isTraced: Bool = true, isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
     ) {
         self.init(
-            method, path, admission, answersHead: answersHead ?? (method == .GET), isServedWhenFull: isServedWhenFull,
-            .reply(reply))
+            method, path, admission, answersHead: answersHead ?? (method == .GET), isTraced: isTraced,
+            isServedWhenFull: isServedWhenFull, .reply(reply))
     }
 
     /// Everything at and below a path, by any method, is answered by another server.
     /// - Parameter tail: what the contract calls the rest of the path.
     package init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
-        self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, .relay(relay))
+        self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, isTraced: true, .relay(relay))
     }
 }

@@ -10,18 +10,13 @@ final class CommandTimes {
 
     init(in metrics: PrometheusRegistry) {
         self.metrics = metrics
-        histograms = Array(repeating: nil, count: RESPCommandTable.Command.allCases.count + 1)
+        histograms = Array(repeating: nil, count: RESPCommandTable.metricNames.count)
     }
-
-    /// The place of those that are no commands.
-    static let unknown = RESPCommandTable.Command.allCases.count
 
     /// - Parameter command: its place in the table.
     func record(_ command: Int, nanoseconds: Int64, count: Int) {
         if let histogram = histograms[command] { return histogram.recordNanoseconds(nanoseconds, count: count) }
-        let name =
-            RESPCommandTable.Command(rawValue: command).map { RESPCommandTable.name(of: $0).lowercased() } ?? "unknown"
-        let histogram = metrics.latencies("interlock_resp_command_seconds", [("command", name)])
+        let histogram = metrics.latencies("interlock_resp_command_seconds", [("command", RESPCommandTable.metricNames[command])])
         histograms[command] = histogram
         histogram.recordNanoseconds(nanoseconds, count: count)
     }

@@ -35,7 +35,10 @@ package struct RESPCommandTable: Sendable {
         entries = Dictionary(uniqueKeysWithValues: all.map { (CommandKey($0.name), $0) })
     }
 
-    static func name(of command: Command) -> String { entry(command).name }
+    /// How metrics call the commands, in the order of the table, and behind them those that are none.
+    static let metricNames = Command.allCases.map { entry($0).name.lowercased() } + ["unknown"]
+    /// The place of those that are none.
+    static let unknown = Command.allCases.count
 
     package subscript(key: CommandKey) -> Entry? { entries[key] }
 

@@ -29,7 +29,7 @@ final class RESPCommands {
         self.live = live
         calls = coordinator.callsOnEventLoop()
         eventChannel = coordinator.keys.events
-        let names = RESPCommandTable.Command.allCases.map { RESPCommandTable.name(of: $0).lowercased() } + ["unknown"]
+        let names = RESPCommandTable.metricNames
         counters = names.map { Counter(label: "interlock_resp_commands_total", dimensions: [("command", $0)]) }
         counts = Array(repeating: 0, count: names.count)
         calls.beforeMetrics.append { [weak self] in self?.tellCounts() }
@@ -55,8 +55,8 @@ final class RESPCommands {
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
         guard let entry = entry(request) else {
-            counts[CommandTimes.unknown] += 1
-            connection.came(CommandTimes.unknown, tag)
+            counts[RESPCommandTable.unknown] += 1
+            connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
             connection.reply(tag) {
                 $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
