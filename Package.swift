@@ -23,6 +23,7 @@ let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
+let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
 let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
 
 let package = Package(
@@ -36,6 +37,7 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -64,7 +66,7 @@ let package = Package(
         .target(
             name: "Interlock",
             dependencies: [
-                "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, deque, logging, coreMetrics, lifecycle,
+                "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, deque, logging, coreMetrics, lifecycle, tracing,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             resources: [
@@ -232,7 +234,7 @@ let package = Package(
             dependencies: [
                 "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix,
                 logging, lifecycle,
-                unixSignals,
+                unixSignals, tracing, .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
             ],
             swiftSettings: houseRules
         ),

@@ -1,4 +1,5 @@
 package import InterlockCore
+internal import NIOConcurrencyHelpers
 internal import NIOCore
 
 /// The calls for `async` code. Cancelling the task gives the call up; it then throws `InterlockError` with `cancelled`.
@@ -7,7 +8,9 @@ extension Coordinator {
     /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLock(_ request: LockRequest) async throws -> Lease? {
-        let answer: LockAnswer = try await cancellable { $0.acquireLock(request, completion: $1) }
+        let answer = try await traced(.acquire, request.name.text, wait: request.wait, { $0.answered($1) }) {
+            $0.acquireLock(request, completion: $1)
+        }
         switch answer {
         case .granted(let lease): return lease
         case .held: return nil
@@ -20,7 +23,10 @@ extension Coordinator {
     ///   of the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
-        let answer: JointLockAnswer = try await cancellable { $0.acquireLocks(request, completion: $1) }
+        let lock = request.template
+        let answer = try await traced(.acquire, lock.name.text, wait: lock.wait, { $0.answered($1) }) {
+            $0.acquireLocks(request, completion: $1)
+        }
         switch answer {
         case .granted(let leases): return leases
         case .held: return nil
@@ -113,7 +119,7 @@ extension Coordinator {
     package nonisolated func take(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> LimitAnswer {
-        try await decided { calls, completion in
+        let answer = try await traced(.take, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
             switch calls.service(service) {
             case .success(let reference):
                 return calls.take(
@@ -124,14 +130,16 @@ extension Coordinator {
                 return nil
             }
         }
+        return try Self.decision(answer)
     }
 
     /// What a call of cost 1 would be told, taking nothing.
     package nonisolated func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
-        try await decided {
+        let answer: TakeAnswer = try await cancellable {
             $0.peek(service: service, subject: subject, completion: $1)
             return nil
         }
+        return try Self.decision(answer)
     }
 
     /// Where each limit stands that applies to a call; takes nothing.
@@ -157,7 +165,7 @@ extension Coordinator {
     package nonisolated func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
-        let answer: PermitAnswer = try await cancellable { calls, completion in
+        let answer = try await traced(.permit, service, wait: waitMilliseconds, { $0.answered($1) }) { calls, completion in
             switch calls.service(service) {
             case .success(let reference):
                 return calls.acquirePermit(
@@ -243,14 +251,45 @@ extension Coordinator {
         }
     }
 
-    private nonisolated func decided(_ call: @escaping AsyncCall<TakeAnswer>) async throws -> LimitAnswer {
-        switch try await cancellable(call) {
+    private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {
+        switch answer {
         case .decided(let answer), .decidedAlike(let answer, _, _): return answer
         case .failed(let error): throw error
         }
     }
 
     private typealias AsyncCall<Answer> = @Sendable (CoordinatorCalls, Completion<Answer>) -> PendingCall?
+
+    /// Makes a call, in a span when the program has a tracer.
+    /// - Parameters:
+    ///   - subject: the name of the lock or the service.
+    ///   - wait: how long it may wait, in milliseconds.
+    ///   - tell: tells the step its answer.
+    private nonisolated func traced<Answer: Sendable>(
+        _ step: StepTrace.Step, _ subject: String, wait: Int64, _ tell: (StepTrace, Answer) -> Void,
+        _ call: @escaping AsyncCall<Answer>
+    ) async throws -> Answer {
+        guard let span = ProgramSpan(step.rawValue) else { return try await cancellable(call) }
+        let limitsAskedAt = NIOLockedValueBox<Instant?>(nil)
+        let trace = StepTrace(
+            step, subject, wait: wait, span: span, askedAt: clock.now(),
+            limitsAskedAt: { limitsAskedAt.withLockedValue(\.self) })
+        do {
+            let answer = try await cancellable { calls, completion in
+                call(
+                    calls,
+                    completion.told { _ in
+                        let instant = calls.limitsAskedAt
+                        limitsAskedAt.withLockedValue { $0 = instant }
+                    })
+            }
+            tell(trace, answer)
+            return answer
+        } catch {
+            trace.givenUp()
+            throw error
+        }
+    }
 
     /// Makes a call and waits for its answer; an answer that comes after the task was cancelled finds nobody.
     ///

@@ -1,4 +1,5 @@
 public import InterlockCore
+internal import Tracing
 
 /// Guarded calls for Swift programs: `coordinator.services`.
 ///
@@ -22,7 +23,7 @@ public struct Services: Sendable {
     ///     `maximumWait`.
     ///   - judge: says what became of the call. By default a value is a success and an error a failure, except that a call
     ///     that was cancelled says nothing. Where the judge gives no latency, the measured one is reported.
-    ///   - operation: the call.
+    ///   - operation: the call. When the program has a tracer, it runs in the span `interlock.upstream`.
     /// - Returns: what `operation` returns.
     /// - Throws: `ServiceCallError` when the call was not made; else what `operation` throws.
     public func call<Value>(
@@ -30,19 +31,23 @@ public struct Services: Sendable {
         judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = Services.judge,
         operation: () async throws -> Value
     ) async throws -> Value {
-        let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
-        let begun = coordinator.clock.now()
-        let result: Result<Value, any Error>
-        do {
-            result = .success(try await operation())
-        } catch {
-            result = .failure(error)
+        try await ProgramSpan.within("call", of: service) { span in
+            let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
+            let begun = coordinator.clock.now()
+            let result: Result<Value, any Error>
+            do {
+                result = .success(
+                    try await ProgramSpan.within("upstream", kind: .client, of: service) { _ in try await operation() })
+            } catch {
+                result = .failure(error)
+            }
+            let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - begun.nanoseconds)
+            var report = judge(result)
+            if report.latency == nil { report.latency = latency }
+            span?.set("interlock.outcome", report.outcome.rawValue)
+            await coordinator.settlePermit(service: service, permit: permit, report)
+            return try result.get()
         }
-        let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - begun.nanoseconds)
-        var report = judge(result)
-        if report.latency == nil { report.latency = latency }
-        await coordinator.settlePermit(service: service, permit: permit, report)
-        return try result.get()
     }
 
     /// How calls are judged by default: a value is a success and an error a failure; a call that was cancelled, by an error that

@@ -285,7 +285,7 @@ package final class HTTPReply {
 
     func clientHasLeft() {
         guard progress != .over else { return }
-        span?.fail(Span.givenUpReason)
+        span?.fail(StepTrace.givenUpReason)
         let departure = departure
         self.departure = nil
         departure?()

@@ -396,7 +396,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     // MARK: Ends
 
     private func clientHasLeft() {
-        trace?.tryFailed(Span.givenUpReason)
+        trace?.tryFailed(StepTrace.givenUpReason)
         switch stage {
         case .asking(let pending):
             stage = .over

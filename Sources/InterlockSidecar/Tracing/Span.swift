@@ -1,7 +1,8 @@
+internal import Interlock
 internal import InterlockCore
 
 /// One step of a call that is traced. Confined to the coordinator's event loop.
-final class Span {
+final class Span: StepSpan {
     enum Kind: Sendable {
         case `internal`, server, client
     }
@@ -41,7 +42,8 @@ final class Span {
             name, kind: kind, context: context, parentID: self.context.spanID, startedAt: start ?? tracer.now(), tracer: tracer)
     }
 
-    /// Nanoseconds since 1970.
+    func part(_ name: String, from start: Int64) -> Span { child(name, at: start) }
+
     var now: Int64 { tracer.now() }
 
     /// Somebody else has begun the trace.
@@ -61,11 +63,9 @@ final class Span {
     /// It did not come to what it was made for.
     func fail(_ reason: String) { failure = failure ?? Self.cut(reason) }
 
-    static let givenUpReason = "given up"
-
     /// Nobody wants to know any more what it comes to.
     func givenUp() {
-        fail(Self.givenUpReason)
+        fail(StepTrace.givenUpReason)
         end()
     }
 
@@ -82,6 +82,16 @@ final class Span {
             FinishedSpan(
                 context: context, parentID: parentID, name: name, kind: kind, startedAt: startedAt,
                 endedAt: max(startedAt, end ?? tracer.now()), attributes: attributes, failure: failure))
+    }
+}
+
+extension StepTrace {
+    /// On the coordinator's event loop.
+    /// - Parameter parent: of the call that it is a step of.
+    convenience init(_ step: Step, _ subject: String, wait: Int64, of parent: Span, calls: CoordinatorCalls) {
+        self.init(
+            step, subject, wait: wait, span: parent.child(step.rawValue), askedAt: calls.now(),
+            limitsAskedAt: { calls.limitsAskedAt })
     }
 }
 

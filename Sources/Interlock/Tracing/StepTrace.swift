@@ -1,39 +1,66 @@
-internal import Interlock
-internal import InterlockCore
+package import InterlockCore
 
-/// The span of one step that the coordinator is asked for, with the wait in it and what Redis was asked. Confined to the coordinator's
-/// event loop.
-final class StepTrace {
+/// A step of a call that is traced, whoever keeps its spans: a sidecar, which sends them itself, or the tracer of a program that embeds
+/// a coordinator.
+package protocol StepSpan: AnyObject {
+    /// In nanoseconds since 1970; so everywhere here.
+    var startedAt: Int64 { get }
+    var now: Int64 { get }
+    /// A part of this step, and when it began.
+    func part(_ name: String, from start: Int64) -> Self
+    func set(_ name: String, _ value: String)
+    func set(_ name: String, _ value: Int64)
+    /// It did not come to what it was made for.
+    func fail(_ reason: String)
+    /// - Parameter end: `nil`: now.
+    func end(at end: Int64?)
+}
+
+/// The span of one step that the coordinator is asked for, with the wait in it and what Redis was asked: one wording for the sidecar's
+/// spans and the library's.
+package final class StepTrace {
     /// What is asked for.
-    enum Step: String {
+    package enum Step: String {
         case acquire, take, permit
     }
 
     /// Shorter is no wait: the loop had something else to do. In nanoseconds.
     private static let shortestWait: Int64 = 1_000_000
 
-    private let span: Span
-    private let calls: CoordinatorCalls
+    private let span: any StepSpan
     private let askedAt: Instant
     private let mayWait: Bool
+    private let limitsLastAskedAt: () -> Instant?
     /// Why there is no answer; `nil`: there is, or it is awaited.
-    private(set) var failure: String?
+    package private(set) var failure: String?
 
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
     ///   - wait: how long its caller lets it wait, in milliseconds.
-    init(_ step: Step, _ subject: String, wait: Int64, of parent: Span, calls: CoordinatorCalls) {
+    ///   - span: of this step; it has just begun.
+    ///   - askedAt: when that was, by the coordinator's clock.
+    ///   - limitsAskedAt: when Redis was last asked for a decision of limits; called as the answer is told.
+    package init(
+        _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, askedAt: Instant,
+        limitsAskedAt: @escaping () -> Instant?
+    ) {
         mayWait = wait > 0
-        self.calls = calls
-        span = parent.child(step.rawValue)
+        self.span = span
+        self.askedAt = askedAt
+        limitsLastAskedAt = limitsAskedAt
         span.set(step == .acquire ? "interlock.lock" : "interlock.service", subject)
-        askedAt = calls.now()
     }
 
     /// It came to nothing: nobody wants the answer any more.
-    func givenUp() { span.givenUp() }
+    package func givenUp() {
+        span.fail(Self.givenUpReason)
+        span.end(at: nil)
+    }
 
-    func answered(_ answer: LockAnswer) {
+    /// How a span says that nobody wanted to know any more what it came to.
+    package static let givenUpReason = "given up"
+
+    package func answered(_ answer: LockAnswer) {
         switch answer {
         case .granted(let lease):
             decided("granted", waitedUntil: lease.askedAt)
@@ -41,10 +68,10 @@ final class StepTrace {
         case .held: decided("held", waitedUntil: nil)
         case .failed(let error): failed(error)
         }
-        span.end()
+        span.end(at: nil)
     }
 
-    func answered(_ answer: JointLockAnswer) {
+    package func answered(_ answer: JointLockAnswer) {
         switch answer {
         case .granted(let leases):
             // Until the last of them was asked for, so to speak: they are taken one after another.
@@ -53,20 +80,20 @@ final class StepTrace {
         case .held: decided("held", waitedUntil: nil)
         case .failed(let error): failed(error)
         }
-        span.end()
+        span.end(at: nil)
     }
 
-    func answered(_ answer: TakeAnswer) {
+    package func answered(_ answer: TakeAnswer) {
         switch answer {
         case .decided(let answer), .decidedAlike(let answer, _, _):
             decided(answer.isTaken ? "taken" : "limited", waitedUntil: limitsAskedAt)
             if let name = answer.limitName { span.set("interlock.limit", name) }
         case .failed(let error): failed(error)
         }
-        span.end()
+        span.end(at: nil)
     }
 
-    func answered(_ answer: PermitAnswer) {
+    package func answered(_ answer: PermitAnswer) {
         let sentAt = limitsAskedAt
         switch answer {
         case .granted(_, let state):
@@ -77,12 +104,12 @@ final class StepTrace {
             span.set("interlock.breaker.state", state.rawValue)
         case .failed(let error): failed(error)
         }
-        if let sentAt { span.child(Step.take.rawValue, at: time(of: sentAt)).end() }
-        span.end()
+        if let sentAt { span.part(Step.take.rawValue, from: time(of: sentAt)).end(at: nil) }
+        span.end(at: nil)
     }
 
     /// When Redis was asked for what is answered now. What was asked before this step began is another's.
-    private var limitsAskedAt: Instant? { calls.limitsAskedAt.flatMap { $0 >= askedAt ? $0 : nil } }
+    private var limitsAskedAt: Instant? { limitsLastAskedAt().flatMap { $0 >= askedAt ? $0 : nil } }
 
     private func decided(_ decision: String, waitedUntil sentAt: Instant?) {
         span.set("interlock.decision", decision)
@@ -90,7 +117,7 @@ final class StepTrace {
         let end = sentAt.map(time) ?? span.now
         guard end - span.startedAt >= Self.shortestWait else { return }
         // What was answered without asking has waited all the time.
-        span.child("wait", at: span.startedAt).end(at: end)
+        span.part("wait", from: span.startedAt).end(at: end)
     }
 
     private func failed(_ error: InterlockError) {

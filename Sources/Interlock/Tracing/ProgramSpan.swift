@@ -1,0 +1,61 @@
+internal import InterlockCore
+internal import Tracing
+
+/// A span of the tracer that the program has by swift-distributed-tracing. Its name begins with `interlock.`, because it stands among
+/// those of others.
+final class ProgramSpan: StepSpan {
+    private let tracer: any Tracer
+    private let span: any Tracing.Span
+    let startedAt: Int64
+
+    /// A step of what the task is in now; `nil`: the program has no tracer.
+    convenience init?(_ name: String, kind: SpanKind = .internal) {
+        guard !(InstrumentationSystem.instrument is NoOpInstrument) else { return nil }
+        self.init(
+            name, kind: kind, in: .current ?? .topLevel, from: Self.wallNanoseconds, tracer: InstrumentationSystem.tracer)
+    }
+
+    private init(
+        _ name: String, kind: SpanKind, in context: InstrumentationContext, from start: Int64, tracer: any Tracer
+    ) {
+        self.tracer = tracer
+        startedAt = start
+        span = tracer.startSpan("interlock." + name, context: context, ofKind: kind, at: Self.instant(start))
+    }
+
+    /// Runs `body` in a span of its own, which fails when it does; without one when the program has no tracer.
+    static func within<Value>(
+        _ name: String, kind: SpanKind = .internal, of service: String, _ body: (ProgramSpan?) async throws -> Value
+    ) async throws -> Value {
+        guard let span = ProgramSpan(name, kind: kind) else { return try await body(nil) }
+        span.set("interlock.service", service)
+        defer { span.end(at: nil) }
+        do {
+            return try await InstrumentationContext.$current.withValue(span.span.context) { try await body(span) }
+        } catch {
+            span.span.recordError(error)
+            span.fail("\(error)")
+            throw error
+        }
+    }
+
+    private static var wallNanoseconds: Int64 { Int64(DefaultTracerClock.now.nanosecondsSinceEpoch) }
+
+    private static func instant(_ nanoseconds: Int64) -> DefaultTracerClock.Timestamp {
+        DefaultTracerClock.Timestamp(nanosecondsSinceEpoch: UInt64(max(0, nanoseconds)))
+    }
+
+    var now: Int64 { Self.wallNanoseconds }
+
+    func part(_ name: String, from start: Int64) -> ProgramSpan {
+        ProgramSpan(name, kind: .internal, in: span.context, from: start, tracer: tracer)
+    }
+
+    func set(_ name: String, _ value: String) { span.attributes.set(name, value: .string(value)) }
+
+    func set(_ name: String, _ value: Int64) { span.attributes.set(name, value: .int64(value)) }
+
+    func fail(_ reason: String) { span.setStatus(SpanStatus(code: .error, message: reason)) }
+
+    func end(at end: Int64?) { span.end(at: Self.instant(end ?? now)) }
+}

@@ -1,0 +1,152 @@
+import InMemoryTracing
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Testing
+import Tracing
+
+@Suite("Spans for the tracer of a Swift program", .timeLimit(.minutes(2)))
+struct ProgramTracingTests {
+    private struct Trouble: Error {}
+
+    /// - Returns: what was traced of `body`, in the order in which it ended.
+    private static func traced(
+        of count: Int = 1, services: [ServiceDefinition] = [], _ body: @escaping @Sendable (Fleet) async throws -> Void
+    ) async throws -> [FinishedInMemorySpan] {
+        let tracer = InMemoryTracer()
+        try await Fleet.run(of: count, services: services) { fleet in
+            try await withTracer(tracer) { try await body(fleet) }
+        }
+        #expect(tracer.activeSpans.isEmpty)
+        return tracer.finishedSpans
+    }
+
+    private static func service(limit: Int64 = 1000) -> ServiceDefinition {
+        PermitTests.service(
+            limits: [LimitDefinition(name: "own", limit: limit, window: .milliseconds(300))],
+            breaker: BreakerSettings(slowCall: .seconds(5), minimumCalls: 4, openFor: .seconds(30) ... .seconds(30)))
+    }
+
+    private static func nanoseconds(_ span: FinishedInMemorySpan) -> UInt64 {
+        span.endInstant.nanosecondsSinceEpoch - span.startInstant.nanosecondsSinceEpoch
+    }
+
+    @Test("a lock that is taken says its name, its fence and what was decided, in the span of its caller")
+    func lock() async throws {
+        let spans = try await Self.traced { fleet in
+            try await withSpan("order") { _ in
+                let lease = try #require(try await fleet.sidecars[0].locks.acquire("orders"))
+                #expect(InstrumentationContext.current != nil)
+                let refused = try await fleet.sidecars[0].locks.acquire("orders")
+                #expect(refused == nil)
+                try await fleet.sidecars[0].locks.release(lease)
+            }
+        }
+        #expect(spans.map(\.operationName) == ["interlock.acquire", "interlock.acquire", "order"])
+        let caller = try #require(spans.last)
+        for span in spans.dropLast() {
+            #expect(span.parentSpanID == caller.spanID)
+            #expect(span.traceID == caller.traceID)
+            #expect(span.attributes.get("interlock.lock") == .string("orders"))
+            #expect(span.status == nil)
+        }
+        #expect(spans[0].attributes.get("interlock.decision") == .string("granted"))
+        #expect(spans[0].attributes.get("interlock.fence") != nil)
+        #expect(spans[1].attributes.get("interlock.decision") == .string("held"))
+    }
+
+    @Test("a wait for a lock is a part of its step, until Redis is asked for it")
+    func wait() async throws {
+        let spans = try await Self.traced(of: 2) { fleet in
+            let first = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            async let lease = fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20))
+            try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
+            _ = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: first.token)
+            #expect(try await lease != nil)
+        }
+        let wait = try #require(spans.first { $0.operationName == "interlock.wait" })
+        let step = try #require(spans.last)
+        #expect(step.operationName == "interlock.acquire")
+        #expect(wait.parentSpanID == step.spanID)
+        #expect(wait.startInstant.nanosecondsSinceEpoch == step.startInstant.nanosecondsSinceEpoch)
+        #expect(wait.endInstant.nanosecondsSinceEpoch <= step.endInstant.nanosecondsSinceEpoch)
+    }
+
+    @Test("a wait whose task is cancelled is given up")
+    func cancelled() async throws {
+        let spans = try await Self.traced(of: 2) { fleet in
+            _ = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
+            let waiting = Task { try await fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20)) }
+            try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
+            waiting.cancel()
+            await #expect(throws: LockError.self) { try await waiting.value }
+        }
+        let step = try #require(spans.last)
+        #expect(step.status == SpanStatus(code: .error, message: "given up"))
+    }
+
+    @Test("several locks are one step")
+    func joint() async throws {
+        let spans = try await Self.traced { fleet in
+            _ = try #require(try await fleet.sidecars[0].locks.acquire(all: ["a", "b"]))
+        }
+        #expect(spans.map(\.operationName) == ["interlock.acquire"])
+        #expect(spans.first?.attributes.get("interlock.locks") == .int64(2))
+    }
+
+    @Test("a take says what it took from, and a refusal by which limit")
+    func take() async throws {
+        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+            _ = try await fleet.sidecars[0].limits.take(from: "catalog")
+            _ = try await fleet.sidecars[0].limits.take(from: "catalog")
+        }
+        #expect(spans.map(\.operationName) == ["interlock.take", "interlock.take"])
+        #expect(spans.map { $0.attributes.get("interlock.decision") } == [.string("taken"), .string("limited")])
+        #expect(spans.last?.attributes.get("interlock.limit") == .string("own"))
+    }
+
+    @Test("a guarded call is its permit and what is done with it; the operation is within the latter")
+    func call() async throws {
+        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+            let services = fleet.sidecars[0].services
+            try await services.call("catalog") {}
+            try await services.call("catalog", patience: .seconds(10)) { withSpan("fetch") { _ in } }
+        }
+        let second = try #require(spans.last)
+        #expect(second.operationName == "interlock.call")
+        #expect(second.attributes.get("interlock.service") == .string("catalog"))
+        #expect(second.attributes.get("interlock.outcome") == .string("ok"))
+        let parts = spans.filter { $0.parentSpanID == second.spanID }
+        #expect(parts.map(\.operationName) == ["interlock.permit", "interlock.upstream"])
+        let permit = try #require(parts.first)
+        #expect(permit.attributes.get("interlock.decision") == .string("granted"))
+        let steps = spans.filter { $0.parentSpanID == permit.spanID }
+        #expect(steps.map(\.operationName) == ["interlock.wait", "interlock.take"])
+        #expect(steps.allSatisfy { Self.nanoseconds($0) <= Self.nanoseconds(permit) })
+        let upstream = try #require(parts.last)
+        #expect(upstream.kind == .client)
+        #expect(spans.first { $0.operationName == "fetch" }?.parentSpanID == upstream.spanID)
+    }
+
+    @Test("a call that fails, and one that is not made, fail in the trace")
+    func failures() async throws {
+        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+            let services = fleet.sidecars[0].services
+            await #expect(throws: Trouble.self) { try await services.call("catalog") { throw Trouble() } }
+            await #expect(throws: ServiceCallError.self) { try await services.call("catalog") {} }
+            await #expect(throws: ServiceCallError.self) { try await services.call("no-such") {} }
+        }
+        let calls = spans.filter { $0.operationName == "interlock.call" }
+        #expect(calls.count == 3)
+        #expect(calls.allSatisfy { $0.status?.code == .error && $0.errors.count == 1 })
+        #expect(calls.first?.attributes.get("interlock.outcome") == .string("error"))
+        #expect(calls[1].status?.message?.contains("a limit of the service \"catalog\" is reached") == true)
+        let permits = spans.filter { $0.operationName == "interlock.permit" }
+        #expect(
+            permits.map { $0.attributes.get("interlock.decision") } == [
+                .string("granted"), .string("limited"), .string("failed"),
+            ])
+        #expect(permits.last?.status?.code == .error)
+        #expect(spans.filter { $0.operationName == "interlock.upstream" }.map(\.status?.code) == [.error])
+    }
+}
