@@ -246,6 +246,7 @@ public actor Coordinator: Service {
             calls.breakers.forget(service)
             calls.permits.removeAll(of: service)
             service.metrics.destroy()
+            for action in calls.whenUnconfigured { action(service.name) }
         }
         calls.services = next
         calls.fleet.reconfigured(ConfigurationDigest(services: next.mapValues(\.digest)))

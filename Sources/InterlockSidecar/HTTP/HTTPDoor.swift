@@ -83,6 +83,7 @@ package struct HTTPDoor: Service {
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
         let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
+        coordinator.callsOnEventLoop().whenUnconfigured.append { [weak upstreams] in upstreams?.forget($0) }
         let door = HTTPDoorContext(
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,

@@ -118,9 +118,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         let reference: ServiceReference
         switch calls.service(service) {
         case .success(let known): reference = known
-        case .failure(let error):
-            upstreams.forget(service)
-            return end(with: HTTPProblem(error))
+        case .failure(let error): return end(with: HTTPProblem(error))
         }
         guard let definition = calls.definition(ofService: service), let settings = definition.upstream,
             let upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
