@@ -271,10 +271,12 @@ services:
         request = urllib.request.Request(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", headers=accept)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             text = answer.read().decode()
-        line = next(
-            (line for line in text.splitlines() if 'route="/v1/locks/{name}"' in line and "trace_id" in line), "none"
-        )
-        expect(f'# {{trace_id="{PARENT[3:35]}"}}' in line, f"no histogram has the trace as its exemplar: {line}")
+        for series in ('route="/v1/locks/{name}"', 'command="lock.acquire"', "interlock_proxy_request_seconds_bucket{"):
+            lines = [line for line in text.splitlines() if series in line and "trace_id" in line]
+            expect(
+                any(f'# {{trace_id="{PARENT[3:35]}"}}' in line for line in lines),
+                f"no bucket of {series} has the trace as its exemplar: {lines}",
+            )
 
     def waits(self, resp: Connection) -> None:
         """A lock that is waited for, and a wait that its client gives up."""

@@ -69,18 +69,25 @@ final class TimeHistogram: TimerHandler, PrometheusSeries {
     /// Records a duration, and which trace it is an example of.
     func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
         recordNanoseconds(duration, count: 1)
-        guard let trace else { return }
-        exemplars.withLockedValue { $0[bucket(of: max(0, duration))] = Exemplar(trace: trace.traceText, nanoseconds: duration) }
+        if let trace { exemplify(by: trace, nanoseconds: duration) }
     }
 
-    private func bucket(of duration: Int64) -> Int { nanoseconds.firstIndex { $0 >= duration } ?? nanoseconds.count }
+    /// Names the trace of one that took so long; it is recorded by itself.
+    func exemplify(by trace: TraceContext, nanoseconds duration: Int64) {
+        let duration = max(0, duration)
+        exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceText, nanoseconds: duration) }
+    }
+
+    private func bucket(of duration: Int64) -> Int {
+        var index = 0
+        while index < nanoseconds.count, nanoseconds[index] < duration { index += 1 }
+        return index
+    }
 
     /// Records the same duration so many times.
     func recordNanoseconds(_ duration: Int64, count: Int) {
         let duration = max(0, duration)
-        var index = 0
-        while index < nanoseconds.count, nanoseconds[index] < duration { index += 1 }
-        buckets.increment(index, by: count)
+        buckets.increment(bucket(of: duration), by: count)
         sum.wrappingAdd(duration &* Int64(count), ordering: .relaxed)
     }
 

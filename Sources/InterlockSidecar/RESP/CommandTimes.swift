@@ -15,10 +15,19 @@ final class CommandTimes {
 
     /// - Parameter command: its place in the table.
     func record(_ command: Int, nanoseconds: Int64, count: Int) {
-        if let histogram = histograms[command] { return histogram.recordNanoseconds(nanoseconds, count: count) }
+        histogram(of: command).recordNanoseconds(nanoseconds, count: count)
+    }
+
+    /// Names the trace of one that took so long; it is recorded when its reply is written.
+    func exemplify(_ command: RESPCommandTable.Command, by trace: TraceContext, nanoseconds: Int64) {
+        histogram(of: command.rawValue).exemplify(by: trace, nanoseconds: nanoseconds)
+    }
+
+    private func histogram(of command: Int) -> TimeHistogram {
+        if let histogram = histograms[command] { return histogram }
         let histogram = metrics.latencies("interlock_resp_command_seconds", [("command", RESPCommandTable.metricNames[command])])
         histograms[command] = histogram
-        histogram.recordNanoseconds(nanoseconds, count: count)
+        return histogram
     }
 }
 

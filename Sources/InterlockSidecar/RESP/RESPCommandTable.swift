@@ -7,6 +7,8 @@ package struct RESPCommandTable: Sendable {
         case permitAcquire, permitReport
         case breakerState, breakerList, breakerForce
         case fleetList, liveView
+
+        var name: String { RESPCommandTable.names[rawValue] }
     }
 
     package final class Entry: Sendable {
@@ -35,8 +37,9 @@ package struct RESPCommandTable: Sendable {
         entries = Dictionary(uniqueKeysWithValues: all.map { (CommandKey($0.name), $0) })
     }
 
+    private static let names = Command.allCases.map { entry($0).name }
     /// How metrics call the commands, in the order of the table, and behind them those that are none.
-    static let metricNames = Command.allCases.map { entry($0).name.lowercased() } + ["unknown"]
+    static let metricNames = names.map { $0.lowercased() } + ["unknown"]
     /// The place of those that are none.
     static let unknown = Command.allCases.count
 
