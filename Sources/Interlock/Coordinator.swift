@@ -246,7 +246,6 @@ public actor Coordinator: Service {
             calls.breakers.forget(service)
             calls.permits.removeAll(of: service)
             service.metrics.destroy()
-            for action in calls.whenUnconfigured { action(service.name) }
         }
         calls.services = next
         calls.fleet.reconfigured(ConfigurationDigest(services: next.mapValues(\.digest)))
@@ -254,6 +253,7 @@ public actor Coordinator: Service {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)
         }
+        for action in calls.whenReloaded { action() }
         runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
 

@@ -82,8 +82,8 @@ package final class CoordinatorCalls {
 
     /// What is to be told to the metrics before they are read.
     package var beforeMetrics: [() -> Void] = []
-    /// Told the name of each service that is taken out of the configuration.
-    package var whenUnconfigured: [(String) -> Void] = []
+    /// Called when other definitions of the services were taken over.
+    package var whenReloaded: [() -> Void] = []
 
     /// Everything at a glance.
     package var status: CoordinatorStatus {

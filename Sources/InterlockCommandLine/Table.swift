@@ -60,5 +60,4 @@ package enum ReadableText {
         guard share.isFinite else { return "" }
         return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
     }
-
 }

@@ -252,7 +252,8 @@ services:
         expect(attributes(held)["interlock.lock"] == "orders", "a lock's name is not told")
         expect(held.parent_span_id in [span.span_id for span in of["LOCK.ACQUIRE"]], "a step is not its command's")
         steps = [attributes(span).get("interlock.service") for span in [*of["take"], *of["permit"]]]
-        expect(steps.count("search") == 2, f"the steps of limits and permits are {steps}")
+        # A take, a permit, and the take within it.
+        expect(steps.count("search") == 3, f"the steps of limits and permits are {steps}")
         self.waits(resp)
         body = json.dumps({"ttl_ms": 30000}).encode()
         request = urllib.request.Request(

@@ -106,13 +106,15 @@ struct ProxyRefusalTests {
         }
     }
 
-    @Test("a service that is taken out of the configuration takes its latencies along, whether it is called again or not")
-    func unconfigured() async throws {
+    @Test(
+        "a service that is taken out of the configuration, or has no url any more, takes its latencies along",
+        arguments: [[], [ServiceDefinition(name: "shop")]])
+    func unconfigured(services: [ServiceDefinition]) async throws {
         let series = #"interlock_proxy_request_seconds_count{service="shop"}"#
         try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
             try await proxy.door.expect(200, "GET", "/proxy/shop/a")
             #expect(try await proxy.client.send("GET", "/metrics").body.contains(series))
-            try await proxy.door.coordinator.reload(services: [])
+            try await proxy.door.coordinator.reload(services: services)
             #expect(try await !proxy.client.send("GET", "/metrics").body.contains(series))
         }
     }

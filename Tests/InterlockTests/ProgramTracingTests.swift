@@ -2,6 +2,7 @@ import InMemoryTracing
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import NIOCore
 import Testing
 import Tracing
 
@@ -21,9 +22,9 @@ struct ProgramTracingTests {
         return tracer.finishedSpans
     }
 
-    private static func service(limit: Int64 = 1000) -> ServiceDefinition {
+    private static func service(limit: Int64 = 1000, window: Duration = .seconds(60)) -> ServiceDefinition {
         PermitTests.service(
-            limits: [LimitDefinition(name: "own", limit: limit, window: .milliseconds(300))],
+            limits: [LimitDefinition(name: "own", limit: limit, window: window)],
             breaker: BreakerSettings(slowCall: .seconds(5), minimumCalls: 4, openFor: .seconds(30) ... .seconds(30)))
     }
 
@@ -61,6 +62,9 @@ struct ProgramTracingTests {
             let first = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             async let lease = fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20))
             try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
+            let seen = ContinuousClock.now
+            // Less than a millisecond is no wait.
+            try await eventually(within: .seconds(10), "it has waited") { .now - seen > .milliseconds(5) }
             _ = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: first.token)
             #expect(try await lease != nil)
         }
@@ -107,7 +111,7 @@ struct ProgramTracingTests {
 
     @Test("a guarded call is its permit and what is done with it; the operation is within the latter")
     func call() async throws {
-        let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
+        let spans = try await Self.traced(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
             let services = fleet.sidecars[0].services
             try await services.call("catalog") {}
             try await services.call("catalog", patience: .seconds(10)) { withSpan("fetch") { _ in } }
@@ -126,6 +130,50 @@ struct ProgramTracingTests {
         let upstream = try #require(parts.last)
         #expect(upstream.kind == .client)
         #expect(spans.first { $0.operationName == "fetch" }?.parentSpanID == upstream.spanID)
+    }
+
+    @Test("with a tracer, too, the operation runs where its caller does")
+    @MainActor
+    func isolation() async throws {
+        // Not a closure: those of an actor find their way back by themselves.
+        func operation() async { MainActor.preconditionIsolated() }
+        let tracer = InMemoryTracer()
+        try await Fleet.run(services: [Self.service()]) { fleet in
+            try await withTracer(tracer) {
+                try await fleet.sidecars[0].services.call("catalog", operation: operation)
+            }
+        }
+        #expect(tracer.finishedSpans.map(\.operationName).last == "interlock.call")
+    }
+
+    @Test("a call whose task is cancelled is given up, while it waits and while it is made")
+    func cancelledCall() async throws {
+        let spans = try await Self.traced(services: [PermitTests.service(places: 1, limits: [])]) { fleet in
+            let services = fleet.sidecars[0].services
+            let (started, start) = AsyncStream.makeStream(of: Void.self)
+            let making = Task {
+                try await services.call("catalog") {
+                    start.yield()
+                    try await Task.sleep(for: .seconds(60))
+                }
+            }
+            for await _ in started { break }
+            let waiting = Task { try await services.call("catalog", patience: .seconds(60)) {} }
+            let sidecar = fleet.sidecars[0]
+            try await eventually(within: .seconds(10), "it waits") {
+                try await sidecar.eventLoop.submit {
+                    sidecar.callsOnEventLoop().activity(ofService: "catalog")?.waiting == 1
+                }.get()
+            }
+            waiting.cancel()
+            await #expect(throws: ServiceCallError.self) { try await waiting.value }
+            making.cancel()
+            await #expect(throws: CancellationError.self) { try await making.value }
+        }
+        let calls = spans.filter { $0.operationName == "interlock.call" }
+        #expect(calls.count == 2)
+        #expect(calls.allSatisfy { $0.status?.message == "given up" && $0.errors.isEmpty })
+        #expect(spans.first { $0.operationName == "interlock.upstream" }?.status?.message == "given up")
     }
 
     @Test("a call that fails, and one that is not made, fail in the trace")

@@ -10,9 +10,11 @@ final class ProgramSpan: StepSpan {
 
     /// A step of what the task is in now; `nil`: the program has no tracer.
     convenience init?(_ name: String, kind: SpanKind = .internal) {
+        // The first tells by itself of a program that never had any.
         guard !(InstrumentationSystem.instrument is NoOpInstrument) else { return nil }
-        self.init(
-            name, kind: kind, in: .current ?? .topLevel, from: Self.wallNanoseconds, tracer: InstrumentationSystem.tracer)
+        let tracer = InstrumentationSystem.tracer
+        guard !(tracer is NoOpTracer) else { return nil }
+        self.init(name, kind: kind, in: .current ?? .topLevel, from: Self.wallNanoseconds, tracer: tracer)
     }
 
     private init(
@@ -24,19 +26,33 @@ final class ProgramSpan: StepSpan {
     }
 
     /// Runs `body` in a span of its own, which fails when it does; without one when the program has no tracer.
+    /// - Parameter isolation: where `body` runs. `withValue` leaves it unless its closure holds on to it.
     static func within<Value>(
-        _ name: String, kind: SpanKind = .internal, of service: String, _ body: (ProgramSpan?) async throws -> Value
+        _ name: String, kind: SpanKind = .internal, of service: String, isolation: isolated (any Actor)? = #isolation,
+        _ body: (ProgramSpan?) async throws -> Value
     ) async throws -> Value {
         guard let span = ProgramSpan(name, kind: kind) else { return try await body(nil) }
         span.set("interlock.service", service)
         defer { span.end(at: nil) }
         do {
-            return try await InstrumentationContext.$current.withValue(span.span.context) { try await body(span) }
+            return try await InstrumentationContext.$current.withValue(span.span.context) {
+                _ = isolation
+                return try await body(span)
+            }
         } catch {
-            span.span.recordError(error)
-            span.fail("\(error)")
+            span.fail(with: error)
             throw error
         }
+    }
+
+    /// What another's error says of itself is left to the tracer, which knows how much of it may be shown.
+    private func fail(with error: any Error) {
+        let refusal = error as? ServiceCallError
+        guard !Task.isCancelled, !(error is CancellationError), refusal?.code != .cancelled else {
+            return fail(StepTrace.givenUpReason)
+        }
+        span.recordError(error)
+        if let refusal { fail(refusal.message) } else { span.setStatus(SpanStatus(code: .error)) }
     }
 
     private static var wallNanoseconds: Int64 { Int64(DefaultTracerClock.now.nanosecondsSinceEpoch) }
@@ -57,5 +73,5 @@ final class ProgramSpan: StepSpan {
 
     func fail(_ reason: String) { span.setStatus(SpanStatus(code: .error, message: reason)) }
 
-    func end(at end: Int64?) { span.end(at: Self.instant(end ?? now)) }
+    func end(at end: Int64?) { span.end(at: Self.instant(max(startedAt, end ?? now))) }
 }

@@ -16,8 +16,16 @@ package protocol StepSpan: AnyObject {
     func end(at end: Int64?)
 }
 
+extension StepSpan {
+    /// Nobody wants to know any more what it comes to.
+    package func givenUp() {
+        fail(StepTrace.givenUpReason)
+        end(at: nil)
+    }
+}
+
 /// The span of one step that the coordinator is asked for, with the wait in it and what Redis was asked: one wording for the sidecar's
-/// spans and the library's.
+/// spans and the library's. Used by one thread at a time.
 package final class StepTrace {
     /// What is asked for.
     package enum Step: String {
@@ -28,6 +36,7 @@ package final class StepTrace {
     private static let shortestWait: Int64 = 1_000_000
 
     private let span: any StepSpan
+    private let subject: String
     private let askedAt: Instant
     private let mayWait: Bool
     private let limitsLastAskedAt: () -> Instant?
@@ -39,23 +48,21 @@ package final class StepTrace {
     ///   - wait: how long its caller lets it wait, in milliseconds.
     ///   - span: of this step; it has just begun.
     ///   - askedAt: when that was, by the coordinator's clock.
-    ///   - limitsAskedAt: when Redis was last asked for a decision of limits; called as the answer is told.
+    ///   - limitsAskedAt: when Redis had last been asked for a decision of limits as the answer came.
     package init(
         _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, askedAt: Instant,
         limitsAskedAt: @escaping () -> Instant?
     ) {
         mayWait = wait > 0
         self.span = span
+        self.subject = subject
         self.askedAt = askedAt
         limitsLastAskedAt = limitsAskedAt
         span.set(step == .acquire ? "interlock.lock" : "interlock.service", subject)
     }
 
     /// It came to nothing: nobody wants the answer any more.
-    package func givenUp() {
-        span.fail(Self.givenUpReason)
-        span.end(at: nil)
-    }
+    package func givenUp() { span.givenUp() }
 
     /// How a span says that nobody wanted to know any more what it came to.
     package static let givenUpReason = "given up"
@@ -104,7 +111,11 @@ package final class StepTrace {
             span.set("interlock.breaker.state", state.rawValue)
         case .failed(let error): failed(error)
         }
-        if let sentAt { span.part(Step.take.rawValue, from: time(of: sentAt)).end(at: nil) }
+        if let sentAt {
+            let take = span.part(Step.take.rawValue, from: time(of: sentAt))
+            take.set("interlock.service", subject)
+            take.end(at: nil)
+        }
         span.end(at: nil)
     }
 

@@ -109,7 +109,7 @@ struct TopCommand: AsyncParsableCommand {
                         screen.show(try TopFrame(text))
                         guard Terminal.show(screen.page(columns: TopTerminal.columns).joined(separator: "\n")) else { return }
                     }
-                    // As often as it was asked for.
+                    // The pause between two frames is what `--every` asks for.
                     if !once { try await Task.sleep(for: pause) }
                 } while !once && !Task.isCancelled
             }

@@ -16,7 +16,6 @@ let clockOffset = 0;
 let parts = {};
 let route = null;
 let stream = null;
-let isAway = true;
 let isDrawn = false;
 
 // Elements. What is foreign becomes text, never markup.
@@ -197,15 +196,16 @@ function probeWords(probe) {
   return `${probe.finding}${probe.reason ? `: ${probe.reason}` : ""}, ${span(now() - probe.at_ms)} ago`;
 }
 
+/** In the order of `interlock breaker` and `interlock top`. */
 function breakerWhy(breaker) {
   const words = [];
   if (breaker.forced) words.push(`forced ${breaker.forced}`);
   else if (breaker.cause) words.push(breaker.cause);
   if (breaker.own_cause) words.push(`this sidecar alone: ${breaker.own_cause}`);
   if (breaker.reason) words.push(breaker.reason);
-  if (breaker.by) words.push(`by ${breaker.by}`);
   const end = breaker.forced ? breaker.forced_until_ms : breaker.until_ms;
   if (end > 0) words.push(`until ${moment(end)}`);
+  if (breaker.by) words.push(`by ${breaker.by}`);
   return words.join(", ");
 }
 

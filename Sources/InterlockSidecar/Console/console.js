@@ -391,7 +391,9 @@ async function read(own) {
       headers: headers({ Accept: "text/event-stream" }), signal: attempt.signal, cache: "no-store", credentials: "omit",
     });
     if (!response.ok) {
-      return await response.json().catch(() => ({ status: response.status, detail: `The sidecar answers ${response.status}.` }));
+      const problem = await response.json().catch(() => null);
+      // What stands between may answer in its own words.
+      return { detail: `The sidecar answers ${response.status}.`, ...problem, status: response.status };
     }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -437,7 +439,6 @@ function received(message) {
 }
 
 function told(sidecar) {
-  isAway = false;
   main.classList.remove("stale");
   $("link").className = sidecar.redis.up ? "dot up" : "dot away";
   setText($("link-text"), sidecar.redis.up ? `live, sidecar ${sidecar.id}` : "Redis is away");
@@ -446,7 +447,6 @@ function told(sidecar) {
 }
 
 function away(why) {
-  isAway = true;
   main.classList.add("stale");
   $("link").className = "dot away";
   setText($("link-text"), "not connected");
@@ -455,10 +455,10 @@ function away(why) {
 
 /** What is asked for is not there, now and later. */
 function refused(problem) {
-  isAway = true;
+  main.classList.add("stale");
   $("link").className = "dot away";
   setText($("link-text"), "nothing to show");
-  trouble(problem.detail ?? `The sidecar answers ${problem.status}.`);
+  trouble(problem.detail);
 }
 
 function trouble(text) {

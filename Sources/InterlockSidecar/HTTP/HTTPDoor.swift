@@ -83,7 +83,10 @@ package struct HTTPDoor: Service {
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
         let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
-        coordinator.callsOnEventLoop().whenUnconfigured.append { [weak upstreams] in upstreams?.forget($0) }
+        let calls = coordinator.callsOnEventLoop()
+        calls.whenReloaded.append { [weak upstreams, unowned calls] in
+            upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
+        }
         let door = HTTPDoorContext(
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,

@@ -36,7 +36,7 @@ package struct HTTPRoute: Sendable {
     let answersHead: Bool
     /// Whether the path's last variable stands for any number of segments, also for none.
     let hasTail: Bool
-    /// Its requests are traced: what decides something, often.
+    /// Its requests are traced: those that decide something and come often.
     let isTraced: Bool
     /// Also by the places that are kept when all others are taken.
     let isServedWhenFull: Bool

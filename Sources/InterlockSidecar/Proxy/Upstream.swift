@@ -99,12 +99,14 @@ final class Upstreams {
         return upstream
     }
 
-    /// Drops a service that is no longer there.
-    func forget(_ service: String) {
-        guard let upstream = table.removeValue(forKey: service) else { return }
-        upstream.pool.close()
-        metrics.remove(upstream.times.calls)
-        metrics.remove(upstream.times.tries)
+    /// Drops the services that no longer have an upstream.
+    func keep(_ hasUpstream: (String) -> Bool) {
+        for (service, upstream) in table where !hasUpstream(service) {
+            table[service] = nil
+            upstream.pool.close()
+            metrics.remove(upstream.times.calls)
+            metrics.remove(upstream.times.tries)
+        }
     }
 
     /// Closes all connections that no call uses.

@@ -18,9 +18,9 @@ final class CommandTimes {
         histogram(of: command).recordNanoseconds(nanoseconds, count: count)
     }
 
-    /// Names the trace of one that took so long; it is recorded when its reply is written.
-    func exemplify(_ command: RESPCommandTable.Command, by trace: TraceContext, nanoseconds: Int64) {
-        histogram(of: command.rawValue).exemplify(by: trace, nanoseconds: nanoseconds)
+    /// Names the trace of one that was recorded.
+    func exemplify(_ command: Int, by trace: TraceContext, nanoseconds: Int64) {
+        histogram(of: command).exemplify(by: trace, nanoseconds: nanoseconds)
     }
 
     private func histogram(of command: Int) -> TimeHistogram {
@@ -43,6 +43,8 @@ struct CommandArrivals {
     }
 
     private var runs = Deque<Run>()
+    /// Of those that were traced and whose replies wait for the ones before.
+    private var traces: [UInt64: TraceContext] = [:]
 
     var isEmpty: Bool { runs.isEmpty }
 
@@ -60,11 +62,21 @@ struct CommandArrivals {
         if !runs.isEmpty { runs[runs.count - 1].count += count }
     }
 
+    /// The command with this tag belongs to this trace.
+    mutating func traced(_ tag: UInt64, by trace: TraceContext) { traces[tag] = trace }
+
     /// Those with lower tags were answered.
     mutating func answered(before tag: UInt64, now: Instant, _ times: CommandTimes) {
         while let first = runs.first, first.tag < tag {
             let count = min(first.count, Int(tag &- first.tag))
-            times.record(first.command, nanoseconds: now.nanoseconds - first.at.nanoseconds, count: count)
+            let nanoseconds = now.nanoseconds - first.at.nanoseconds
+            times.record(first.command, nanoseconds: nanoseconds, count: count)
+            if !traces.isEmpty {
+                for (tag, trace) in traces where tag >= first.tag && tag < first.tag &+ UInt64(count) {
+                    times.exemplify(first.command, by: trace, nanoseconds: nanoseconds)
+                    traces[tag] = nil
+                }
+            }
             if count == first.count {
                 runs.removeFirst()
             } else {

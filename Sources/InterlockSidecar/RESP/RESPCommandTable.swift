@@ -1,3 +1,4 @@
+internal import Interlock
 /// The commands of the RESP door: their names, how many arguments they take, and who may use them.
 package struct RESPCommandTable: Sendable {
     enum Command: Int, CaseIterable {
@@ -88,6 +89,17 @@ package struct RESPCommandTable: Sendable {
             entry("BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]", 3...many, .admin)
         case .fleetList: entry("FLEET.LIST", 1...1)
         case .liveView: entry("LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]", 2...many)
+        }
+    }
+}
+
+extension StepTrace.Step {
+    /// The command that asks for it.
+    var command: RESPCommandTable.Command {
+        switch self {
+        case .acquire: .lockAcquire
+        case .take: .limitTake
+        case .permit: .permitAcquire
         }
     }
 }

@@ -154,7 +154,7 @@ final class RESPCommands {
         let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
-            let completion = traced(.acquire, .lockAcquire, name.text, completions.lock(tag)) { $0.answered }
+            let completion = traced(.acquire, tag, connection, name.text, completions.lock(tag)) { $0.answered }
             connection.note(calls.acquireLock(lock, completion: completion), for: tag)
             return
         }
@@ -170,11 +170,11 @@ final class RESPCommands {
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
             let completion = jointLock(tag, connection, isLinked: isLinked)
-            let told = traced(.acquire, .lockAcquire, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            let told = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
             connection.note(calls.acquireLocks(joint, completion: told), for: tag)
         } else {
             let completion = isLinked ? completions.linkedLock(tag) : completions.lock(tag)
-            let told = traced(.acquire, .lockAcquire, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            let told = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
             connection.note(calls.acquireLock(lock, completion: told), for: tag)
         }
     }
@@ -186,20 +186,19 @@ final class RESPCommands {
     ///   - answered: what the step is told its answer by.
     /// - Returns: the completion as it is, or one that ends a span when the command is answered.
     private func traced<Answer>(
-        _ step: StepTrace.Step, _ command: RESPCommandTable.Command, _ subject: @autoclosure () -> String,
+        _ step: StepTrace.Step, _ tag: UInt64, _ connection: RESPConnection, _ subject: @autoclosure () -> String,
         _ completion: Completion<Answer>,
         wait: Int64 = 0, by options: RESPOptions? = nil, _ answered: (StepTrace) -> (Answer) -> Void
     ) -> Completion<Answer> {
         guard let tracer else { return completion }
         let parent = options?.text(.traceparent).flatMap { TraceContext(traceparent: $0) }
-        guard let span = tracer.begin(command.name, kind: .server, parent: parent) else { return completion }
+        guard let span = tracer.begin(step.command.name, kind: .server, parent: parent) else { return completion }
         span.set("rpc.system", "redis")
         let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
         let tell = answered(step)
-        let came = calls.now()
-        return completion.told { [calls, times] answer in
+        return completion.told { [weak connection] answer in
             tell(answer)
-            times.exemplify(command, by: span.context, nanoseconds: calls.now().nanoseconds - came.nanoseconds)
+            connection?.traced(tag, by: span.context)
             if let failure = step.failure { span.fail(failure) }
             span.end()
         }
@@ -304,7 +303,7 @@ final class RESPCommands {
         let completion = options.has(.named) ? namedLimit(tag, connection) : completions.take(tag)
         let call = calls.take(
             service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: traced(.take, .limitTake, request.text(1), completion, wait: wait, by: options) { $0.answered })
+            completion: traced(.take, tag, connection, request.text(1), completion, wait: wait, by: options) { $0.answered })
         connection.note(call, for: tag)
     }
 
@@ -315,7 +314,7 @@ final class RESPCommands {
     ) {
         guard let tracer, tracer.isNextSampled else { return connection.take(service, tag: tag) }
         connection.submitTakes()
-        let completion = traced(.take, .limitTake, request.text(1), completions.take(tag)) { $0.answered }
+        let completion = traced(.take, tag, connection, request.text(1), completions.take(tag)) { $0.answered }
         _ = calls.take(
             service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now, completion: completion)
     }
@@ -385,7 +384,7 @@ final class RESPCommands {
         guard request.count > 2 else {
             _ = calls.acquirePermit(
                 service, cost: 1, subject: nil, waitMilliseconds: 0, now: connection.now,
-                completion: traced(.permit, .permitAcquire, request.text(1), completion) { $0.answered })
+                completion: traced(.permit, tag, connection, request.text(1), completion) { $0.answered })
             return
         }
         let options = try RESPOptions(request, from: 2, allowed: [.cost, .subject, .wait, .traceparent])
@@ -394,7 +393,7 @@ final class RESPCommands {
         let wait = try options.milliseconds(.wait) ?? 0
         let call = calls.acquirePermit(
             service, cost: cost, subject: subject, waitMilliseconds: wait, now: connection.now,
-            completion: traced(.permit, .permitAcquire, request.text(1), completion, wait: wait, by: options) { $0.answered })
+            completion: traced(.permit, tag, connection, request.text(1), completion, wait: wait, by: options) { $0.answered })
         connection.note(call, for: tag)
     }
 

@@ -144,6 +144,11 @@ final class RESPConnection: ChannelDuplexHandler {
     /// A command came, of this kind.
     func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
 
+    /// The command with this tag, whose reply comes now, belongs to this trace.
+    func traced(_ tag: UInt64, by trace: TraceContext) {
+        if isOpen { arrivals.traced(tag, by: trace) }
+    }
+
     /// Writes something that answers no command: what a subscription brings.
     func push(_ write: (RESPWriter) -> Void) {
         guard context != nil else { return }

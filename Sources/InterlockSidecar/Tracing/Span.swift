@@ -63,12 +63,6 @@ final class Span: StepSpan {
     /// It did not come to what it was made for.
     func fail(_ reason: String) { failure = failure ?? Self.cut(reason) }
 
-    /// Nobody wants to know any more what it comes to.
-    func givenUp() {
-        fail(StepTrace.givenUpReason)
-        end()
-    }
-
     deinit {
         givenUp()
     }
