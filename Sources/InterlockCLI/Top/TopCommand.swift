@@ -195,12 +195,14 @@ private struct TopSession {
                 for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
             }
             group.addTask { [pause] in
+                // Looks at the sidecar as often as its user asks; cancelled with the group.
                 while true {
                     try await Task.sleep(for: pause)
                     if isDue.begin() { continuation.yield(.due) }
                 }
             }
             group.addTask {
+                // What is shown as running down is drawn again in between.
                 while true {
                     try await Task.sleep(for: Self.redraw)
                     if hasPassed.begin() { continuation.yield(.passed) }

@@ -1,4 +1,5 @@
 internal import Interlock
+
 /// The commands of the RESP door: their names, how many arguments they take, and who may use them.
 package struct RESPCommandTable: Sendable {
     enum Command: Int, CaseIterable {

@@ -146,7 +146,8 @@ final class RESPConnection: ChannelDuplexHandler {
 
     /// The command with this tag, whose reply comes now, belongs to this trace.
     func traced(_ tag: UInt64, by trace: TraceContext) {
-        if isOpen { arrivals.traced(tag, by: trace) }
+        // One that was answered already would be kept for good.
+        if isOpen, tag >= firstTag { arrivals.traced(tag, by: trace) }
     }
 
     /// Writes something that answers no command: what a subscription brings.
