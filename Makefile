@@ -9,7 +9,8 @@ SHELL := /bin/bash
 ARGS ?=
 BINARY := .build/release/interlock
 # With the Swift runtime in the program: it needs no toolchain to run, and a call into the runtime is no detour.
-RELEASE_BUILD := swift build -c release --static-swift-stdlib
+# Nobody links to it: its names would be read at every start, and take a fifth of what it needs at rest.
+RELEASE_BUILD := swift build -c release --static-swift-stdlib -Xlinker --no-export-dynamic
 # Each test starts its own servers: more than two at once starve each other on a small machine.
 SWIFT_TEST := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
 # SwiftPM drops the program's own `main` only if libFuzzer is its one sanitizer; the address sanitizer goes past it.
