@@ -196,9 +196,9 @@ final class RESPCommands {
         span.set("rpc.system", "redis")
         let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
         let tell = answered(step)
-        return completion.told { [weak connection] answer in
+        return completion.told { answer in
             tell(answer)
-            connection?.traced(tag, by: span.context)
+            connection.traced(tag, by: span.context)
             if let failure = step.failure { span.fail(failure) }
             span.end()
         }
