@@ -15,6 +15,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
+let nioHPACK = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
 let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -82,6 +83,8 @@ let package = Package(
                 .embedInCode("Locks/Quorum/quorum-acquire.lua"), .embedInCode("Locks/Quorum/quorum-fence.lua"),
                 .embedInCode("Locks/Quorum/quorum-renew.lua"), .embedInCode("Locks/Quorum/quorum-release.lua"),
                 .embedInCode("Locks/Quorum/quorum-break.lua"), .embedInCode("Locks/Quorum/quorum-inspect.lua"),
+                .embedInCode("RateLimits/batch.lua"), .embedInCode("RateLimits/reply.lua"),
+                .embedInCode("Descriptors/descriptors.lua"),
                 .embedInCode("RateLimits/take.lua"), .embedInCode("RateLimits/give-back.lua"),
                 .embedInCode("RateLimits/peek.lua"), .embedInCode("RateLimits/counters.lua"),
                 .embedInCode("RateLimits/throttle.lua"),
@@ -108,13 +111,17 @@ let package = Package(
             // What its code is made from, by Tools/protobuf.sh.
             exclude: ["opentelemetry"], swiftSettings: houseRules),
         .target(
+            name: "InterlockEnvoy", dependencies: [protobuf],
+            // What its code is made from, by Tools/protobuf.sh.
+            exclude: ["envoy", "grpc"], swiftSettings: houseRules),
+        .target(
             name: "InterlockSidecar",
             dependencies: [
                 "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
                 unixSignals, subprocess,
                 "CLibMD", "CLibYAML",
-                "InterlockHTTP", "InterlockOTLP", nioHTTP1, nioHTTP2, nioTLS, protobuf,
+                "InterlockHTTP", "InterlockOTLP", "InterlockEnvoy", nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
             ],
             resources: [
                 .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
@@ -216,8 +223,8 @@ let package = Package(
         .testTarget(
             name: "SimulationTests",
             dependencies: [
-                "Simulation", "InterlockJudge", "InterlockProcesses", "Interlock", "InterlockCore", "SimulatedRedis", "Hiredis",
-                nioCore,
+                "Simulation", "InterlockJudge", "InterlockProcesses", "InterlockSidecar", "Interlock", "InterlockCore",
+                "SimulatedRedis", "Hiredis", nioCore,
             ],
             exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
@@ -252,7 +259,7 @@ let package = Package(
                 "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore,
                 nioLocks, nioPosix, nioSSL,
                 logging, coreMetrics, lifecycle,
-                nioHTTP1, .product(name: "NIOHPACK", package: "swift-nio-http2"),
+                nioHTTP1, nioHPACK,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules

@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# Makes the Swift code of Sources/InterlockOTLP from its .proto files, which declare what Interlock uses of OTLP.
+# Makes the Swift code of Sources/InterlockOTLP and Sources/InterlockEnvoy from their .proto files, which declare what Interlock uses of
+# OTLP, and of Envoy's services.
 #
 #   Tools/protobuf.sh           write it
 #   Tools/protobuf.sh --check   fail unless what is there is what would be written
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sources=Sources/InterlockOTLP
 checkout=.build/checkouts/swift-protobuf
 [[ -d $checkout ]] || swift package resolve > /dev/null
 [[ -d $checkout ]] || { echo "protobuf: swift-protobuf was not resolved into $checkout" >&2; exit 1; }
 swift build --package-path "$checkout" --scratch-path .build-protobuf --product protoc-gen-swift > /dev/null
 plugin=$(swift build --package-path "$checkout" --scratch-path .build-protobuf --show-bin-path)/protoc-gen-swift
 
-made=$(mktemp --directory)
-trap 'rm -rf "$made"' EXIT
-mapfile -t files < <(cd "$sources" && find opentelemetry -name '*.proto' | sort)
-protoc --proto_path="$sources" --plugin=protoc-gen-swift="$plugin" --swift_out="$made" \
-    --swift_opt=Visibility=Package,UseAccessLevelOnImports=true,FileNaming=DropPath "${files[@]}"
-if [[ "${1:-}" == --check ]]; then
-    diff --recursive "$made" "$sources" --exclude='*.proto' --exclude=opentelemetry
-else
-    cp "$made"/*.swift "$sources"
-fi
+for sources in Sources/InterlockOTLP Sources/InterlockEnvoy; do
+    made=$(mktemp --directory)
+    mapfile -t files < <(cd "$sources" && find . -name '*.proto' -printf '%P\n' | sort)
+    protoc --proto_path="$sources" --proto_path="$checkout/Protos/Sources/SwiftProtobuf" --plugin=protoc-gen-swift="$plugin" --swift_out="$made" \
+        --swift_opt=Visibility=Package,UseAccessLevelOnImports=true,FileNaming=DropPath "${files[@]}"
+    if [[ "${1:-}" == --check ]]; then
+        diff <(cd "$made" && tail -n +1 -- *.swift) <(cd "$sources" && tail -n +1 -- *.swift)
+    else
+        cp "$made"/*.swift "$sources"
+    fi
+    rm -rf "$made"
+done

@@ -133,6 +133,25 @@ extension Coordinator {
         return try Self.decision(answer)
     }
 
+    /// What is decided about a request for a domain's limits; `nil`: the domain is not configured.
+    package nonisolated func decide(_ domain: String, _ asks: [DescriptorAsk]) async throws -> DescriptorAnswer? {
+        let decision: DescriptorDecision? = try await cancellable { calls, completion in
+            let isKnown = calls.decide(
+                domain, asks,
+                completion: Completion { _, decision in
+                    completion(decision)
+                    return true
+                })
+            if !isKnown { completion(nil) }
+            return nil
+        }
+        switch decision {
+        case .decided(let answer): return answer
+        case .failed(let error): throw error
+        case nil: return nil
+        }
+    }
+
     /// What a call of cost 1 would be told, taking nothing.
     package nonisolated func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
         let answer: TakeAnswer = try await cancellable {

@@ -148,6 +148,7 @@ public actor Coordinator: Service {
         let floor = configuration.fleetSize
         calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.size) }
         calls.breakers.sidecars = calls.limits.sidecars
+        calls.domains.sidecars = calls.limits.sidecars
         runtime.pipeline.onUp = { [weak self] server in
             let address = server.address
             self?.assumeIsolated { $0.redisIsUp(at: address) }
@@ -257,6 +258,9 @@ public actor Coordinator: Service {
         runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
 
+    /// Takes over new rules of domains.
+    package func reload(domains: [RateLimitDomain]) { calls.domains.redefine(domains) }
+
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
     public var isReady: Bool {
         isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
@@ -304,6 +308,7 @@ public actor Coordinator: Service {
     /// Brings the gauges up to date; for whoever is about to read the metrics.
     package func refreshGauges() {
         for action in calls.beforeMetrics { action() }
+        calls.domains.refreshGauges()
         let metrics = runtime.metrics
         let status = calls.status
         metrics.leases.record(status.locksHeld)
@@ -345,6 +350,7 @@ public actor Coordinator: Service {
         calls.locks.redisIsBack()
         readInTurn()
         for service in guarded { calls.limits.redisIsBack(service) }
+        calls.domains.redisIsBack()
         if isRedisUp { readinessIsDecided() }
     }
 

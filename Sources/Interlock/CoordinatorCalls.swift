@@ -29,6 +29,7 @@ package final class CoordinatorCalls {
     let quorum: QuorumLocks?
     private let provider: any LockProvider
     let limits: RateLimitCoordinator
+    let domains: DomainCoordinator
     let breakers: BreakerCoordinator
     let permits: PermitCoordinator
     let fleet: FleetCoordinator
@@ -68,6 +69,8 @@ package final class CoordinatorCalls {
             : QuorumLocks(runtime: runtime, settings: configuration.locks, scripts: scripts, servers: configuration.quorum)
         provider = quorum ?? locks
         limits = RateLimitCoordinator(runtime: runtime)
+        domains = DomainCoordinator(
+            runtime: runtime, domains: configuration.domains.definitions, timeout: configuration.domains.timeout)
         let publisher = EventPublisher(runtime: runtime, feed: feed)
         limits.onEvent = { publisher.publish($0) }
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
@@ -128,6 +131,16 @@ package final class CoordinatorCalls {
     private var redisFailure: String? {
         runtime.pipeline.lastFailure?.message ?? fleet.refusal ?? runtime.pipeline.recentRefusal?.message
             ?? locks.recentRefusal?.message
+    }
+
+    // MARK: Domains
+
+    /// Decides about the descriptors of a request. `completion` is called once, within the domains' timeout.
+    /// - Returns: whether the domain is configured; if it is not, `completion` is not called.
+    package func decide(
+        _ domain: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>
+    ) -> Bool {
+        domains.ask(domain, asks, completion: completion)
     }
 
     // MARK: Locks

@@ -17,7 +17,8 @@ struct Fleet {
     /// Runs `body` with `count` connected coordinators; everything is stopped at the end, whatever happens.
     /// - Parameter user: a user of Redis and its password that they log in as, and the command that makes it.
     static func run(
-        of count: Int = 1, services: [ServiceDefinition] = [], locks: LockSettings = LockSettings(),
+        of count: Int = 1, services: [ServiceDefinition] = [], domains: DomainSettings = DomainSettings(),
+        locks: LockSettings = LockSettings(),
         user: (name: String, password: String, command: [String])? = nil,
         logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
         _ body: (Fleet) async throws -> Void
@@ -25,7 +26,7 @@ struct Fleet {
         try await RedisServer.withServer { server in
             let group = MultiThreadedEventLoopGroup.singleton
             var configuration = InterlockConfiguration(
-                redis: server.configuration, locks: locks, services: services, host: "test")
+                redis: server.configuration, locks: locks, services: services, domains: domains, host: "test")
             configuration.redis.commandTimeout = .seconds(2)
             let redis = RedisClient(configuration: server.configuration)
             try await redis.connect()

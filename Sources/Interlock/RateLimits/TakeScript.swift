@@ -3,7 +3,10 @@ internal import InterlockCore
 
 /// See `take.lua`.
 struct TakeScript: ScriptCommand {
-    static let source = RedisScript(name: "take.lua", source: PackageResources.counters_lua + PackageResources.take_lua)
+    static let source = RedisScript(
+        name: "take.lua",
+        source: PackageResources.counters_lua + PackageResources.batch_lua + PackageResources.take_lua
+            + PackageResources.reply_lua)
 
     var keys: KeySpace
     var service: String
@@ -56,20 +59,10 @@ struct TakeScript: ScriptCommand {
 
     /// `nil`: it is none.
     private func verdict(_ numbers: inout PackedNumberReader) -> LimitVerdict? {
-        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
-        var verdict = LimitVerdict(timeMicroseconds: time, counters: [], runs: [])
-        verdict.counters.reserveCapacity(batch.counters.count)
-        for counter in batch.counters {
-            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
-            verdict.counters.append(
-                LimitVerdict.Counter(
-                    count: count, capacity: batch.definitions[counter.definition].capacity, resetAfter: resetAfter))
-        }
-        guard areAllGranted == 0 else { return verdict }
-        for index in batch.counters.indices {
-            guard let excess = numbers.next() else { return nil }
-            verdict.counters[index].excess = excess
-        }
+        let capacities = batch.counters.lazy.map { batch.definitions[$0.definition].capacity }
+        guard let (time, areAllGranted, counters) = LimitVerdict.counters(of: capacities, from: &numbers) else { return nil }
+        var verdict = LimitVerdict(timeMicroseconds: time, counters: counters, runs: [])
+        guard !areAllGranted else { return verdict }
         verdict.runs.reserveCapacity(batch.runs.count)
         for run in batch.runs {
             guard let granted = numbers.next(), (0...Int64(run.count)).contains(granted) else { return nil }
@@ -83,6 +76,28 @@ struct TakeScript: ScriptCommand {
             verdict.runs.append(decided)
         }
         return verdict
+    }
+}
+
+extension LimitVerdict {
+    /// What `reply.lua` tells first; `nil`: it is none.
+    /// - Parameter capacities: of each counter.
+    static func counters(
+        of capacities: some Collection<Int64>, from numbers: inout PackedNumberReader
+    ) -> (timeMicroseconds: Int64, areAllGranted: Bool, counters: [Counter])? {
+        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
+        var counters: [Counter] = []
+        counters.reserveCapacity(capacities.count)
+        for capacity in capacities {
+            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
+            counters.append(Counter(count: count, capacity: capacity, resetAfter: resetAfter))
+        }
+        guard areAllGranted == 0 else { return (time, true, counters) }
+        for index in counters.indices {
+            guard let excess = numbers.next() else { return nil }
+            counters[index].excess = excess
+        }
+        return (time, false, counters)
     }
 }
 

@@ -104,6 +104,31 @@ local function open_cells(limit, window, value, time, capacity)
   return cells
 end
 
+-- A counter for each whole window of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. `value` is what stands there; nil
+-- when it is none. What was counted before the clock was set back counts as of now.
+local function open_aligned(window, value, time)
+  local now = math.floor(time / 1000)
+  local first = now - now % window
+  local aligned = {count = 0}
+  if value then
+    local at, count = string.match(value, '^(%d+):(%d+)$')
+    if not at then return nil end
+    if tonumber(at) >= first then aligned.count = tonumber(count) end
+  end
+
+  -- In how many microseconds no more than `units` will be taken, if `more` are taken now.
+  function aligned.wait(more, units)
+    return aligned.count + more > units and (first + window) * 1000 - time or 0
+  end
+
+  -- Keeps it with `more` taken, which may be less than nothing.
+  function aligned.write(key, more)
+    redis.call('SET', key, string.format('%.0f:%.0f', first, aligned.count + more), 'PX', first + window - now)
+  end
+
+  return aligned
+end
+
 -- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`, and
 -- the time of the `last`. An entry counts at every time up to `window` after its own, this moment included. Nothing is
 -- written before `write`. O(entries that count no more), amortised O(1) for each grant.
@@ -171,9 +196,22 @@ local function open_log(key, window, time)
     redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
   end
 
-  -- Keeps what was granted now, and drops what counts no more.
+  -- Takes `amount` back from what was granted last. O(log entries that it undoes).
+  local function take_back(amount)
+    local number = tail
+    while amount > 0 and number >= head + dropped do
+      local at, cost = string.match(redis.call('HGET', key, number) or '', '^(%d+):(%d+)$')
+      local part = math.min(amount, tonumber(cost) or 0)
+      if part > 0 then redis.call('HSET', key, number, string.format('%s:%.0f', at, cost - part)) end
+      amount, total, number = amount - part, total - part, number - 1
+    end
+    if tail >= head then redis.call('HSET', key, 'total', total) end
+  end
+
+  -- Keeps what was granted now, or takes it back where it is less than nothing, and drops what counts no more.
   function log.write(taken)
     if is_set_back and total > 0 then restamp() end
+    if taken < 0 then take_back(-taken) end
     if taken > 0 then
       redis.call(
         'HSET', key, 'head', head + dropped, 'tail', tail + 1, 'total', total + taken, 'last', string.format('%.0f', now),

@@ -19,6 +19,8 @@ public struct InterlockConfiguration: Sendable {
     public var locks: LockSettings
     /// The services whose limits and breakers are shared with the fleet.
     public var services: [ServiceDefinition]
+    /// What Envoy's rate limit service is asked about.
+    package var domains = DomainSettings()
     /// The least number of programs and sidecars to assume when Redis is away: each grants its share of the limits then.
     public var fleetSize: Int
     /// Shown to the fleet, and the label of owners that give none.
@@ -103,6 +105,7 @@ public struct InterlockConfiguration: Sendable {
         prefix: String = KeySpace.defaultPrefix,
         locks: LockSettings = LockSettings(),
         services: [ServiceDefinition] = [],
+        domains: DomainSettings = DomainSettings(),
         fleetSize: Int = 1,
         host: String = InterlockConfiguration.hostName,
         version: String = "unknown"
@@ -112,6 +115,7 @@ public struct InterlockConfiguration: Sendable {
         self.prefix = prefix
         self.locks = locks
         self.services = services
+        self.domains = domains
         self.fleetSize = fleetSize
         self.host = host
         self.version = version

@@ -76,14 +76,25 @@ package struct KeySpace: Hashable, Sendable {
     /// What a limit has counted; of one subject, if it counts for each. A limit's name has neither a colon nor a tilde, so that
     /// no two limits, algorithms and subjects share a key.
     package func rate(service: String, of limit: LimitDefinition, subject: String? = nil) -> String {
-        let suffix =
-            switch limit.algorithm {
-            case .fixed: ""
-            case .sliding: "~sliding"
-            case .gcra: "~gcra"
-            }
-        let key = prefix + "rate:{" + service + "}:" + limit.name + suffix
+        let key = prefix + "rate:{" + service + "}:" + limit.name + Self.suffix(of: limit.algorithm)
         return if let subject { key + Self.subjectSeparator + subject } else { key }
+    }
+
+    /// What stands before the names of counters of a domain's descriptors in their keys. Behind them stands the limit's name: the last colon
+    /// ends the counter's.
+    func descriptors(ofDomain domain: String) -> String { prefix + "descriptors:{" + domain + "}:" }
+
+    /// What stands behind a descriptor's counter in its key.
+    func descriptorLimit(_ limit: LimitDefinition, isAligned: Bool) -> String {
+        ":" + limit.name + (isAligned ? "~aligned" : Self.suffix(of: limit.algorithm))
+    }
+
+    private static func suffix(of algorithm: LimitAlgorithm) -> String {
+        switch algorithm {
+        case .fixed: ""
+        case .sliding: "~sliding"
+        case .gcra: "~gcra"
+        }
     }
 
     /// Stands before the subject in the key of its counter.

@@ -30,7 +30,7 @@ final class Stage {
     ///   - redisMilliseconds: the one-way delay between each sidecar and each server.
     init(
         sidecars count: Int = 1, quorum servers: Int = 0, topology: WorldTopology = .single, services: [ServiceDefinition] = [],
-        locks: LockSettings = LockSettings(),
+        domains: DomainSettings = DomainSettings(), locks: LockSettings = LockSettings(),
         redisMilliseconds: Int64 = 1, maximumPending: Int = 100_000, seed: UInt64 = 1
     ) {
         var random = SeededRandom(seed: seed)
@@ -53,7 +53,7 @@ final class Stage {
                     configuration: InterlockConfiguration(
                         redis: configuration(at: machines.address),
                         quorum: quorum.map { configuration(at: .host($0.name, port: 6379)) }, locks: locks, services: services,
-                        host: "host-\(number)"),
+                        domains: domains, host: "host-\(number)"),
                     servers: hosts,
                     paths: hosts.map { _ in
                         Path(delay: .milliseconds(redisMilliseconds)...(.milliseconds(redisMilliseconds)), random: random.split())

@@ -1,0 +1,194 @@
+internal import CoreMetrics
+internal import Hiredis
+internal import InterlockCore
+internal import NIOCore
+
+/// What was decided about a request for a domain's limits.
+package enum DescriptorDecision: Sendable {
+    case decided(DescriptorAnswer)
+    case failed(InterlockError)
+}
+
+/// The domains of Envoy's rate limit service: sends what their limiters batch, and hands out what they decide, within the time that
+/// there is for an answer. Confined to the coordinator's event loop.
+final class DomainCoordinator {
+    private final class Domain {
+        struct Caller {
+            var completion: Completion<DescriptorDecision>
+            var asks: [DescriptorAsk]
+        }
+
+        // Unchecked: touched on one event loop, and calls nothing back while it changes.
+        @exclusivity(unchecked) var limiter: DomainLimiter
+        var metrics: DomainMetrics
+        var callers = Slab<Caller>()
+        /// Counts while Redis is away or late, and is kept until what was granted then counts no more.
+        var localCounters: LocalCounters?
+        var isFlushPlanned = false
+        /// Looks for requests that must not wait longer.
+        var isAlarmSet = false
+
+        init(_ domain: RateLimitDomain) {
+            limiter = DomainLimiter(domain: domain)
+            metrics = DomainMetrics(domain: domain.name, index: limiter.index)
+        }
+
+        var name: String { limiter.domain.name }
+    }
+
+    /// So many counters of a domain are kept while Redis is away: some 10 MB.
+    private static let mostAlone = 50_000
+
+    private let runtime: CoordinatorRuntime
+    /// How long an answer may take before one is given without Redis.
+    private let timeoutMilliseconds: Int64
+    /// How many sidecars may be at the same limits: while Redis is away each has its part.
+    var sidecars: () -> Int = { 1 }
+    private var domains: [ExactText: Domain] = [:]
+    private var planned: [Domain] = []
+    private var settlements: [DomainLimiter.Settlement] = []
+
+    init(runtime: CoordinatorRuntime, domains: [RateLimitDomain], timeout: Duration) {
+        self.runtime = runtime
+        timeoutMilliseconds = timeout.wholeMilliseconds
+        for domain in domains { self.domains[ExactText(domain.name)] = Domain(domain) }
+    }
+
+    /// Decides about a request. The completion is called once, within the timeout and possibly before this returns.
+    /// - Returns: whether the domain is configured; if it is not, the completion is not called.
+    func ask(_ name: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>) -> Bool {
+        guard let domain = domains[ExactText(name)] else { return false }
+        let now = runtime.time.now()
+        let id = domain.callers.insert(.init(completion: completion, asks: asks))
+        switch domain.limiter.admit(asks, id: id, now: now) {
+        case .answered(let answer): deliver(domain, id, answer)
+        case .queued:
+            planFlush(of: domain)
+            setAlarm(domain, now: now)
+        }
+        return true
+    }
+
+    /// Takes over new rules. Requests that travel are judged by those they came under.
+    func redefine(_ definitions: [RateLimitDomain]) {
+        var next: [ExactText: Domain] = [:]
+        for definition in definitions {
+            let name = ExactText(definition.name)
+            guard let known = domains[name] else {
+                next[name] = Domain(definition)
+                continue
+            }
+            next[name] = known
+            guard known.limiter.domain != definition else { continue }
+            known.limiter = known.limiter.redefined(definition)
+            known.metrics.destroy()
+            known.metrics = DomainMetrics(domain: definition.name, index: known.limiter.index)
+        }
+        for (name, domain) in domains where next[name] == nil { domain.metrics.destroy() }
+        domains = next
+    }
+
+    /// Redis is back: what it refused before it may have lost.
+    func redisIsBack() { for domain in domains.values { domain.limiter.forgetRefusals() } }
+
+    func refreshGauges() { for domain in domains.values { domain.metrics.counters.record(domain.limiter.countersKnown) } }
+
+    // MARK: Batches
+
+    /// All requests of one tick travel together.
+    private func planFlush(of domain: Domain) {
+        guard !domain.isFlushPlanned, domain.limiter.mayFlush else { return }
+        domain.isFlushPlanned = true
+        planned.append(domain)
+        guard planned.count == 1 else { return }
+        runtime.eventLoop.assumeIsolated().execute { [self] in
+            let domains = planned
+            planned.removeAll(keepingCapacity: true)
+            for domain in domains {
+                domain.isFlushPlanned = false
+                flush(domain)
+            }
+        }
+    }
+
+    private func flush(_ domain: Domain) {
+        let sentAt = runtime.time.now()
+        guard let batch = domain.limiter.nextBatch() else { return }
+        guard runtime.pipeline.isUp else {
+            _ = domain.limiter.end(batch)
+            decideAlone(domain, batch, now: sentAt)
+            return planFlushOfRest(domain)
+        }
+        runtime.pipeline.run(DescriptorScript(keys: runtime.keys, domain: domain.name, batch: batch)) { [self] result in
+            let now = runtime.time.now()
+            runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
+            let isAwaited = domain.limiter.end(batch)
+            switch result {
+            case .success(let verdict):
+                if let counters = domain.localCounters, counters.mayBeForgotten(at: now) { domain.localCounters = nil }
+                if isAwaited { settle(domain, batch, verdict, sentAt: sentAt, now: now) }
+            case .failure(let error) where isAwaited:
+                if error.isUnavailability { decideAlone(domain, batch, now: now) } else { fail(domain, batch, error) }
+            case .failure: break
+            }
+            planFlushOfRest(domain)
+        }
+    }
+
+    private func planFlushOfRest(_ domain: Domain) { if domain.limiter.hasArrivals { planFlush(of: domain) } }
+
+    private func settle(
+        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, sentAt: Instant, now: Instant
+    ) {
+        var settled = settlements
+        settlements = []
+        domain.limiter.settle(verdict, of: batch, sentAt: sentAt, now: now, into: &settled)
+        for settlement in settled { deliver(domain, settlement.id, settlement.answer) }
+        settled.removeAll(keepingCapacity: true)
+        settlements = settled
+    }
+
+    private func deliver(_ domain: Domain, _ id: Int, _ answer: DescriptorAnswer) {
+        guard let caller = domain.callers.remove(id) else { return }
+        domain.metrics.count(answer, of: caller.asks)
+        caller.completion(.decided(answer))
+    }
+
+    private func fail(_ domain: Domain, _ batch: DescriptorBatch, _ error: RedisError) {
+        for request in batch.requests {
+            guard let caller = domain.callers.remove(request.id) else { continue }
+            domain.metrics.failed.increment()
+            caller.completion(.failed(InterlockError(error)))
+        }
+    }
+
+    // MARK: Redis is away, or late
+
+    private func decideAlone(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
+        domain.metrics.alone.increment(by: batch.requests.count)
+        switch domain.limiter.domain.whenRedisIsDown {
+        case .allow: settle(domain, batch, .allGranted(batch), sentAt: now, now: now)
+        case .deny: settle(domain, batch, .noneGranted(batch), sentAt: now, now: now)
+        case .local:
+            var counters =
+                domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.mostAlone))
+            let verdict = counters.judge(batch, sidecars: sidecars(), now: now)
+            domain.localCounters = counters
+            settle(domain, batch, verdict, sentAt: now, now: now)
+        }
+    }
+
+    /// One alarm for all requests of a domain: it goes off for the oldest, and is set anew for the oldest there is then.
+    private func setAlarm(_ domain: Domain, now: Instant) {
+        guard !domain.isAlarmSet, let oldest = domain.limiter.oldest else { return }
+        domain.isAlarmSet = true
+        runtime.deadlines.schedule(at: oldest.advanced(byMilliseconds: timeoutMilliseconds)) { [self, domain] in
+            domain.isAlarmSet = false
+            let now = runtime.time.now()
+            for batch in domain.limiter.removeOverdue(until: now.advanced(byMilliseconds: -timeoutMilliseconds)) {
+                decideAlone(domain, batch, now: now)
+            }
+            setAlarm(domain, now: now)
+        }
+    }
+}

@@ -1,0 +1,79 @@
+-- Opens the counters of a batch: what scripts that judge one begin with, behind the text of what limits share.
+--
+-- KEYS  the counters: those of limits that all requests meet, then in turn those of each subject
+-- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
+--       1 how many limits all requests meet, how many are per subject;
+--         of each of these: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1 or 0);
+--         a time in ms of Redis' clock; of each counter how many ms after it its fixed window ends, from 1, or 0: that is not known;
+--         of each counter what all requests together ask of it
+
+local batch = cmsgpack.unpack(ARGV[1])
+local wide, narrow = batch[1], batch[2]
+local floor, call = math.floor, redis.call
+local clock = call('TIME')
+local time = clock[1] * 1000000 + clock[2]
+-- What was told of the windows' ends stands from here on, and is told from this moment on; then what is asked.
+local told = 3 + 5 * (wide + narrow)
+local since = batch[told] - 1 - floor(time / 1000)
+local asked = told + #KEYS
+
+local values
+if #KEYS <= 4000 then
+  values = call('MGET', unpack(KEYS))
+else
+  values = {}
+  call_in_parts('MGET', nil, KEYS, function(first, reply)
+    for place = 1, #reply do values[first + place - 1] = reply[place] end
+  end)
+end
+
+-- Of each counter: where its limit stands in the batch, and what was taken before. `ttl` is of fixed windows, in ms; `opened` has
+-- the others.
+local limit, before, ttl, opened = {}, {}, {}, {}
+local is_room_for_all = true
+local d = -2
+for k = 1, #KEYS do
+  d = d + 5
+  -- After the last limit comes the next subject.
+  if d == told then d = told - 5 * narrow end
+  local value, taken, window = values[k], 0, batch[d + 3]
+  if batch[d] == 0 then
+    if value then taken = tonumber(value) end
+    if not taken then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not a number') end
+    local left = window
+    if taken > 0 then
+      -- A window does not change its end. Of one that was deleted meanwhile, and begun anew, an earlier end is told until then.
+      left = batch[told + k] + since
+      if batch[told + k] == 0 or left <= 0 or left > 2 * window then
+        left = call('PTTL', KEYS[k])
+        -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
+        if left == -1 or left > 2 * window then
+          call('PEXPIRE', KEYS[k], window)
+          left = window
+        end
+      end
+    end
+    ttl[k] = left
+  elseif batch[d] == 1 then
+    opened[k] = open_log(KEYS[k], window * 1000, time)
+    taken = opened[k].total
+  elseif batch[d] == 3 then
+    opened[k] = open_aligned(window, value, time)
+    if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not of an aligned window') end
+    taken = opened[k].count
+  else
+    opened[k] = open_cells(batch[d + 2], window * 1000, value, time, batch[d + 1])
+    if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not an arrival time') end
+    taken = opened[k].taken(batch[d + 1])
+  end
+  limit[k], before[k] = d, taken
+  if taken + batch[asked + k] > batch[d + 1] then is_room_for_all = false end
+end
+
+-- In how many microseconds counter `k` would grant `cost`, if so much is taken of it now and nobody else takes of it.
+local function wait_for(k, used, cost)
+  local capacity = batch[limit[k] + 1]
+  if ttl[k] then return (ttl[k] + 1) * 1000 end
+  if opened[k].now then return opened[k].wait(used + cost - capacity) end
+  return opened[k].wait(used - before[k], capacity - cost)
+end

@@ -1,0 +1,135 @@
+/// The rules of a domain, made ready to be found: a descriptor meets the rule that its entries lead to one by one, as deep as it has
+/// entries. The value itself comes before patterns, these in the order of the file, and they before a rule for any value; there is no
+/// way back from a rule that was chosen.
+package struct DescriptorIndex: Sendable {
+    /// What a descriptor ends at. One of an index that has been replaced is still itself: what was decided by it can be told.
+    package final class Rule: Hashable, Sendable {
+        package let rule: DescriptorRule
+        /// By which metrics and answers call it: `message_type=marketing,to_number`.
+        package let path: String
+
+        init(_ rule: DescriptorRule, path: String) {
+            self.rule = rule
+            self.path = path
+        }
+
+        /// In how many milliseconds what it has counted is forgotten; 0: it counts nothing.
+        package var windowMilliseconds: Int64 {
+            if case .rate(let definition, _)? = rule.limit { definition.windowMilliseconds } else { 0 }
+        }
+
+        package static func == (left: Rule, right: Rule) -> Bool { left === right }
+
+        package func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
+
+    /// What is known of a descriptor.
+    package struct Match: Sendable {
+        package var rule: Rule
+        /// What stands for its entries in the key of its counter; empty when the rule counts nothing.
+        package var counter: String
+    }
+
+    private struct Node: Sendable {
+        var rule: Rule?
+        var sharesCount = false
+        var branches: [ExactText: Branch] = [:]
+    }
+
+    private struct Branch: Sendable {
+        var exact: [ExactText: Int] = [:]
+        var patterns: [(pattern: DescriptorPattern, node: Int)] = []
+        var any: Int?
+    }
+
+    /// Those that limit something, or say that nothing is limited, in the order of the file.
+    package private(set) var rules: [Rule] = []
+    private var nodes: [Node] = [Node()]
+
+    package init(_ rules: [DescriptorRule]) {
+        for rule in rules { add(rule, below: 0, path: "") }
+    }
+
+    private mutating func add(_ rule: DescriptorRule, below parent: Int, path: String) {
+        let node = nodes.count
+        nodes.append(Node(sharesCount: rule.sharesCount))
+        let branch = ExactText(rule.key)
+        switch rule.value {
+        case nil: nodes[parent].branches[branch, default: Branch()].any = node
+        case let pattern? where pattern.hasStars:
+            nodes[parent].branches[branch, default: Branch()].patterns.append((pattern, node))
+        case let value?: nodes[parent].branches[branch, default: Branch()].exact[ExactText(value.text)] = node
+        }
+        var path = path.isEmpty ? rule.key : path + "," + rule.key
+        if let value = rule.value { path += "=" + value.text }
+        if rule.limit != nil {
+            let indexed = Rule(rule, path: path)
+            nodes[node].rule = indexed
+            rules.append(indexed)
+        }
+        for next in rule.rules { add(next, below: node, path: path) }
+    }
+
+    /// The rule that a descriptor meets; `nil`: none limits it. O(entries), and O(patterns) at each.
+    package func match(_ entries: some Collection<DescriptorEntry>) -> Match? {
+        var node = 0
+        var counter = CounterName()
+        for entry in entries {
+            guard let branch = nodes[node].branches[ExactText(entry.key)] else { return nil }
+            var pattern: DescriptorPattern?
+            if let exact = branch.exact[ExactText(entry.value)] {
+                node = exact
+            } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
+                (pattern, node) = (found.pattern, found.node)
+            } else if let any = branch.any {
+                node = any
+            } else {
+                return nil
+            }
+            counter.append(key: entry.key, value: pattern.map { nodes[node].sharesCount ? $0.text : entry.value } ?? entry.value)
+        }
+        guard let rule = nodes[node].rule else { return nil }
+        return Match(rule: rule, counter: rule.windowMilliseconds == 0 ? "" : counter.text)
+    }
+}
+
+/// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`. No two descriptors
+/// share one: what would be taken for something else is written as in a URL.
+package struct CounterName: Sendable {
+    /// A longer one ends in a digest of all of it.
+    package static let longest = 400
+
+    private var bytes: [UInt8] = []
+
+    package init() {}
+
+    package mutating func append(key: String, value: String) {
+        if !bytes.isEmpty { bytes.append(UInt8(ascii: ",")) }
+        append(key, isKey: true)
+        bytes.append(UInt8(ascii: "="))
+        append(value, isKey: false)
+    }
+
+    private mutating func append(_ text: String, isKey: Bool) {
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "=") where !isKey: bytes.append(byte)
+            case UInt8(ascii: "%"), UInt8(ascii: ","), UInt8(ascii: "="), UInt8(ascii: "~"), 0...0x20, 0x7F:
+                bytes.append(UInt8(ascii: "%"))
+                bytes.append(Self.digit(byte >> 4))
+                bytes.append(Self.digit(byte & 15))
+            default: bytes.append(byte)
+            }
+        }
+    }
+
+    private static func digit(_ number: UInt8) -> UInt8 {
+        number < 10 ? UInt8(ascii: "0") + number : UInt8(ascii: "A") + number - 10
+    }
+
+    package var text: String {
+        guard bytes.count > Self.longest else { return String(decoding: bytes, as: UTF8.self) }
+        let whole = String(decoding: bytes, as: UTF8.self)
+        return String(decoding: bytes.prefix(Self.longest - 20), as: UTF8.self) + "~" + TextDigest.of(whole)
+    }
+}

@@ -1,0 +1,87 @@
+import InterlockCore
+import Testing
+
+@Suite("Which rule a descriptor meets, and the name of its counter")
+struct DescriptorMatchingTests {
+    private static func limit(_ count: Int64) -> DescriptorLimit {
+        .rate(LimitDefinition(name: "1m", limit: count, window: .seconds(60)), isAligned: false)
+    }
+
+    private static func entries(_ text: String) -> [DescriptorEntry] {
+        text.split(separator: ",").map { part in
+            let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return DescriptorEntry(key: String(sides[0]), value: sides.count > 1 ? String(sides[1]) : "")
+        }
+    }
+
+    /// The path of the rule that a descriptor meets.
+    private static func path(_ text: String, in rules: [DescriptorRule]) -> String? {
+        let index = DescriptorIndex(rules)
+        return index.match(entries(text))?.rule.path
+    }
+
+    private static let rules: [DescriptorRule] = [
+        DescriptorRule(key: "ip", limit: limit(10)),
+        DescriptorRule(key: "ip", value: DescriptorPattern("50.0.0.5"), limit: .blocked),
+        DescriptorRule(key: "path", value: DescriptorPattern("/api/*/action"), limit: limit(1)),
+        DescriptorRule(key: "path", value: DescriptorPattern("/api/*"), limit: limit(2)),
+        DescriptorRule(
+            key: "type", value: DescriptorPattern("marketing"), rules: [DescriptorRule(key: "to", limit: limit(5))]),
+        DescriptorRule(key: "ldap", limit: .unlimited),
+    ]
+
+    @Test(
+        "the value itself comes before patterns, these in their order, and they before any value",
+        arguments: [
+            ("ip=50.0.0.1", "ip"), ("ip=50.0.0.5", "ip=50.0.0.5"), ("path=/api/1/action", "path=/api/*/action"),
+            ("path=/api/1/other", "path=/api/*"), ("path=/api/1/action/2", "path=/api/*"), ("path=/other", nil),
+            ("type=marketing,to=1", "type=marketing,to"), ("type=marketing", nil), ("type=other,to=1", nil),
+            ("ip=1,to=2", nil), ("ldap=x", "ldap"), ("other=x", nil), ("", nil),
+        ] as [(String, String?)])
+    func order(text: String, expected: String?) {
+        #expect(Self.path(text, in: Self.rules) == expected)
+    }
+
+    @Test(
+        "each star stands for any number of characters",
+        arguments: [
+            ("*", "", true), ("*", "x", true), ("a*", "a", true), ("a*", "ba", false), ("*a", "ba", true), ("*a", "ab", false),
+            ("a*a", "a", false), ("a*a", "aa", true), ("a*b*c", "a-b-c", true), ("a*b*c", "a-c-b", false),
+            ("a*b*c", "abbc", true), ("a**c", "ac", true), ("a*bc*c", "abc", false), ("é*", "éa", true),
+            ("/api/*/resource/*/action", "/api/v1/resource/123/action", true),
+        ])
+    func stars(pattern: String, value: String, isMatch: Bool) {
+        #expect(DescriptorPattern(pattern).matches(value) == isMatch)
+    }
+
+    @Test("no two descriptors share a counter, whatever their values are; long ones end in a digest")
+    func counters() {
+        let index = DescriptorIndex([
+            DescriptorRule(key: "a", limit: Self.limit(1), rules: [DescriptorRule(key: "b", limit: Self.limit(1))])
+        ])
+        func counter(_ entries: (String, String)...) -> String? {
+            index.match(entries.map { DescriptorEntry(key: $0.0, value: $0.1) })?.counter
+        }
+        #expect(counter(("a", "1"), ("b", "2")) == "a=1,b=2")
+        #expect(counter(("a", "1,b=2")) == "a=1%2Cb=2")
+        #expect(counter(("a", "2001:db8::1")) == "a=2001:db8::1")
+        #expect(counter(("a", "x y\n")) == "a=x%20y%0A")
+        #expect(counter(("a", "100%")) == "a=100%25")
+        let long = String(repeating: "x", count: 1000)
+        let names = [counter(("a", long)), counter(("a", long + "y")), counter(("a", ""))].compactMap(\.self)
+        #expect(Set(names).count == 3)
+        #expect(names.allSatisfy { $0.utf8.count <= CounterName.longest })
+    }
+
+    @Test("values that share a pattern's count have one counter, others one each")
+    func shared() {
+        func counters(share: Bool) -> Set<String> {
+            var rule = DescriptorRule(key: "file", value: DescriptorPattern("files/*"), limit: Self.limit(1))
+            rule.sharesCount = share
+            let index = DescriptorIndex([rule])
+            return Set(["files/a", "files/b"].compactMap { index.match([DescriptorEntry(key: "file", value: $0)])?.counter })
+        }
+        #expect(counters(share: true) == ["file=files/*"])
+        #expect(counters(share: false) == ["file=files/a", "file=files/b"])
+    }
+}

@@ -1,0 +1,239 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@Suite("Domains of descriptors on a real Redis")
+struct DomainTests {
+    static func rate(
+        _ count: Int64, per seconds: Int = 60, _ algorithm: LimitAlgorithm = .fixed, isAligned: Bool = false
+    ) -> DescriptorLimit {
+        .rate(
+            LimitDefinition(name: "\(seconds)s", limit: count, window: .seconds(seconds), algorithm: algorithm),
+            isAligned: isAligned)
+    }
+
+    static func ask(_ key: String, _ value: String = "x", cost: Int64 = 1) -> DescriptorAsk {
+        DescriptorAsk(entries: [DescriptorEntry(key: key, value: value)], cost: cost)
+    }
+
+    static func settings(
+        _ rules: [DescriptorRule], timeout: Duration = .seconds(2), _ change: (inout RateLimitDomain) -> Void = { _ in }
+    ) -> DomainSettings {
+        var domain = RateLimitDomain(name: "edge", rules: rules)
+        change(&domain)
+        var settings = DomainSettings()
+        settings.definitions = [domain]
+        settings.timeout = timeout
+        return settings
+    }
+
+    /// What is answered: which descriptors are over, and what is left of each.
+    private static func decided(_ fleet: Fleet, _ asks: DescriptorAsk...) async throws -> (
+        isOver: Bool, over: [Bool], left: [Int64]
+    ) {
+        let answer = try #require(try await fleet.sidecars[0].decide("edge", asks))
+        return (answer.isOverLimit, answer.statuses.map(\.isOverLimit), answer.statuses.map(\.remaining))
+    }
+
+    /// Asks, and expects these descriptors to be over, or so much to be left of each.
+    private static func expect(
+        _ fleet: Fleet, _ asks: DescriptorAsk..., over: [Bool]? = nil, left: [Int64]? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let answer = try #require(try await fleet.sidecars[0].decide("edge", asks), sourceLocation: sourceLocation)
+        if let over {
+            #expect(answer.statuses.map(\.isOverLimit) == over, sourceLocation: sourceLocation)
+            #expect(answer.isOverLimit == over.contains(true), sourceLocation: sourceLocation)
+        }
+        if let left { #expect(answer.statuses.map(\.remaining) == left, sourceLocation: sourceLocation) }
+    }
+
+    static let algorithms: [DescriptorLimit] = [
+        rate(10), rate(10, .sliding), rate(10, .gcra(burst: 9)), rate(10, isAligned: true),
+    ]
+
+    @Test("hundreds of concurrent requests through two sidecars are within a limit to the call", arguments: algorithms)
+    func exact(limit: DescriptorLimit) async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)])
+        try await Fleet.run(of: 2, domains: settings) { fleet in
+            let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for call in 0..<200 {
+                    group.addTask { try await fleet.sidecars[call % 2].decide("edge", [Self.ask("ip")])?.isOverLimit == false }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            // A new window may begin while they are asked.
+            #expect(granted == 10 || granted == 20 && limit == Self.rate(10, isAligned: true))
+            try await Self.expect(fleet, Self.ask("ip", "another"), left: [9])
+        }
+    }
+
+    @Test("a request takes from all its limits or from none, and names the one that is over")
+    func allOrNone() async throws {
+        let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
+        try await Fleet.run(domains: Self.settings(rules)) { fleet in
+            for left: Int64 in [1, 0] {
+                let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
+                #expect(!decided.isOver && decided.left == [98 + left, left])
+            }
+            for _ in 0..<3 {
+                let decided = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow"))
+                #expect(decided.isOver && decided.over == [false, true])
+            }
+            #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:wide=x:60s").integer == 2)
+            #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:narrow=x:60s").integer == 2)
+        }
+    }
+
+    @Test("where each descriptor is for itself, a refused one does not keep the others from taking")
+    func independent() async throws {
+        let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
+        try await Fleet.run(domains: Self.settings(rules) { $0.isIndependent = true }) { fleet in
+            for _ in 0..<5 { _ = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow")) }
+            #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:wide=x:60s").integer == 5)
+            #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:narrow=x:60s").integer == 2)
+            // Two of the same counter: one fits still.
+            let other = Self.ask("narrow", "y")
+            try await Self.expect(fleet, other, other, other, over: [false, false, true])
+        }
+    }
+
+    @Test("what is refused counts where it is to, as the reference has it: a window once full stays so")
+    func countsRefused() async throws {
+        let rules = [DescriptorRule(key: "ip", limit: Self.rate(10, per: 86_400, isAligned: true))]
+        let settings = Self.settings(rules) {
+            $0.isIndependent = true
+            $0.countsRefused = true
+        }
+        try await Fleet.run(domains: settings) { fleet in
+            try await Self.expect(fleet, Self.ask("ip", cost: 8), left: [2])
+            try await Self.expect(fleet, Self.ask("ip", cost: 5), over: [true])
+            try await Self.expect(fleet, Self.ask("ip"), over: [true])
+            let value = try await fleet.cli("GET", "interlock:descriptors:{edge}:ip=x:86400s~aligned").text
+            #expect(value?.split(separator: ":").last == "14")
+        }
+    }
+
+    @Test("a cost of 0 looks and takes nothing; hits that are given back can be taken again", arguments: algorithms)
+    func looking(limit: DescriptorLimit) async throws {
+        try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in
+            try await Self.expect(fleet, Self.ask("ip", cost: 7), left: [3])
+            try await Self.expect(fleet, Self.ask("ip", cost: 0), left: [3])
+            try await Self.expect(fleet, Self.ask("ip", cost: 4), over: [true])
+            try await Self.expect(fleet, Self.ask("ip", cost: -5), left: [8])
+            try await Self.expect(fleet, Self.ask("ip", cost: 4), left: [4])
+            try await Self.expect(fleet, Self.ask("ip", cost: -100), left: [10])
+            try await Self.expect(fleet, Self.ask("ip", cost: 10), left: [0])
+        }
+    }
+
+    @Test("shadows, unlimited and blocked descriptors, those of no rule, and those that another one replaces")
+    func kinds() async throws {
+        var shadow = DescriptorRule(key: "shadow", limit: Self.rate(1))
+        shadow.isShadow = true
+        var special = DescriptorRule(key: "special", limit: Self.rate(5))
+        special.replaces = ["general"]
+        var general = DescriptorRule(key: "general", limit: Self.rate(1))
+        general.name = "general"
+        let rules = [
+            shadow, special, general, DescriptorRule(key: "free", limit: .unlimited),
+            DescriptorRule(key: "never", limit: .blocked),
+        ]
+        try await Fleet.run(domains: Self.settings(rules)) { fleet in
+            for turn in 0..<3 {
+                let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("shadow")]))
+                #expect(!answer.isOverLimit && answer.statuses[0].isShadowRefusal == (turn > 0))
+            }
+            try await Self.expect(fleet, Self.ask("free"), Self.ask("other"), over: [false, false])
+            try await Self.expect(fleet, Self.ask("never"), Self.ask("general"), over: [true, false])
+            for _ in 0..<3 { try await Self.expect(fleet, Self.ask("general"), Self.ask("special"), over: [false, false]) }
+            try await Self.expect(fleet, Self.ask("general"), over: [false])
+            try await Self.expect(fleet, Self.ask("general"), over: [true])
+            #expect(try await fleet.sidecars[0].decide("unknown", [Self.ask("general")]) == nil)
+        }
+    }
+
+    @Test("a limit that the asker brings takes the place of the rule's")
+    func overrides() async throws {
+        try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))])) { fleet in
+            var own = Self.ask("ip")
+            own.override = .init(limit: 3, window: .seconds(3600), name: "1h")
+            for left: Int64 in [2, 1, 0] { try await Self.expect(fleet, own, left: [left]) }
+            try await Self.expect(fleet, own, over: [true])
+            try await Self.expect(fleet, Self.ask("ip"), left: [0])
+            var none = Self.ask("unruled")
+            none.override = .init(limit: 0, window: .seconds(1), name: "1s")
+            try await Self.expect(fleet, none, over: [true])
+        }
+    }
+
+    @Test("without Redis a domain does as it is told, and at once", arguments: OutagePolicy.allCases)
+    func away(policy: OutagePolicy) async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.whenRedisIsDown = policy }
+        try await Fleet.run(domains: settings) { fleet in
+            await fleet.server.kill()
+            try await eventually("the sidecar has seen it") { await !fleet.sidecars[0].isReady }
+            var over: [Bool] = []
+            for _ in 0..<3 { over.append(try await Self.decided(fleet, Self.ask("ip")).isOver) }
+            switch policy {
+            case .local: #expect(over == [false, false, true])
+            case .allow: #expect(over == [false, false, false])
+            case .deny: #expect(over == [true, true, true])
+            }
+        }
+    }
+
+    @Test("a Redis that says nothing is not waited for: an answer is due within the timeout")
+    func late() async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))], timeout: .milliseconds(15)) {
+            $0.whenRedisIsDown = .deny
+        }
+        try await Fleet.run(domains: settings) { fleet in
+            try await Self.expect(fleet, Self.ask("ip"), over: [false])
+            // Within what Redis' own timeout is: two seconds.
+            try await fleet.cli("CLIENT", "PAUSE", "1500", "ALL")
+            try await Self.expect(fleet, Self.ask("ip"), over: [true])
+            try await Self.expect(fleet, Self.ask("ip", "y"), over: [true])
+            try await eventually(within: .seconds(10), "it answers again") {
+                try await !Self.decided(fleet, Self.ask("ip", "z")).isOver
+            }
+        }
+    }
+
+    @Test("rules change while requests travel: each is judged by those it came under, and told by them")
+    func reload() async throws {
+        var many = (0..<20).map { DescriptorRule(key: "key-\($0)", limit: Self.rate(1000)) }
+        many.append(DescriptorRule(key: "ip", limit: Self.rate(1000)))
+        try await Fleet.run(domains: Self.settings(many)) { fleet in
+            let few = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(5000))]).definitions
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for call in 0..<200 {
+                    group.addTask {
+                        if call % 50 == 25 { await fleet.sidecars[0].reload(domains: call == 75 ? [] : few) }
+                        guard let answer = try await fleet.sidecars[0].decide("edge", [Self.ask("ip")]) else { return }
+                        let limits = [1000, 5000].map { DescriptorStatus.Bound.limited(limit: $0, window: .seconds(60)) }
+                        #expect(limits.contains(answer.statuses[0].bound) && answer.statuses[0].rule?.path == "ip")
+                    }
+                }
+                try await group.waitForAll()
+            }
+            await fleet.sidecars[0].reload(domains: few)
+            let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("ip"), Self.ask("key-3")]))
+            #expect(answer.statuses.map(\.bound) == [.limited(limit: 5000, window: .seconds(60)), .none])
+        }
+    }
+
+    @Test("more counters than a domain may have share one for each rule")
+    func crowd() async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.maximumCounters = 2 }
+        try await Fleet.run(domains: settings) { fleet in
+            for value in ["a", "b"] { try await Self.expect(fleet, Self.ask("ip", value), left: [1]) }
+            try await Self.expect(fleet, Self.ask("ip", "c"), left: [1])
+            try await Self.expect(fleet, Self.ask("ip", "d"), left: [0])
+            try await Self.expect(fleet, Self.ask("ip", "e"), over: [true])
+            try await Self.expect(fleet, Self.ask("ip", "a"), left: [0])
+        }
+    }
+}

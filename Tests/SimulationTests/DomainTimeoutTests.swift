@@ -1,0 +1,66 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@testable import Simulation
+
+@Suite("Domains answer in time, whatever Redis does", .timeLimit(.minutes(2)))
+struct DomainTimeoutTests {
+    private static func stage(_ policy: OutagePolicy) -> Stage {
+        let limit = LimitDefinition(name: "1h", limit: 3, window: .seconds(3600))
+        var domain = RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "ip", limit: .rate(limit, isAligned: false))])
+        domain.whenRedisIsDown = policy
+        var settings = DomainSettings()
+        settings.definitions = [domain]
+        settings.timeout = .milliseconds(15)
+        return Stage(domains: settings)
+    }
+
+    private func ask(_ stage: Stage, _ value: String = "a") -> Stage.Answer<DescriptorDecision> {
+        stage.ask(0) { calls, completion in
+            let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: value)])
+            _ = calls.decide("edge", [ask], completion: completion)
+            return nil
+        }
+    }
+
+    @Test("while Redis says nothing each request is answered within the timeout, those behind a batch under way too")
+    func silent() throws {
+        let stage = Self.stage(.deny)
+        stage.path(of: 0).isBlackHole = true
+        var answers: [(at: Int64, answer: Stage.Answer<DescriptorDecision>)] = []
+        for _ in 0..<20 {
+            answers.append((stage.milliseconds, ask(stage)))
+            stage.run(milliseconds: 7)
+        }
+        stage.run(milliseconds: 16)
+        for (at, answer) in answers {
+            #expect(answer.count == 1)
+            #expect((answer.at ?? .max) - at <= 15)
+            guard case .decided(let decided)? = answer.value else {
+                Issue.record("it was not decided")
+                continue
+            }
+            #expect(decided.isOverLimit)
+        }
+    }
+
+    @Test("what this sidecar refused alone is not refused once Redis answers again")
+    func refusedAlone() throws {
+        let stage = Self.stage(.local)
+        stage.path(of: 0).isBlackHole = true
+        for _ in 0..<5 {
+            _ = ask(stage)
+            stage.run(milliseconds: 16)
+        }
+        stage.path(of: 0).isBlackHole = false
+        stage.run(milliseconds: 5000)
+        let answer = ask(stage)
+        stage.run(milliseconds: 20)
+        guard case .decided(let decided)? = answer.value else {
+            Issue.record("it was not decided")
+            return
+        }
+        #expect(!decided.isOverLimit)
+    }
+}
