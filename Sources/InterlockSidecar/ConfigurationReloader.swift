@@ -31,6 +31,7 @@ struct ConfigurationReloader: Service {
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
                 try await coordinator.reload(services: configuration.services)
+                await coordinator.reload(domains: configuration.domains.definitions)
                 monitor.reload(services: configuration.services)
                 let left = configuration.changesOfStart(since: started)
                 if !left.isEmpty {
@@ -66,6 +67,7 @@ extension SidecarConfiguration {
         note("redis", redis != other.redis)
         note("listen.resp", listen.resp != other.listen.resp)
         note("listen.http", listen.http != other.listen.http)
+        note("listen.grpc", listen.grpc != other.listen.grpc)
         note("listen.unix", listen.unix != other.listen.unix)
         note("listen.unix_mode", listen.unixMode != other.listen.unixMode)
         note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
@@ -74,6 +76,7 @@ extension SidecarConfiguration {
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
         note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
         note("log", log != other.log)
+        note("rls.timeout", domains.timeout != other.domains.timeout)
         note("tracing", tracing != other.tracing)
         note("locks", locks != other.locks)
         note("fleet_size", fleetSize != other.fleetSize)

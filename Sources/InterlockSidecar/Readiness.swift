@@ -3,15 +3,17 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
 
-/// Waits until both doors are open and Redis is connected, and says either once.
+/// Waits until the doors are open and Redis is connected, and says either once.
 final class Readiness: Service {
     private struct State {
         var respPort: Int?
         var httpPort: Int?
+        var grpcPort: Int?
     }
 
     private let state = NIOLockedValueBox(State())
     private let privateRedis: String?
+    private let hasGRPC: Bool
     private let coordinator: Coordinator
     private let onOpen: @Sendable () -> Void
     private let onReady: @Sendable (Sidecar.Addresses) -> Void
@@ -19,13 +21,14 @@ final class Readiness: Service {
     private let open: AsyncStream<Void>.Continuation
 
     /// - Parameters:
-    ///   - onOpen: called once both doors are open.
+    ///   - onOpen: called once the doors are open.
     ///   - onReady: called once Redis is connected as well.
     init(
-        privateRedis: String?, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
+        privateRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
         onReady: @escaping @Sendable (Sidecar.Addresses) -> Void
     ) {
         self.privateRedis = privateRedis
+        self.hasGRPC = hasGRPC
         self.coordinator = coordinator
         self.onOpen = onOpen
         self.onReady = onReady
@@ -39,6 +42,11 @@ final class Readiness: Service {
 
     func httpIsOpen(port: Int) {
         state.withLockedValue { $0.httpPort = port }
+        open.yield()
+    }
+
+    func grpcIsOpen(port: Int) {
+        state.withLockedValue { $0.grpcPort = port }
         open.yield()
     }
 
@@ -58,7 +66,9 @@ final class Readiness: Service {
     private var addresses: Sidecar.Addresses? {
         state.withLockedValue { state in
             guard let respPort = state.respPort, let httpPort = state.httpPort else { return nil }
-            return Sidecar.Addresses(respPort: respPort, httpPort: httpPort, privateRedis: privateRedis)
+            guard state.grpcPort != nil || !hasGRPC else { return nil }
+            return Sidecar.Addresses(
+                respPort: respPort, httpPort: httpPort, grpcPort: state.grpcPort, privateRedis: privateRedis)
         }
     }
 }

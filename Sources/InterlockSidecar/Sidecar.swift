@@ -16,6 +16,8 @@ package struct Sidecar: Sendable {
     package struct Addresses: Sendable {
         package var respPort: Int
         package var httpPort: Int
+        /// `nil`: there is no gRPC door.
+        package var grpcPort: Int?
         /// The embedded Redis' socket, for `redis-cli -s`.
         package var privateRedis: String?
     }
@@ -93,6 +95,7 @@ package struct Sidecar: Sendable {
             "redis": coordinator.redisName, "prefix": configuration.redis.prefix,
             "resp": "\(configuration.listen.resp)", "http": "\(configuration.listen.http)",
         ]
+        fields["grpc"] = configuration.listen.grpc.map { "\($0)" }
         fields["unix"] = configuration.listen.unix
         return fields
     }
@@ -101,7 +104,7 @@ package struct Sidecar: Sendable {
         checkOpenFileBound()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
-            privateRedis: privateRedis?.socketPath, coordinator: coordinator,
+            privateRedis: privateRedis?.socketPath, hasGRPC: configuration.listen.grpc != nil, coordinator: coordinator,
             onOpen: { [notifier] in notifier?.doorsAreOpen() },
             onReady: { [notifier] addresses in
                 notifier?.redisIsConnected()
@@ -127,6 +130,13 @@ package struct Sidecar: Sendable {
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
                 metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer
             ) { readiness.httpIsOpen(port: $0) })
+        if let endpoint = configuration.listen.grpc {
+            services.append(
+                GRPCDoor(
+                    coordinator: coordinator, access: access, certificate: certificate, endpoint: endpoint,
+                    maximumConnections: configuration.listen.maximumConnections, metrics: metrics, logger: logger
+                ) { readiness.grpcIsOpen(port: $0) })
+        }
         services.append(readiness)
         if let reload {
             services.append(
@@ -169,7 +179,8 @@ package struct Sidecar: Sendable {
 
     private func checkOpenFileBound() {
         // Each door has as many places, and a proxied request has a connection of its own.
-        let each = configuration.services.contains { $0.upstream != nil } ? 3 : 2
+        let doors = configuration.listen.grpc == nil ? 2 : 3
+        let each = configuration.services.contains { $0.upstream != nil } ? doors + 1 : doors
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
         guard let bound = OpenFileBound.raised(), bound < needed else { return }
         logger.log(.openFiles, ["bound": "\(bound)", "needed": "\(needed)"])
@@ -212,7 +223,7 @@ extension SidecarConfiguration {
     package func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
         InterlockConfiguration(
             redis: try redis.server(redisURL), quorum: try quorumServers(), prefix: redis.prefix, locks: locks,
-            services: services,
+            services: services, domains: domains,
             fleetSize: fleetSize,
             host: InterlockConfiguration.hostName, version: SidecarVersion.current)
     }

@@ -31,6 +31,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case httpRefused = "http.refused"
     case managerUnreachable = "manager.unreachable"
     case spansNotSent = "tracing.not_sent"
+    case domainUnknown = "domain.unknown"
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
@@ -67,6 +68,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .httpRefused: (.debug, "Refused a request")
         case .managerUnreachable: (.warning, "The service manager cannot be notified")
         case .spansNotSent: (.warning, "The collector did not take these spans; they are dropped")
+        case .domainUnknown: (.warning, "A domain that is not configured was asked for: nothing limits it")
         }
     }
 }

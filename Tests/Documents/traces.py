@@ -17,13 +17,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from declarations import compare_declarations
 from servers import HTTP, PATIENCE, RESP, Connection, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,37 +97,6 @@ class UpstreamCall(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
-
-
-def compare_declarations() -> None:
-    """Each message and field of ours is one of the published, under the same name, number, type and label."""
-    with tempfile.NamedTemporaryFile() as file:
-        sources = sorted(str(path.relative_to(DECLARATIONS)) for path in DECLARATIONS.rglob("*.proto"))
-        subprocess.run(["protoc", f"-I{DECLARATIONS}", f"--descriptor_set_out={file.name}", *sources], check=True)
-        ours = descriptor_pb2.FileDescriptorSet.FromString(Path(file.name).read_bytes())
-    published: dict[str, Descriptor] = {}
-    for module in PUBLISHED:
-        for name, message in module.DESCRIPTOR.message_types_by_name.items():
-            published[f"{module.DESCRIPTOR.package}.{name}"] = message
-    count = 0
-    for file_ in ours.file:
-        for message in file_.message_type:
-            name = f"{file_.package}.{message.name}"
-            original = descriptor_pb2.DescriptorProto()
-            published[name].CopyToProto(original)
-            known = {field.name: field for field in original.field}
-            for field in message.field:
-                same = known.get(field.name)
-                traits = ("number", "type", "label", "type_name")
-                if not same or any(getattr(field, trait) != getattr(same, trait) for trait in traits):
-                    raise Failure(f"{name}.{field.name} is not as it was published")
-                count += 1
-            values = {(enum.name, value.name): value.number for enum in original.enum_type for value in enum.value}
-            for enum in message.enum_type:
-                for value in enum.value:
-                    if values.get((enum.name, value.name)) != value.number:
-                        raise Failure(f"{name}.{enum.name}.{value.name} is not as it was published")
-    print(f"traces: {count} fields of ours are as OpenTelemetry published them")
 
 
 class Check:
@@ -406,7 +374,8 @@ def main() -> None:
     arguments = parser.parse_args()
     world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-traces-")))
     try:
-        compare_declarations()
+        count = compare_declarations(DECLARATIONS, PUBLISHED)
+        print(f"traces: {count} fields of ours are as OpenTelemetry published them")
         check = Check(world, Collector(), Upstream())
         check.start("100%", limit=2)
         check.whole_call()

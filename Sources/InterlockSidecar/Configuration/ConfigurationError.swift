@@ -63,19 +63,31 @@ final class ConfigurationFindings {
 
     var wholeFile: ConfigurationProblem.Place { .file(fileName, line: nil) }
 
-    /// The file's problems by their line, then those of the environment and the flags.
+    /// The file's problems by their line, then those of files that it names, of the environment and of the flags.
     var problemsInOrder: [ConfigurationProblem] {
-        func rank(_ problem: ConfigurationProblem) -> Int {
-            if case .file(_, let line) = problem.place { line ?? 0 } else { .max }
+        func rank(_ problem: ConfigurationProblem, _ offset: Int) -> (source: Int, line: Int, offset: Int) {
+            switch problem.place {
+            case .file(fileName, let line): (0, line ?? 0, offset)
+            case .file(_, let line): (1, line ?? 0, offset)
+            case .variable, .flag: (2, 0, offset)
+            }
         }
         return problems.enumerated()
-            .sorted { (rank($0.element), $0.offset) < (rank($1.element), $1.offset) }
+            .sorted { rank($0.element, $0.offset) < rank($1.element, $1.offset) }
             .map(\.element)
     }
 
     func refuse(at place: ConfigurationProblem.Place, path: String?, _ message: String) {
         problems.append(ConfigurationProblem(place: place, path: path, message: message))
     }
+
+    /// Takes over what was found in another file that this one names.
+    func adopt(_ other: ConfigurationFindings) {
+        problems += other.problems
+        warnings += other.warnings
+    }
+
+    func adopt(_ error: ConfigurationError) { problems += error.problems }
 
     func warn(_ sentence: String) {
         warnings.append(sentence)

@@ -33,6 +33,8 @@ package struct EffectiveConfiguration {
             ("locks", locks(configuration.locks)),
             ("fleet_size", .word(configuration.fleetSize)),
             ("services", .entries(configuration.services.map { ($0.name, service($0)) }, keysAreText: true)),
+            ("rls", .entries([("timeout", .duration(configuration.domains.timeout))])),
+            ("rate_limits", .entries(configuration.domains.definitions.map { ($0.name, domain($0)) }, keysAreText: true)),
         ])
     }
 
@@ -72,7 +74,8 @@ package struct EffectiveConfiguration {
 
     private static func listen(_ settings: ListenSettings) -> YAMLNode {
         .entries([
-            ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")), ("unix", .text(settings.unix)),
+            ("resp", .text("\(settings.resp)")), ("http", .text("\(settings.http)")),
+            ("grpc", .text(settings.grpc.map { "\($0)" })), ("unix", .text(settings.unix)),
             ("unix_mode", .word(settings.unixMode)), ("unix_group", .text(settings.unixGroup)),
             ("hosts", .items(settings.hosts.map { .text($0) })),
             (
@@ -147,13 +150,45 @@ package struct EffectiveConfiguration {
         ]
     }
 
+    private static func algorithm(_ algorithm: LimitAlgorithm) -> (name: String, burst: Int64?) {
+        if case .gcra(let burst) = algorithm { (algorithm.name.rawValue, burst) } else { (algorithm.name.rawValue, nil) }
+    }
+
+    // MARK: Domains
+
+    private static func domain(_ domain: RateLimitDomain) -> YAMLNode {
+        .entries([
+            ("independent", .word(domain.isIndependent)), ("count_refused", .word(domain.countsRefused)),
+            ("shadow", .word(domain.isShadow)), ("when_redis_is_down", .word(domain.whenRedisIsDown.rawValue)),
+            ("max_counters", .word(domain.maximumCounters)), ("descriptors", .items(domain.rules.map(rule))),
+        ])
+    }
+
+    private static func rule(_ rule: DescriptorRule) -> YAMLNode {
+        var entries: [(String, YAMLNode?)] = [("key", .text(rule.key)), ("value", rule.value.map { .text($0.text) })]
+        switch rule.limit {
+        case nil: break
+        case .unlimited: entries.append(("unlimited", .word(true)))
+        case .blocked: entries.append(("limit", .word(0)))
+        case .rate(let limit, let isAligned):
+            let (name, burst) = algorithm(limit.algorithm)
+            entries += [
+                ("limit", .word(limit.limit)), ("per", .duration(limit.window)),
+                ("algorithm", .word(isAligned ? "aligned" : name)), ("burst", burst.map { .word($0) }),
+            ]
+        }
+        entries += [
+            ("name", rule.name.map { .text($0) }),
+            ("replaces", rule.replaces.isEmpty ? nil : .items(rule.replaces.map { .text($0) })),
+            ("shadow", rule.isShadow ? .word(true) : nil), ("share", rule.sharesCount ? .word(true) : nil),
+            ("detailed_metrics", rule.hasDetailedMetrics ? .word(true) : nil),
+            ("descriptors", rule.rules.isEmpty ? nil : .items(rule.rules.map(Self.rule))),
+        ]
+        return .entries(entries)
+    }
+
     private static func limit(_ limit: LimitDefinition) -> YAMLNode {
-        let (algorithm, burst): (String, Int64?) =
-            switch limit.algorithm {
-            case .fixed: ("fixed", nil)
-            case .sliding: ("sliding", nil)
-            case .gcra(let burst): ("gcra", burst)
-            }
+        let (algorithm, burst) = algorithm(limit.algorithm)
         return .entries([
             ("name", .text(limit.name)), ("limit", .word(limit.limit)), ("per", .duration(limit.window)),
             ("algorithm", .word(algorithm)), ("burst", burst.map { .word($0) }), ("per_subject", .word(limit.isPerSubject)),

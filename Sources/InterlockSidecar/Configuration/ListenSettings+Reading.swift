@@ -3,6 +3,7 @@ import InterlockCore
 extension ListenSettings {
     static let respPath = "listen.resp"
     static let httpPath = "listen.http"
+    static let grpcPath = "listen.grpc"
     private static let connectionCounts = 1...1_000_000
     /// `sockaddr_un` has 108 bytes, one of them for the NUL at the end.
     private static let longestSocketPath = 107 - UnixSocketFile.longestSuffix
@@ -11,6 +12,7 @@ extension ListenSettings {
         value.section(shorthand: "resp") { section in
             section.read("resp", into: &resp) { $0.endpoint() }
             section.read("http", into: &http) { $0.endpoint() }
+            section.readOptional("grpc", into: &grpc) { $0.endpoint() }
             section.readOptional("unix", into: &unix) { $0.parsed(by: Self.checkedSocketPath) }
             section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
             section.readOptional("unix_group", into: &unixGroup) { value in

@@ -77,6 +77,8 @@ extension SidecarConfiguration {
             section.read("locks") { locks.read($0) }
             section.read("fleet_size", into: &fleetSize) { $0.wholeNumber(in: Self.fleetSizes) }
             section.read("services") { services = ServiceDefinition.list($0) }
+            section.read("rate_limits") { domains.read(domains: $0) }
+            section.read("rls") { domains.read(service: $0) }
         }
     }
 

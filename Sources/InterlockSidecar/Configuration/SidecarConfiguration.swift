@@ -20,6 +20,8 @@ package struct SidecarConfiguration: Sendable, Equatable {
     package var fleetSize = 1
     /// `services`: in the order of the file; names are unique. None by default.
     package var services: [ServiceDefinition] = []
+    /// `rate_limits` and `rls`: what Envoy's rate limit service is asked about.
+    package var domains = DomainSettings()
     /// The folder of the embedded Redis, given by flag or environment only; `nil`: `$XDG_STATE_HOME/interlock`.
     package var dataDirectory: String?
     /// What was accepted but is not carried out by this version, one sentence each, opening with the key.
@@ -71,7 +73,8 @@ extension SidecarConfiguration {
     ///
     /// Runs when the overrides are in place: a flag may open a listener that the file did not.
     func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
-        let doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
+        var doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
+        if let grpc = listen.grpc { doors.append((grpc, ListenSettings.grpcPath)) }
         for (endpoint, path) in doors where !endpoint.isLoopback {
             refuseUnlessGuarded(endpoint, path, findings)
         }

@@ -1,34 +1,43 @@
+internal import InterlockHTTP
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOSSL
 
 /// What the doors show of themselves where they speak TLS 1.2 or 1.3. Connections that begin after a reload see the new one.
 package final class DoorCertificate: Sendable {
-    private let context: NIOLockedValueBox<NIOSSLContext>
+    private struct Contexts {
+        var http2: NIOSSLContext
+        var other: NIOSSLContext
+    }
+
+    private let contexts: NIOLockedValueBox<Contexts>
 
     /// - Throws: `SidecarError` when the certificate or its key cannot be used.
     package init(_ settings: TLSSettings) throws(SidecarError) {
-        context = NIOLockedValueBox(try Self.context(settings))
+        contexts = NIOLockedValueBox(try Self.contexts(settings))
     }
 
     /// Reads the files again.
     /// - Throws: `SidecarError` when they cannot be used; then the old ones stay.
     func reload(_ settings: TLSSettings) throws(SidecarError) {
-        let new = try Self.context(settings)
-        context.withLockedValue { $0 = new }
+        let new = try Self.contexts(settings)
+        contexts.withLockedValue { $0 = new }
     }
 
-    private static func context(_ settings: TLSSettings) throws(SidecarError) -> NIOSSLContext {
+    private static func contexts(_ settings: TLSSettings) throws(SidecarError) -> Contexts {
         do {
-            return try settings.serverContext()
+            return Contexts(
+                http2: try settings.serverContext(protocols: [HTTPProtocol.http2]), other: try settings.serverContext())
         } catch {
             throw SidecarError("listen.tls: \(error)")
         }
     }
 
     /// Puts TLS between a connection's bytes and their meaning.
-    func secure(_ channel: any Channel) throws {
-        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: context.withLockedValue { $0 }))
+    func secure(_ channel: any Channel, speaksHTTP2: Bool = false) throws {
+        let contexts = contexts.withLockedValue { $0 }
+        try channel.pipeline.syncOperations.addHandler(
+            NIOSSLServerHandler(context: speaksHTTP2 ? contexts.http2 : contexts.other))
     }
 }
 
@@ -37,13 +46,14 @@ extension TLSSettings {
     private static let shutdownTimeout = TimeAmount.seconds(1)
 
     /// - Throws: `SidecarError` when the certificate or its key cannot be used.
-    func serverContext() throws(SidecarError) -> NIOSSLContext {
+    /// - Parameter protocols: what a client may agree on (RFC 7301).
+    func serverContext(protocols: [String] = ["http/1.1"]) throws(SidecarError) -> NIOSSLContext {
         do {
             let certificates = try NIOSSLCertificate.fromPEMFile(certificate).map { NIOSSLCertificateSource.certificate($0) }
             var configuration = TLSConfiguration.makeServerConfiguration(
                 certificateChain: certificates, privateKey: .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)))
             configuration.minimumTLSVersion = .tlsv12
-            configuration.applicationProtocols = ["http/1.1"]
+            configuration.applicationProtocols = protocols
             configuration.shutdownTimeout = Self.shutdownTimeout
             return try NIOSSLContext(configuration: configuration)
         } catch {

@@ -12,9 +12,11 @@ package struct ListenSettings: Sendable, Equatable {
     package var unixMode: SocketMode?
     /// `listen.unix_group`: the group of that socket, by name or number; by default the process' own.
     package var unixGroup: String?
+    /// `listen.grpc`: the gRPC door, HOST:PORT; none by default.
+    package var grpc: SocketEndpoint?
     /// `listen.hosts`: further names by which the HTTP door may be called; none by default.
     package var hosts: [String] = []
-    /// `listen.tls`: certificate and key for both doors; none by default.
+    /// `listen.tls`: certificate and key for the doors; none by default.
     package var tls: TLSSettings?
     /// `listen.allow_plaintext`: keys may cross the network unencrypted, because it is private; false by default.
     package var allowsPlaintext = false

@@ -154,19 +154,6 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     }
 }
 
-/// Whether a connection has told its other side that it cannot go on: NIO's errors do not say whether they concern the connection or
-/// one of its streams. Confined to the connection's event loop.
-private final class HTTP2Breakage: NIOHTTP2FrameDelegate {
-    private var hasHappened = false
-
-    func wroteFrame(_ frame: HTTP2Frame) {
-        if case .goAway(_, let code, _) = frame.payload, code != .noError { hasHappened = true }
-    }
-
-    /// Whether the connection ends with this error.
-    func isMeant(by error: any Error) -> Bool { hasHappened || !(error is any NIOHTTP2Error) }
-}
-
 /// Ends a stream with the last frame that says something, where that has not left yet: gRPC's clients take an answer without a body, whose
 /// status stands in its head, for broken if a frame follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {

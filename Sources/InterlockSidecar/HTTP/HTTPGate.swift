@@ -100,8 +100,13 @@ package struct HTTPGate: Sendable {
     static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 
     private static func key(of fields: HTTPHeaders) -> String? {
-        if let key = fields.first(name: "X-Api-Key") { return key }
-        guard let authorization = fields.first(name: "Authorization") else { return nil }
+        key(apiKey: fields.first(name: "X-Api-Key"), authorization: fields.first(name: "Authorization"))
+    }
+
+    /// The key that one of these fields shows.
+    static func key(apiKey: String?, authorization: String?) -> String? {
+        if let apiKey { return apiKey }
+        guard let authorization else { return nil }
         let words = authorization.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
         guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
         return String(words[1].drop { $0 == " " })

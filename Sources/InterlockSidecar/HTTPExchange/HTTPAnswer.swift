@@ -91,15 +91,23 @@ struct RateLimitFields {
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
         // A refused caller is told when there is room again, and never a later time than by `Retry-After`.
         let time = decision.retryAfter.map { max(0, $0) } ?? decision.resetAfter
-        current = decision.limitName.map {
-            "\(Self.quoted($0));r=\(max(0, decision.remaining));t=\(Self.seconds(time))"
-        }
+        current = decision.limitName.map { Self.current($0, remaining: decision.remaining, time: time) }
         var policy = ""
         for limit in limits where hasSubject || !limit.isPerSubject {
             if !policy.isEmpty { policy += ", " }
-            policy += "\(Self.quoted(limit.name));q=\(limit.limit);w=\(max(1, Self.seconds(limit.windowMilliseconds)))"
+            policy += Self.policy(limit.name, limit: limit.limit, window: limit.windowMilliseconds)
         }
         self.policy = policy
+    }
+
+    /// - Parameter time: until there is room again, in milliseconds.
+    static func current(_ name: String, remaining: Int64, time: Int64) -> String {
+        "\(quoted(name));r=\(max(0, remaining));t=\(seconds(time))"
+    }
+
+    /// - Parameter window: in milliseconds.
+    static func policy(_ name: String, limit: Int64, window: Int64) -> String {
+        "\(quoted(name));q=\(limit);w=\(max(1, seconds(window)))"
     }
 
     func add(to headers: inout HTTPHeaders) {

@@ -8,8 +8,17 @@ enum MetricHelp {
         "interlock_breaker_state": "1 for the state a service's breaker is in as this sidecar acts, 0 for the others.",
         "interlock_breaker_trips_total": "How often this sidecar saw a service's breaker open, whoever opened it.",
         "interlock_build_info": "Always 1; its label is the version of Interlock.",
+        "interlock_descriptor_counters":
+            "Combinations of values of a domain that have counts of their own, as far as this sidecar knows.",
+        "interlock_descriptor_decisions_total": "Decisions about descriptors of Envoy's rate limit service, by rule.",
+        "interlock_descriptor_requests_alone_total": "Rate limit requests answered without Redis, which was away or late.",
+        "interlock_descriptor_requests_failed_total": "Rate limit requests that Redis refused.",
+        "interlock_descriptor_unknown_domains_total": "Rate limit requests for domains that are not configured.",
+        "interlock_descriptors_unmatched_total": "Descriptors of a domain that met no rule.",
         "interlock_events_dropped_total": "Events that were not told because whoever should hear of them was too slow.",
         "interlock_fleet_sidecars": "Live sidecars when Redis was last heard of.",
+        "interlock_grpc_request_seconds": "Time from a call's head to its answer at the gRPC door.",
+        "interlock_grpc_requests_total": "Calls answered by the gRPC door, by method and status.",
         "interlock_http_refusals_total":
             "Requests that the HTTP door refused before they came to a route, by the problem's code.",
         "interlock_http_request_seconds": "Time from a request's head to its answer's at the HTTP door, waits included.",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
+import grpc
 import httpx
 import websockets
 

@@ -1,0 +1,164 @@
+import InterlockCore
+
+extension DomainSettings {
+    /// Reads `rate_limits`: a mapping from domains to their rules.
+    mutating func read(domains value: ConfigurationValue) {
+        value.section { section in
+            for entry in section.named() {
+                if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
+                    entry.key.refuse(ConfigurationExpectation(expected).message(got: ConfigurationValue.quoted(entry.name)))
+                }
+                var domain = RateLimitDomain(name: entry.name)
+                domain.read(entry.value)
+                add(domain, at: entry.key)
+            }
+        }
+    }
+
+    /// Reads `rls`: how Envoy's rate limit service is answered, and what is taken over of the reference's configuration.
+    mutating func read(service value: ConfigurationValue) {
+        value.section { section in
+            section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
+            section.read("import") { value in
+                for file in value.word == nil ? value.list() : [value] {
+                    guard let domain = RateLimitDomain.imported(file) else { continue }
+                    add(domain, at: file)
+                }
+            }
+        }
+    }
+
+    private mutating func add(_ domain: RateLimitDomain, at value: ConfigurationValue) {
+        guard !definitions.contains(where: { ExactText($0.name) == ExactText(domain.name) }) else {
+            return value.refuse("the domain \"\(domain.name)\" is there already; give each domain once")
+        }
+        definitions.append(domain)
+    }
+}
+
+extension RateLimitDomain {
+    static let counterCounts = 1...10_000_000
+    /// How deep rules may be nested: as many entries as a descriptor may have.
+    static let deepest = 64
+
+    fileprivate mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("independent", into: &isIndependent) { $0.flag() }
+            section.read("count_refused", into: &countsRefused) { value in
+                let flag = value.flag()
+                if flag == true, !isIndependent {
+                    value.refuse("true goes with independent: true only; what is refused together is not counted")
+                }
+                return flag
+            }
+            section.read("shadow", into: &isShadow) { $0.flag() }
+            section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
+            section.read("max_counters", into: &maximumCounters) { $0.wholeNumber(in: Self.counterCounts) }
+            rules = section.required("descriptors", "a list of descriptors", { DescriptorRule.list($0, deep: 1) }) ?? []
+        }
+        if countsRefused, let sliding = rules.firstNotCountable() {
+            value.refuse("count_refused goes with the algorithms fixed and aligned only; \(sliding) has another one")
+        }
+    }
+}
+
+extension [DescriptorRule] {
+    /// The path of a rule whose algorithm has no room for what is refused; `nil`: there is none.
+    fileprivate func firstNotCountable() -> String? {
+        DescriptorIndex(self).rules.first { indexed in
+            if case .rate(let limit, _) = indexed.rule.limit { limit.algorithm != .fixed } else { false }
+        }?.path
+    }
+}
+
+extension DescriptorRule {
+    /// How a rule counts: as limits of services do, or in whole windows of Redis' clock.
+    private enum Algorithm: String, CaseIterable {
+        case fixed, sliding, gcra, aligned
+    }
+
+    private static let limits: ClosedRange<Int64> = 0...LimitDefinition.largestLimit
+
+    /// - Parameter depth: how many entries lead to these.
+    fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
+        guard depth <= RateLimitDomain.deepest else {
+            value.refuse("expected descriptors nested \(RateLimitDomain.deepest) deep at most")
+            return []
+        }
+        var rules: [DescriptorRule] = []
+        for item in value.list() {
+            guard let rule = DescriptorRule(reading: item, deep: depth) else { continue }
+            rules.add(rule, at: item)
+        }
+        return rules
+    }
+
+    private init?(reading value: ConfigurationValue, deep depth: Int) {
+        var key: String?
+        var rule = DescriptorRule(key: "")
+        value.section { section in
+            key = section.required("key", "the key of a descriptor's entry") { $0.parsed(insteadOf: Self.expectedKey) }
+            section.readOptional("value", into: &rule.value) { $0.parsed { text in DescriptorPattern(text) } }
+            section.read("share", into: &rule.sharesCount) { value in
+                let flag = value.flag()
+                if flag == true, rule.value?.hasStars != true { value.refuse("true goes with a value with a star in it only") }
+                return flag
+            }
+            section.read("shadow", into: &rule.isShadow) { $0.flag() }
+            section.read("detailed_metrics", into: &rule.hasDetailedMetrics) { $0.flag() }
+            section.readOptional("name", into: &rule.name) { $0.parsed(insteadOf: ResourceName.expectedPart) }
+            section.read("replaces") { rule.replaces = $0.list().compactMap { $0.parsed(insteadOf: ResourceName.expectedPart) } }
+            rule.limit = Self.limit(section)
+            section.read("descriptors") { rule.rules = Self.list($0, deep: depth + 1) }
+        }
+        guard let key else { return nil }
+        rule.key = key
+        self = rule
+    }
+
+    private static func expectedKey(insteadOf key: String) -> String? { key.isEmpty ? "the key of a descriptor's entry" : nil }
+
+    /// `nil`: none is said, or it was refused.
+    private static func limit(_ section: ConfigurationSection) -> DescriptorLimit? {
+        var isUnlimited = false
+        section.read("unlimited", into: &isUnlimited) { $0.flag() }
+        var limit: Int64?
+        section.readOptional("limit", into: &limit) { $0.wholeNumber(in: limits) }
+        var window: Duration?
+        section.readOptional("per", into: &window) { $0.duration(in: LimitDefinition.windows) }
+        var algorithm: Algorithm = .fixed
+        section.read("algorithm", into: &algorithm) { $0.parsed(by: Algorithm.init(parsing:)) }
+        var burst: Int64 = 0
+        section.read("burst", into: &burst) { $0.wholeNumber(in: LimitDefinition.bursts) }
+        if algorithm != .gcra { section.refuse(["burst"], "goes with the algorithm gcra only") }
+        if isUnlimited {
+            section.refuse(["limit", "per", "algorithm"], "does not go with unlimited: true; take one of the two away")
+            return .unlimited
+        }
+        guard let limit else {
+            section.refuse(["per", "algorithm", "shadow", "replaces"], "goes with a limit only")
+            return nil
+        }
+        guard limit > 0 else { return .blocked }
+        guard let window else {
+            if section.value("per") == nil { section.whole.refuse("expected the key per: a duration such as 1s") }
+            return nil
+        }
+        let definition = LimitDefinition(
+            name: DurationText.shortest(window), limit: limit, window: window,
+            algorithm: algorithm == .sliding ? .sliding : algorithm == .gcra ? .gcra(burst: burst) : .fixed)
+        if let expected = definition.expectedOfAlgorithm { section.whole.refuse(expected) }
+        return .rate(definition, isAligned: algorithm == .aligned)
+    }
+}
+
+extension [DescriptorRule] {
+    /// Two rules for the same entry would leave one without effect.
+    mutating func add(_ rule: DescriptorRule, at value: ConfigurationValue) {
+        let isThere = contains { ExactText($0.key) == ExactText(rule.key) && $0.value?.text == rule.value?.text }
+        guard !isThere else {
+            return value.refuse("the key \(ConfigurationValue.quoted(rule.key)) with this value is there already; give each once")
+        }
+        append(rule)
+    }
+}

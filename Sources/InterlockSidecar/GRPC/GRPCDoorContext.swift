@@ -1,0 +1,75 @@
+internal import Interlock
+internal import Logging
+internal import NIOCore
+internal import NIOHPACK
+
+/// What the connections of a gRPC door share. Confined to the coordinator's event loop.
+final class GRPCDoorContext {
+    /// A client must have asked for something by then.
+    let firstRequestTimeout = TimeAmount.seconds(10)
+    /// A connection without a call under way is ended after so long; clients make another one when they need it.
+    let idleTimeout = TimeAmount.minutes(10)
+
+    let methods: [String: GRPCMethod]
+    /// What stands for all that there is not.
+    let unknownMethod: GRPCMethod
+    private let access: AccessControl
+    private let refusedLogins: RefusedLogins
+    private let maximumConnections: Int
+    private let eventLoop: any EventLoop
+    private var connections: [ObjectIdentifier: GRPCConnection] = [:]
+    private var toFlush: [GRPCConnection] = []
+    /// Ends what a connection's client watches.
+    var endWatches: (GRPCConnection) -> Void = { _ in }
+
+    init(
+        methods: [GRPCMethod], access: AccessControl, maximumConnections: Int, eventLoop: any EventLoop,
+        metrics: PrometheusRegistry, logger: Logger
+    ) {
+        self.methods = Dictionary(methods.map { ($0.path, $0) }, uniquingKeysWith: { $1 })
+        unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
+        self.access = access
+        self.maximumConnections = maximumConnections
+        self.eventLoop = eventLoop
+        refusedLogins = RefusedLogins(door: "grpc", logger: logger)
+    }
+
+    var connectionCount: Int { connections.count }
+
+    /// Serves a connection that was accepted, or closes it where there are too many.
+    func serve(_ channel: any Channel, secured: () throws -> Void) throws {
+        guard connections.count < maximumConnections else { return channel.close(promise: nil) }
+        PeerLiveness.watch(channel)
+        try secured()
+        let connection = try GRPCConnection.begin(on: channel, door: self)
+        connections[ObjectIdentifier(connection)] = connection
+    }
+
+    func disconnected(_ connection: GRPCConnection) {
+        connections[ObjectIdentifier(connection)] = nil
+    }
+
+    /// Whether a call with these fields is let in.
+    func admits(_ fields: HPACKHeaders, from address: SocketAddress?) -> Bool {
+        guard access.requiresKey else { return true }
+        let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
+        guard let key else { return false }
+        if access.caller(key: key) != nil { return true }
+        refusedLogins.refused(from: address)
+        return false
+    }
+
+    /// All that have something to write do so at the end of the tick, by one task of the loop.
+    func planFlush(of connection: GRPCConnection) {
+        toFlush.append(connection)
+        guard toFlush.count == 1 else { return }
+        eventLoop.assumeIsolated().execute { [self] in
+            let connections = toFlush
+            toFlush.removeAll(keepingCapacity: true)
+            for connection in connections { connection.flush() }
+        }
+    }
+
+    /// No further call is taken; connections end when theirs are answered.
+    func goDown() { for connection in Array(connections.values) { connection.goDown() } }
+}

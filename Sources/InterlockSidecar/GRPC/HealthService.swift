@@ -1,0 +1,103 @@
+internal import Interlock
+internal import InterlockEnvoy
+internal import NIOCore
+internal import SwiftProtobuf
+
+/// gRPC's health checks: `""` is ready when Redis is connected, as `/readyz` is; the rate limit service serves for as long as the
+/// sidecar does, for without Redis it decides by itself. Confined to the coordinator's event loop.
+final class HealthService {
+    /// How often watched services are looked at.
+    private static let pause = TimeAmount.seconds(1)
+
+    private let isReady: () -> Bool
+    private let eventLoop: any EventLoop
+    private var watches: [(call: GRPCCall, service: String, told: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
+    private var look: Scheduled<Void>?
+
+    init(isReady: @escaping () -> Bool, eventLoop: any EventLoop) {
+        self.isReady = isReady
+        self.eventLoop = eventLoop
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [
+            GRPCMethod("/grpc.health.v1.Health/Check", in: metrics) { [self] in check($0, $1) },
+            GRPCMethod("/grpc.health.v1.Health/Watch", in: metrics) { [self] in watch($0, $1) },
+        ]
+    }
+
+    private func check(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
+        guard let status = status(of: request.service) else {
+            return call.fail(.notFound, "there is no service \"\(request.service)\" here")
+        }
+        call.answer(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+    }
+
+    /// Tells the status now, and whenever it has changed.
+    private func watch(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
+        guard !call.connection.isGoingDown else { return call.fail(.unavailable, "this sidecar is going down") }
+        let status = status(of: request.service) ?? .serviceUnknown
+        call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+        watches.append((call, request.service, status))
+        call.whenGivenUp { [self] in watches.removeAll { $0.call.connection === call.connection && $0.call.stream == call.stream }
+        }
+        planLook()
+    }
+
+    private func planLook() {
+        guard look == nil, !watches.isEmpty else { return }
+        look = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
+            look = nil
+            for place in watches.indices {
+                let status = status(of: watches[place].service) ?? .serviceUnknown
+                guard status != watches[place].told else { continue }
+                watches[place].told = status
+                watches[place].call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+            }
+            planLook()
+        }
+    }
+
+    /// The sidecar goes down: whoever watches is told, and the calls end.
+    func end(of connection: GRPCConnection) {
+        let ending = watches.filter { $0.call.connection === connection }
+        watches.removeAll { $0.call.connection === connection }
+        for watch in ending {
+            watch.call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
+            watch.call.fail(.unavailable, "this sidecar is going down")
+        }
+    }
+
+    /// `nil`: there is no such service.
+    private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
+        switch service {
+        case "": isReady() ? .serving : .notServing
+        case RateLimitService.name, "grpc.health.v1.Health": .serving
+        default: nil
+        }
+    }
+}
+
+extension GRPCCall {
+    /// What a message says; `nil`, and the call has failed: it is none.
+    func request<Request: Message>(_ type: Request.Type, _ message: ByteBuffer) -> Request? {
+        do {
+            return try message.withUnsafeReadableBytes { bytes in
+                var options = BinaryDecodingOptions()
+                options.messageDepthLimit = 20
+                options.discardUnknownFields = true
+                return try Request(serializedBytes: Array(bytes), options: options)
+            }
+        } catch {
+            fail(.invalidArgument, "the message is no \(Request.protoMessageName)")
+            return nil
+        }
+    }
+}
+
+extension Grpc_Health_V1_HealthCheckResponse: GRPCMessage {}
+extension GRPCMessage where Self: Message {
+    func write(to buffer: inout ByteBuffer) throws { buffer.writeBytes(try serializedBytes() as [UInt8]) }
+}

@@ -1,0 +1,180 @@
+internal import CoreMetrics
+internal import Interlock
+internal import InterlockCore
+internal import InterlockEnvoy
+internal import Logging
+internal import NIOCore
+internal import SwiftProtobuf
+
+/// `envoy.service.ratelimit.v3.RateLimitService`: asks the domain that a request names, and answers as Envoy understands it.
+final class RateLimitService {
+    static let name = "envoy.service.ratelimit.v3.RateLimitService"
+    /// Of one request.
+    private static let mostDescriptors = 1000
+    /// Of one descriptor.
+    private static let mostEntries = 64
+
+    private typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
+
+    /// Between two complaints about domains that are not configured.
+    private static let pause = TimeAmount.minutes(1)
+
+    private let calls: CoordinatorCalls
+    private let logger: Logger
+    private let unknownDomains = Counter(label: "interlock_descriptor_unknown_domains_total")
+    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+
+    init(calls: CoordinatorCalls, logger: Logger) {
+        self.calls = calls
+        self.logger = logger
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [GRPCMethod("/\(Self.name)/ShouldRateLimit", in: metrics) { [self] in shouldRateLimit($0, $1) }]
+    }
+
+    private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return }
+        guard !request.domain.isEmpty else { return call.fail(.invalidArgument, "the domain is empty") }
+        guard !request.descriptors.isEmpty, request.descriptors.count <= Self.mostDescriptors else {
+            return call.fail(
+                .invalidArgument, "a request has 1 to \(Self.mostDescriptors) descriptors, not \(request.descriptors.count)")
+        }
+        var asks: [DescriptorAsk] = []
+        asks.reserveCapacity(request.descriptors.count)
+        for descriptor in request.descriptors {
+            guard descriptor.entries.count <= Self.mostEntries else {
+                return call.fail(
+                    .invalidArgument, "a descriptor has at most \(Self.mostEntries) entries, not \(descriptor.entries.count)")
+            }
+            guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
+                return call.fail(
+                    .invalidArgument,
+                    "hits are at most \(LimitRequest.costs.upperBound), and a limit has a unit of second to year")
+            }
+            asks.append(ask)
+        }
+        let isKnown = calls.decide(
+            request.domain, asks,
+            completion: Completion { _, decision in
+                switch decision {
+                case .decided(let answer):
+                    call.answer(Self.response(answer))
+                case .failed(let error): call.fail(error.code == .unavailable ? .unavailable : .internal, error.message)
+                }
+                return true
+            })
+        guard !isKnown else { return }
+        // Nothing limits what nobody has configured, as the reference has it.
+        unknownDomains.increment()
+        if .now() >= nextComplaint {
+            nextComplaint = .now() + Self.pause
+            logger.log(.domainUnknown, ["domain": Excerpt(request.domain).description])
+        }
+        let statuses = asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
+        call.answer(Self.response(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
+    }
+
+    private static func response(_ answer: DescriptorAnswer) -> Response {
+        // A limit without a rule is one that the request brought.
+        func name(_ status: DescriptorStatus) -> String { status.rule.map { $0.rule.name ?? $0.path } ?? "request" }
+        var response = Response()
+        response.overallCode = answer.isOverLimit ? .overLimit : .ok
+        response.statuses = answer.statuses.map { status in
+            var told = Response.DescriptorStatus()
+            told.code = status.isOverLimit ? .overLimit : .ok
+            switch status.bound {
+            case .none: break
+            case .unlimited: told.limitRemaining = .max
+            case .limited(let limit, let window):
+                told.currentLimit.requestsPerUnit = UInt32(clamping: limit)
+                told.currentLimit.unit = .init(window)
+                told.currentLimit.name = name(status)
+                told.limitRemaining = UInt32(clamping: status.remaining)
+                told.durationUntilReset = .init(
+                    seconds: status.resetAfter / 1000, nanos: Int32(status.resetAfter % 1000 * 1_000_000))
+            }
+            return told
+        }
+        // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left.
+        guard let binding = answer.binding, case .limited(let limit, let window) = binding.bound else { return response }
+        response.responseHeadersToAdd = [
+            .with {
+                $0.key = "RateLimit"
+                $0.value = RateLimitFields.current(name(binding), remaining: binding.remaining, time: binding.resetAfter)
+            },
+            .with {
+                $0.key = "RateLimit-Policy"
+                $0.value = RateLimitFields.policy(name(binding), limit: limit, window: window.wholeMilliseconds)
+            },
+        ]
+        return response
+    }
+}
+
+extension Envoy_Service_Ratelimit_V3_RateLimitResponse: GRPCMessage {}
+
+extension DescriptorAsk {
+    /// `nil`: it asks for more than can be, or for a limit without a unit.
+    init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
+        let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))
+        guard cost <= UInt64(LimitRequest.costs.upperBound) else { return nil }
+        self.init(
+            entries: descriptor.entries.map { DescriptorEntry(key: $0.key, value: $0.value) },
+            cost: descriptor.isNegativeHits ? -Int64(cost) : Int64(cost))
+        guard descriptor.hasLimit else { return }
+        guard let (window, name) = RateLimitUnit.window(of: descriptor.limit.unit) else { return nil }
+        // Counted apart from what the rule counts, and from other limits: two bounds of one count would be none.
+        let limit = Int64(descriptor.limit.requestsPerUnit)
+        override = Override(limit: limit, window: window, name: "\(limit)-per-\(name)")
+    }
+}
+
+/// The units of Envoy's limits. A month has 30 days and a year 365, as the reference counts them.
+enum RateLimitUnit: String, CaseIterable {
+    case second, minute, hour, day, week, month, year
+
+    var window: Duration {
+        switch self {
+        case .second: .seconds(1)
+        case .minute: .seconds(60)
+        case .hour: .seconds(3600)
+        case .day: .seconds(86_400)
+        case .week: .seconds(7 * 86_400)
+        case .month: .seconds(30 * 86_400)
+        case .year: .seconds(365 * 86_400)
+        }
+    }
+
+    /// `nil`: it is none.
+    static func window(of unit: Envoy_Type_V3_RateLimitUnit) -> (window: Duration, name: String)? {
+        let known: RateLimitUnit? =
+            switch unit {
+            case .second: .second
+            case .minute: .minute
+            case .hour: .hour
+            case .day: .day
+            case .month: .month
+            case .year: .year
+            case .unknown, .UNRECOGNIZED: nil
+            }
+        return known.map { ($0.window, DurationText.shortest($0.window)) }
+    }
+}
+
+extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
+    /// `unknown`: none of them is as long.
+    init(_ window: Duration) {
+        self =
+            switch RateLimitUnit.allCases.first(where: { $0.window == window }) {
+            case .second: .second
+            case .minute: .minute
+            case .hour: .hour
+            case .day: .day
+            case .week: .week
+            case .month: .month
+            case .year: .year
+            case nil: .unknown
+            }
+    }
+}

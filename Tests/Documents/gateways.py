@@ -1,0 +1,295 @@
+"""Holds the gRPC door against real Envoys and gRPC's own client.
+
+`make envoy` runs it. Our declarations are a part of the published ones. Two Envoys before two sidecars on one Redis let
+no more pass than a limit says, by Redis' clock; shadows refuse nobody; callers are told what is left; hits are given
+back; and when Redis or a sidecar goes, Envoy does as it was told.
+"""
+
+import argparse
+import http.client
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from string import Template
+
+import grpc
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
+from envoy.type.v3 import ratelimit_unit_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from declarations import compare_declarations
+from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
+PUBLISHED = [rls_pb2, ratelimit_pb2, ratelimit_unit_pb2, base_pb2, health_pb2]
+#: Envoy 1.38 has it, the package does not yet; `given_back` has Envoy send it.
+NEWER = frozenset({"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.is_negative_hits"})
+SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
+
+DOMAIN = """
+redis: {{ url: "redis://127.0.0.1:{redis}" }}
+listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
+rls: {{ timeout: 15ms }}
+rate_limits:
+  edge:
+    when_redis_is_down: {policy}
+    descriptors:
+      - {{ key: sliding, limit: 20, per: 1s, algorithm: sliding }}
+      - {{ key: smooth, limit: 20, per: 1s, algorithm: gcra, burst: 5 }}
+      - {{ key: fixed, limit: 20, per: 1s }}
+      - {{ key: shadow, limit: 1, per: 1m, shadow: true }}
+      - {{ key: path, value: "/api/*", limit: 3, per: 1h, name: api }}
+      - {{ key: remote_address, limit: 100000, per: 1h }}
+      - {{ key: refund, limit: 5, per: 1h }}
+      - {{ key: away, limit: 100000, per: 1h }}
+"""
+
+ENVOY = Path(__file__).with_suffix(".yaml").read_text()
+
+
+class Gateway:
+    """An Envoy before a sidecar of its own."""
+
+    def __init__(self, world: World, envoy: Path, number: int, policy: str, deny: bool) -> None:
+        self.world = world
+        self.port, upstream, resp, http_port, self.grpc = free_ports(5)
+        settings = {
+            "port": self.port,
+            "upstream": upstream,
+            "resp": resp,
+            "http": http_port,
+            "grpc": self.grpc,
+            "redis": world.ports[REDIS],
+        }
+        configuration = world.folder / f"sidecar{number}.yaml"
+        configuration.write_text(DOMAIN.format(policy=policy, **settings))
+        self.sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
+        self.http = http_port
+        self.until_ready(200)
+        file = world.folder / f"envoy{number}.yaml"
+        # A debug build of the sidecar is slow to begin with: what is asked first may take longer than an answer may.
+        texts = {name: str(value) for name, value in settings.items()}
+        file.write_text(Template(ENVOY).substitute(texts, deny=str(deny).lower(), timeout="0.5s"))
+        self.envoy = world.start(
+            str(envoy), "-c", str(file), "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"
+        )
+        world.until("Envoy answers", lambda: self.status({}) != 0)
+
+    def until_ready(self, status: int) -> None:
+        self.world.until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
+
+    def readiness(self) -> int:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=2)
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status
+        except OSError:
+            return 0
+
+    def status(self, headers: dict[str, str], path: str = "/") -> int:
+        try:
+            return self.ask(headers, path)[0]
+        except OSError:
+            return 0
+
+    def ask(self, headers: dict[str, str], path: str = "/") -> tuple[int, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+
+    def stop(self) -> None:
+        for process in (self.envoy, self.sidecar):
+            if process.poll() is None:
+                self.world.stop(process)
+
+
+def redis_time(redis: Connection) -> float:
+    answer = redis.call("TIME")
+    assert isinstance(answer, list)
+    return int(answer[0]) + int(answer[1]) / 1e6
+
+
+def most_in_any_window(times: list[tuple[float, float]], length: float) -> int:
+    """How many grants surely lie within one window: each was decided between the two times of its pair."""
+    return max(sum(1 for began, ended in times if start <= began and ended <= start + length) for start, _ in times)
+
+
+class Check:
+    def __init__(self, world: World, gateways: list[Gateway]) -> None:
+        self.world = world
+        self.gateways = gateways
+
+    def limits(self) -> None:
+        """Both Envoys are asked by several callers for two seconds and more."""
+        for header, bound in (("x-limit", 20), ("x-smooth", 25), ("x-fixed", None)):
+            passed: list[tuple[float, float]] = []
+            refused = 0
+
+            def load(gateway: Gateway, header: str = header, passed: list[tuple[float, float]] = passed) -> None:
+                nonlocal refused
+                redis = Connection(self.world.ports[REDIS])
+                end = time.monotonic() + 2.5
+                while time.monotonic() < end:
+                    began = redis_time(redis)
+                    status = gateway.status({header: "load"})
+                    if status == 200:
+                        passed.append((began, redis_time(redis)))
+                    elif status == 429:
+                        refused += 1
+                    else:
+                        raise Failure(f"{header}: Envoy answered {status}")
+                redis.close()
+
+            threads = [threading.Thread(target=load, args=[gateway]) for gateway in self.gateways * 3]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            most = most_in_any_window(passed, 1.0)
+            print(f"envoy: {header}: {len(passed)} passed, {refused} refused, at most {most} within a second")
+            if not refused or len(passed) < 40 or most > (bound or 40):
+                raise Failure(f"{header}: {most} passed within one second, {len(passed)} in all, {refused} refused")
+
+    def answers(self) -> None:
+        gateway = self.gateways[0]
+        for left in (2, 1, 0):
+            status, headers = gateway.ask({}, "/api/1")
+            if (status, headers["x-ratelimit-remaining"], headers["ratelimit"].split(";")[:2]) != (
+                200,
+                str(left),
+                ['"api"', f"r={left}"],
+            ):
+                raise Failure(f"the answer tells {status} {headers}")
+        status, headers = gateway.ask({}, "/api/1")
+        if status != 429 or headers["ratelimit-policy"] != '"api";q=3;w=3600':
+            raise Failure(f"the refusal tells {status} {headers}")
+        # Another value has a count of its own; the other gateway shares the first.
+        if gateway.status({}, "/api/2") != 200 or self.gateways[1].status({}, "/api/1") != 429:
+            raise Failure("paths are not counted one by one, for both sidecars together")
+
+    def shadows(self) -> None:
+        if any(self.gateways[0].status({"x-shadow": "on"}) != 200 for _ in range(5)):
+            raise Failure("a shadow refused somebody")
+
+    def given_back(self) -> None:
+        gateway = self.gateways[0]
+        taken = [gateway.status({"x-take": "a"}) for _ in range(6)]
+        if taken != [200] * 5 + [429]:
+            raise Failure(f"a limit of 5 answered {taken}")
+        gateway.ask({"x-refund": "a"})
+        taken = [gateway.status({"x-take": "a"}) for _ in range(3)]
+        if taken != [200, 200, 429]:
+            raise Failure(f"after two hits were given back it answered {taken}")
+
+    def redis_goes(self) -> None:
+        """One sidecar allows, the other denies, and neither is slow."""
+        assert self.world.redis
+        self.world.stop(self.world.redis)
+        for gateway, expected in zip(self.gateways, (200, 429), strict=True):
+            gateway.until_ready(503)
+            took = []
+            for _ in range(20):
+                began = time.monotonic()
+                status = gateway.status({"x-away": "a"})
+                took.append(time.monotonic() - began)
+                if status != expected:
+                    raise Failure(f"without Redis Envoy answered {status}, not {expected}")
+            print(f"envoy: without Redis: {expected}, {sorted(took)[10] * 1000:.1f} ms")
+        self.world.start_redis()
+        for gateway in self.gateways:
+            gateway.until_ready(200)
+
+    def sidecar_goes(self) -> None:
+        """Without a service, Envoy does as `failure_mode_deny` says."""
+        for gateway, expected in zip(self.gateways, (200, 500), strict=True):
+            self.world.stop(gateway.sidecar)
+            status = gateway.status({"x-away": "a"})
+            if status != expected:
+                raise Failure(f"without a sidecar Envoy answered {status}, not {expected}")
+
+
+def client(port: int) -> None:
+    """What gRPC's own client sees: health, and errors that say what is wrong."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", SERVICE):
+            if (
+                health.Check(health_pb2.HealthCheckRequest(service=service)).status
+                != health_pb2.HealthCheckResponse.SERVING
+            ):
+                raise Failure(f"the service {service!r} is not healthy")
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
+        if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
+            raise Failure("a watch does not begin with the status")
+        watch.cancel()
+        stub = rls_pb2_grpc.RateLimitServiceStub(channel)
+        many = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("sliding", str(n)) for n in range(10_000)])
+        large = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("sliding", "x" * (2 << 20))])
+        for name, request, code in (
+            (
+                "an empty domain",
+                rls_pb2.RateLimitRequest(descriptors=[one("sliding", "a")]),
+                grpc.StatusCode.INVALID_ARGUMENT,
+            ),
+            ("no descriptor", rls_pb2.RateLimitRequest(domain="edge"), grpc.StatusCode.INVALID_ARGUMENT),
+            ("10,000 descriptors", many, grpc.StatusCode.INVALID_ARGUMENT),
+            ("a message too large", large, grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ):
+            try:
+                stub.ShouldRateLimit(request, timeout=PATIENCE)
+                raise Failure(f"{name} was answered")
+            except grpc.RpcError as error:
+                if error.code() != code:
+                    raise Failure(f"{name}: {error}") from error
+        malformed = channel.unary_unary(f"/{SERVICE}/ShouldRateLimit")
+        unknown = channel.unary_unary(f"/{SERVICE}/Unknown")
+        for call, code in ((malformed, grpc.StatusCode.INVALID_ARGUMENT), (unknown, grpc.StatusCode.UNIMPLEMENTED)):
+            try:
+                call(b"\xff\xff\xff", timeout=PATIENCE)
+                raise Failure("what is no message was answered")
+            except grpc.RpcError as error:
+                if error.code() != code:
+                    raise Failure(f"{error}") from error
+        answer = stub.ShouldRateLimit(rls_pb2.RateLimitRequest(domain="nowhere", descriptors=[one("a", "b")]))
+        if answer.overall_code != rls_pb2.RateLimitResponse.OK:
+            raise Failure("a domain that is not configured limits somebody")
+
+
+def one(key: str, value: str) -> ratelimit_pb2.RateLimitDescriptor:
+    return ratelimit_pb2.RateLimitDescriptor(entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    arguments = parser.parse_args()
+    envoy = Path(sys.executable).parent / "envoy"
+    world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-envoy-")))
+    try:
+        count = compare_declarations(DECLARATIONS, PUBLISHED, NEWER)
+        print(f"envoy: {count} fields of ours are as Envoy and gRPC published them")
+        gateways = [Gateway(world, envoy, 0, "allow", False), Gateway(world, envoy, 1, "deny", True)]
+        client(gateways[0].grpc)
+        check = Check(world, gateways)
+        check.limits()
+        check.answers()
+        check.shadows()
+        check.given_back()
+        check.redis_goes()
+        check.sidecar_goes()
+    except Failure as failure:
+        sys.exit(f"envoy: {failure}")
+    finally:
+        world.close()
+    print("envoy: limits, answers, shadows, refunds and failures are as they should be")
+
+
+if __name__ == "__main__":
+    main()

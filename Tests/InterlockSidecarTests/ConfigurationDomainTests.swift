@@ -1,0 +1,155 @@
+import FoundationEssentials
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+@Suite("Configuration: domains of Envoy's rate limit service")
+struct ConfigurationDomainTests {
+    /// What is read of a file that imports this text, or what is wrong with it.
+    private static func imported(_ yaml: String) throws -> DomainSettings {
+        let file = FileManager.default.temporaryDirectory.appending(path: "import-\(UInt64.random(in: .min ... .max)).yaml")
+        try Data(yaml.utf8).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        do throws(ConfigurationError) {
+            return try SidecarConfiguration.load(yaml: "rls: { import: \"\(file.path())\" }", fileName: "file.yaml").domains
+        } catch {
+            let text = error.description.replacing(file.path(), with: "import.yaml")
+            throw Refused(text: text)
+        }
+    }
+
+    private struct Refused: Error, Equatable { var text: String }
+
+    @Test("rules as they can be written, and what is left out")
+    func rules() throws {
+        let settings = try configuration(
+            """
+            listen: { grpc: 127.0.0.1:7381 }
+            rls: { timeout: 10ms }
+            rate_limits:
+              edge:
+                independent: true
+                shadow: true
+                when_redis_is_down: deny
+                max_counters: 7
+                descriptors:
+                  - { key: ip, limit: 10, per: 1s }
+                  - { key: ip, value: 50.0.0.5, limit: 0 }
+                  - { key: path, value: "/api/*", share: true, limit: 5, per: 1m, algorithm: aligned, name: api, shadow: true }
+                  - { key: user, limit: 5, per: 1m, algorithm: gcra, burst: 2, replaces: [api], detailed_metrics: true }
+                  - { key: ldap, unlimited: true }
+                  - key: tenant
+                    descriptors: [{ key: user, limit: 1, per: 1h, algorithm: sliding }]
+            """)
+        #expect(settings.listen.grpc == SocketEndpoint(host: "127.0.0.1", port: 7381))
+        #expect(settings.domains.timeout == .milliseconds(10))
+        let domain = try #require(settings.domains.definitions.first)
+        #expect(domain.name == "edge" && domain.isIndependent && domain.isShadow && domain.whenRedisIsDown == .deny)
+        #expect(domain.maximumCounters == 7 && !domain.countsRefused)
+        let index = DescriptorIndex(domain.rules)
+        #expect(index.rules.map(\.path) == ["ip", "ip=50.0.0.5", "path=/api/*", "user", "ldap", "tenant,user"])
+        func rate(_ count: Int64, _ name: String, _ seconds: Int, _ algorithm: LimitAlgorithm = .fixed) -> LimitDefinition {
+            LimitDefinition(name: name, limit: count, window: .seconds(seconds), algorithm: algorithm)
+        }
+        #expect(
+            index.rules.map(\.rule.limit) == [
+                .rate(rate(10, "1s", 1), isAligned: false), .blocked, .rate(rate(5, "1m", 60), isAligned: true),
+                .rate(rate(5, "1m", 60, .gcra(burst: 2)), isAligned: false), .unlimited,
+                .rate(rate(1, "1h", 3600, .sliding), isAligned: false),
+            ])
+    }
+
+    @Test(
+        "mistakes are said with their lines",
+        arguments: [
+            ("{ key: a, limit: 1 }", "expected the key per: a duration such as 1s"),
+            ("{ key: a, per: 1s }", "per: goes with a limit only"),
+            (
+                "{ key: a, limit: 1, per: 1s, unlimited: true }",
+                "limit: does not go with unlimited: true; take one of the two away"
+            ),
+            ("{ key: a, limit: 1, per: 1s, burst: 2 }", "burst: goes with the algorithm gcra only"),
+            ("{ key: a, value: b, share: true, limit: 1, per: 1s }", "share: true goes with a value with a star in it only"),
+            ("{ limit: 1, per: 1s }", "expected the key key: the key of a descriptor's entry"),
+            ("{ key: a, limit: 20000, per: 1s, algorithm: sliding }", "expected a limit of 10000 or less"),
+        ])
+    func mistakes(rule: String, message: String) {
+        let refused = refusals(of: "rate_limits:\n  edge:\n    descriptors:\n      - \(rule)")
+        #expect(refused.count >= 1 && refused.allSatisfy { $0.hasPrefix("file.yaml:4: rate_limits.edge.descriptors[0]") })
+        #expect(refused.contains { $0.contains(message) }, "\(refused)")
+    }
+
+    @Test("a domain and a rule are given once, and what is refused is counted only where it can be")
+    func twice() throws {
+        let yaml = """
+            rate_limits:
+              edge:
+                count_refused: true
+                descriptors:
+                  - { key: a, limit: 1, per: 1s }
+                  - { key: a, limit: 2, per: 1s }
+            """
+        #expect(
+            refusals(of: yaml) == [
+                "file.yaml:3: rate_limits.edge.count_refused: true goes with independent: true only; what is refused together is not counted",
+                "file.yaml:6: rate_limits.edge.descriptors[1]: the key \"a\" with this value is there already; give each once",
+            ])
+    }
+
+    @Test("a configuration of the reference is taken over as it is")
+    func importing() throws {
+        let settings = try Self.imported(
+            """
+            domain: messaging
+            descriptors:
+              # Only five marketing messages a day.
+              - key: message_type
+                value: marketing
+                descriptors:
+                  - key: to_number
+                    rate_limit: { unit: day, requests_per_unit: 5 }
+              - key: to_number
+                rate_limit: { unit: Week, requests_per_unit: 100, name: all, replaces: [{ name: other }] }
+                shadow_mode: true
+                detailed_metric: true
+            """)
+        let domain = try #require(settings.definitions.first)
+        #expect(domain.name == "messaging" && domain.isIndependent && domain.countsRefused)
+        let index = DescriptorIndex(domain.rules)
+        #expect(index.rules.map(\.path) == ["message_type=marketing,to_number", "to_number"])
+        #expect(
+            index.rules[0].rule.limit
+                == .rate(LimitDefinition(name: "1d", limit: 5, window: .seconds(86_400)), isAligned: true))
+        let second = index.rules[1].rule
+        #expect(second.isShadow && second.hasDetailedMetrics && second.name == "all" && second.replaces == ["other"])
+    }
+
+    @Test(
+        "what cannot be honoured is refused, with its line in the imported file",
+        arguments: [
+            ("quota_mode: true", "import.yaml:4: descriptors[0].quota_mode: quota_mode is not carried out here"),
+            ("metadata: { a: b }", "import.yaml:4: descriptors[0].metadata: metadata are not sent by this service"),
+            ("rate_limit: { unit: fortnight, requests_per_unit: 1 }", "import.yaml:4: descriptors[0].rate_limit.unit: expected"),
+            ("rate_limit: { requests_per_unit: 1 }", "import.yaml:4: descriptors[0].rate_limit: expected the key unit"),
+            (
+                "rate_limit: { unlimited: true, unit: day }",
+                "import.yaml:4: descriptors[0].rate_limit.unit: does not go with unlimited"
+            ),
+            ("rate_limit: { unit: day, name: a, replaces: [{ name: a }] }", "a limit cannot replace itself"),
+            ("share_threshold: true", "import.yaml:4: descriptors[0].share_threshold: true goes with a value with a star"),
+            ("reqests: 1", "import.yaml:4: descriptors[0].reqests: unknown key"),
+        ])
+    func refused(line: String, message: String) throws {
+        let error = #expect(throws: Refused.self) {
+            _ = try Self.imported("domain: x\ndescriptors:\n  - key: a\n    \(line)\n")
+        }
+        #expect(error?.text.contains(message) == true, "\(error?.text ?? "")")
+    }
+
+    @Test("a file that is not there, or names no domain, is refused by its name")
+    func missing() throws {
+        #expect(refusals(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
+        let error = #expect(throws: Refused.self) { _ = try Self.imported("descriptors: []") }
+        #expect(error?.text == "import.yaml:1: expected the key domain: the domain's name")
+    }
+}

@@ -1,0 +1,228 @@
+import FoundationEssentials
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+@testable import Simulation
+
+/// A sidecar with an imported configuration, and a Redis whose clock a test moves.
+private struct Reference {
+    private static func settings(importing yaml: String) throws -> DomainSettings {
+        let file = FileManager.default.temporaryDirectory.appending(path: "reference-\(UInt64.random(in: .min ... .max)).yaml")
+        try Data(yaml.utf8).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        var settings = try SidecarConfiguration.load(
+            yaml: "rls: { import: \"\(file.path())\" }", fileName: "interlock.yaml"
+        ).domains
+        // Simulated Redis is a millisecond away.
+        settings.timeout = .seconds(1)
+        return settings
+    }
+
+    let stage: Stage
+    let domain: String
+
+    init(_ yaml: String) throws {
+        let settings = try Self.settings(importing: yaml)
+        domain = settings.definitions[0].name
+        stage = Stage(domains: settings)
+    }
+
+    /// Waits until so many milliseconds after the last beginning of a unit by Redis' clock.
+    func begin(unit seconds: Int64, after milliseconds: Int64 = 10) throws {
+        // As RESP has it: `*2 $10 SECONDS $6 MICROSECONDS`.
+        let words = stage.cli("TIME").split(separator: " ")
+        let now = try #require(Int64(words[2])) * 1000 + #require(Int64(words[4])) / 1000
+        stage.run(milliseconds: seconds * 1000 - now % (seconds * 1000) + milliseconds)
+    }
+
+    /// Whether the request is over a limit. `descriptors`: `key=value,key=value`.
+    func isOver(_ descriptors: String..., hits: Int64 = 1) throws -> Bool {
+        try #require(answer(descriptors, hits: hits)).isOverLimit
+    }
+
+    func answer(_ descriptors: [String], hits: Int64 = 1) -> DescriptorAnswer? {
+        let asks = descriptors.map { text in
+            DescriptorAsk(
+                entries: text.split(separator: ",").map { entry in
+                    let sides = entry.split(separator: "=", maxSplits: 1)
+                    return DescriptorEntry(key: String(sides[0]), value: String(sides[1]))
+                }, cost: hits)
+        }
+        let decision: DescriptorDecision? = stage.result(
+            of: stage.ask(0) { [domain] calls, completion in
+                _ = calls.decide(domain, asks, completion: completion)
+                return nil
+            })
+        guard case .decided(let answer)? = decision else { return nil }
+        return answer
+    }
+
+    /// How many of so many requests pass.
+    func passed(_ count: Int, _ descriptors: String...) -> Int {
+        (0..<count).count { _ in answer(descriptors)?.isOverLimit == false }
+    }
+}
+
+/// What the documentation of envoyproxy/ratelimit says that its configurations decide, request by request, at a clock that stands still
+/// but where a test moves it.
+@Suite("Imported configurations decide as the reference documents it", .timeLimit(.minutes(2)))
+struct ReferenceLimitTests {
+    @Test("1: two values of one key have a limit each")
+    func values() throws {
+        let reference = try Reference(
+            """
+            domain: mongo_cps
+            descriptors:
+              - { key: database, value: users, rate_limit: { unit: second, requests_per_unit: 5 } }
+              - { key: database, value: default, rate_limit: { unit: second, requests_per_unit: 5 } }
+            """)
+        try reference.begin(unit: 1)
+        #expect(reference.passed(7, "database=users") == 5)
+        #expect(reference.passed(7, "database=default") == 5)
+        #expect(reference.passed(7, "database=other") == 7)
+        try reference.begin(unit: 1)
+        #expect(reference.passed(7, "database=users") == 5)
+    }
+
+    @Test("2: nested descriptors, and several in one request, of which each counts for itself")
+    func nested() throws {
+        let reference = try Reference(
+            """
+            domain: messaging
+            descriptors:
+              - key: message_type
+                value: marketing
+                descriptors:
+                  - { key: to_number, rate_limit: { unit: day, requests_per_unit: 5 } }
+              - { key: to_number, rate_limit: { unit: day, requests_per_unit: 10 } }
+            """)
+        try reference.begin(unit: 86_400)
+        #expect(reference.passed(8, "message_type=marketing,to_number=1", "to_number=1") == 5)
+        // What was refused with the first counted in the second all the same: two of ten are left.
+        #expect(reference.passed(8, "to_number=1") == 2)
+        #expect(reference.passed(8, "message_type=marketing,to_number=2") == 5)
+        #expect(reference.passed(20, "message_type=marketing") == 20)
+    }
+
+    @Test("3: a value comes before its key, and a limit of 0 lets nothing pass")
+    func blocked() throws {
+        let reference = try Reference(
+            """
+            domain: edge_proxy_per_ip
+            descriptors:
+              - { key: remote_address, rate_limit: { unit: second, requests_per_unit: 10 } }
+              - { key: remote_address, value: 50.0.0.5, rate_limit: { unit: second, requests_per_unit: 0 } }
+            """)
+        try reference.begin(unit: 1)
+        #expect(reference.passed(12, "remote_address=50.0.0.1") == 10)
+        #expect(reference.passed(3, "remote_address=50.0.0.5") == 0)
+    }
+
+    @Test("4: a descriptor meets a rule as deep as it is long")
+    func depth() throws {
+        let flat = try Reference(
+            """
+            domain: example4
+            descriptors: [{ key: key, value: value, rate_limit: { requests_per_unit: 3, unit: second } }]
+            """)
+        try flat.begin(unit: 1)
+        #expect(flat.passed(5, "key=value,subkey=subvalue") == 5)
+        #expect(flat.passed(5, "key=value") == 3)
+    }
+
+    @Test("5: what is unlimited is told apart from what has no rule")
+    func unlimited() throws {
+        let reference = try Reference(
+            """
+            domain: internal
+            descriptors:
+              - { key: ldap, rate_limit: { unlimited: true } }
+              - { key: azure, rate_limit: { unit: minute, requests_per_unit: 3 } }
+            """)
+        try reference.begin(unit: 60)
+        #expect(reference.answer(["ldap=a", "other=a"])?.statuses.map(\.bound) == [.unlimited, .none])
+        #expect(reference.passed(5, "azure=a") == 3)
+        // Windows begin at the minute: 50 seconds later the same one still runs, 10 more and the next has begun.
+        reference.stage.run(milliseconds: 50_000)
+        #expect(reference.passed(2, "azure=a") == 0)
+        reference.stage.run(milliseconds: 10_000)
+        #expect(reference.passed(5, "azure=a") == 3)
+    }
+
+    @Test("6: a rule in shadow mode refuses nobody, its neighbour does")
+    func shadow() throws {
+        let reference = try Reference(
+            """
+            domain: example6
+            descriptors:
+              - key: service
+                descriptors:
+                  - { key: user, value: user-a, shadow_mode: true, rate_limit: { requests_per_unit: 1, unit: second } }
+                  - { key: user, value: user-b, rate_limit: { requests_per_unit: 2, unit: second } }
+            """)
+        try reference.begin(unit: 1)
+        #expect(reference.passed(4, "service=auth-service,user=user-a") == 4)
+        #expect(reference.answer(["service=auth-service,user=user-a"])?.statuses[0].isShadowRefusal == true)
+        #expect(reference.passed(4, "service=auth-service,user=user-b") == 2)
+    }
+
+    @Test("7: a rule that replaces another leaves its count alone")
+    func replaces() throws {
+        let reference = try Reference(
+            """
+            domain: example7
+            descriptors:
+              - key: key_1
+                value: value_1
+                descriptors:
+                  - { key: user, value: bkthomps, rate_limit: { name: specific_limit, requests_per_unit: 5, unit: second } }
+              - key: key_2
+                value: value_2
+                descriptors:
+                  - key: user
+                    value: bkthomps
+                    rate_limit: { replaces: [{ name: specific_limit }], requests_per_unit: 10, unit: second }
+            """)
+        try reference.begin(unit: 1)
+        #expect(reference.passed(12, "key_1=value_1,user=bkthomps", "key_2=value_2,user=bkthomps") == 10)
+        #expect(reference.passed(7, "key_1=value_1,user=bkthomps") == 5)
+    }
+
+    @Test("9 and 11: stars stand for parts of values, which count apart unless they share a threshold")
+    func wildcards() throws {
+        let reference = try Reference(
+            """
+            domain: example9
+            descriptors:
+              - { key: key1, value: value*, rate_limit: { unit: minute, requests_per_unit: 2 } }
+              - { key: path, value: /api/*/action, rate_limit: { unit: minute, requests_per_unit: 2 } }
+              - { key: files, value: files/*, share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 4 } }
+            """)
+        try reference.begin(unit: 3600)
+        #expect(reference.passed(3, "key1=value1") == 2)
+        #expect(reference.passed(3, "key1=valueXYZ") == 2)
+        #expect(reference.passed(3, "path=/api/123/action") == 2)
+        #expect(reference.passed(3, "path=/api/123/other") == 3)
+        #expect(reference.passed(2, "files=files/a.pdf") == 2)
+        #expect(reference.passed(2, "files=files/b.csv") == 2)
+        #expect(reference.passed(2, "files=files/c.txt") == 0)
+    }
+
+    @Test("hits that do not fit count, so that fewer do not fit afterwards either; 0 hits look and count nothing")
+    func hits() throws {
+        let reference = try Reference(
+            """
+            domain: hits
+            descriptors: [{ key: a, rate_limit: { unit: hour, requests_per_unit: 10 } }]
+            """)
+        try reference.begin(unit: 3600)
+        #expect(try !reference.isOver("a=x", hits: 8))
+        #expect(try !reference.isOver("a=x", hits: 0))
+        #expect(try reference.isOver("a=x", hits: 3))
+        #expect(try reference.isOver("a=x", hits: 1))
+        #expect(try reference.isOver("a=x", hits: 0))
+        #expect(reference.answer(["a=y"])?.statuses.map(\.resetAfter).first.map { (3_599_000...3_600_000).contains($0) } == true)
+    }
+}
