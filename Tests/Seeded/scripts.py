@@ -157,7 +157,7 @@ BUGS = [
     # A client that asks often enough prevents the end of the window.
     Bug(
         "every-take-begins-the-window",
-        "take.lua",
+        "batch.lua",
         "if batch[told + k] == 0 or left <= 0 or left > 2 * window then",
         "if true then call('PEXPIRE', KEYS[k], window)",
         ("limits-refill",),
@@ -173,7 +173,7 @@ BUGS = [
     ),
     Bug(
         "lost-counts",
-        "take.lua",
+        "reply.lua",
         "call('INCRBY', KEYS[k], taken == 1 and '1' or taken)",
         "call('SET', KEYS[k], '1', 'KEEPTTL')",
         ("limits",),

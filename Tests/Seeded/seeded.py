@@ -186,7 +186,7 @@ BUGS = [
     Bug(
         "local-grants-not-counted",
         "LocalCounters.swift",
-        "            judged[index]?.take(cost, now: now)\n",
+        "            shares[index]?.take(cost, now: now)\n",
         "",
         ("limits",),
     ),
