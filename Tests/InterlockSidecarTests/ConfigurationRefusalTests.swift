@@ -216,7 +216,10 @@ struct ConfigurationRefusalTests {
             ("listen: { allow_plaintext: yes }", "listen.allow_plaintext: expected true or false, got \"yes\""),
             ("services: { \"a:b\": {} }", "services.a:b: expected a name without \":\", got \"a:b\""),
             ("servises: {}", "servises: unknown key; did you mean services?"),
-            ("<<: {}", "<<: unknown key; expected redis, listen, log, tracing, auth, locks, fleet_size or services"),
+            (
+                "<<: {}",
+                "<<: unknown key; expected redis, listen, log, tracing, auth, locks, fleet_size, services, rate_limits or rls"
+            ),
         ]
     )
     func server(yaml: String, refusal: String) {
