@@ -4,6 +4,8 @@ import Glibc
 final class RealRedis {
     private let folder: String
     private var process: pid_t = 0
+    /// Whether the process has ended: its number may be another's by now.
+    private var hasEnded = false
 
     struct Failure: Error {
         var reason: String
@@ -33,8 +35,10 @@ final class RealRedis {
     }
 
     deinit {
-        kill(process, SIGKILL)
-        waitpid(process, nil, 0)
+        if !hasEnded {
+            kill(process, SIGKILL)
+            waitpid(process, nil, 0)
+        }
         for file in ["clock", "clock.new", "redis.sock", "log", "nodes.conf", "dump.rdb"] { unlink("\(folder)/\(file)") }
         rmdir(folder)
     }
@@ -66,10 +70,12 @@ final class RealRedis {
         rename("\(folder)/clock.new", "\(folder)/clock")
     }
 
-    /// Connects; waits up to 10 s for the server to start.
+    /// Connects; waits up to 10 s for the server to start, unless it gives up, as it does where its port was taken meanwhile.
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
             if let descriptor = attempt() { return descriptor }
+            hasEnded = hasEnded || waitpid(process, nil, WNOHANG) == process
+            if hasEnded { throw Failure(reason: "redis-server ended at its start: \(log)") }
             // Polling: nothing announces that it listens.
             usleep(10_000)
         }
