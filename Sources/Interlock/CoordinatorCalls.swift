@@ -339,6 +339,9 @@ package final class CoordinatorCalls {
         ).map { .permit($0) }
     }
 
+    /// Whether there is something to take.
+    package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.definition.limits.isEmpty }
+
     /// Why a call may not be made now of which nobody will report the outcome; `nil`: as far as the breaker goes it may. While it is
     /// half-open such calls pass: a trial that nobody reports would decide nothing. No Redis.
     /// - Returns: the breaker's state, and in how many milliseconds it may be over; -1: nobody knows.
@@ -367,6 +370,13 @@ package final class CoordinatorCalls {
     package func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
         guard let service = services[name] else { return .failure(unknownService(name)) }
         return .success(breakers.status(of: service))
+    }
+
+    /// Why a service's breaker is open; `local`: it is so for this sidecar alone.
+    package func causeOfBreaker(ofService name: String) -> String {
+        guard let service = services[name] else { return "" }
+        let fleet = breakers.status(of: service).fleet
+        return fleet.state == .closed && fleet.forced == nil ? "local" : fleet.cause
     }
 
     /// All services' breakers, by name. No Redis.

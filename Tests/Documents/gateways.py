@@ -15,18 +15,28 @@ from pathlib import Path
 from string import Template
 
 import grpc
-from envoy.config.core.v3 import base_pb2
+from envoy.config.core.v3 import address_pb2, base_pb2
+from envoy.data.accesslog.v3 import accesslog_pb2
 from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.accesslog.v3 import als_pb2
+from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
+from envoy.service.rate_limit_quota.v3 import rlqs_pb2
 from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
-from envoy.type.v3 import ratelimit_unit_pb2
+from envoy.type.v3 import http_status_pb2, ratelimit_strategy_pb2, ratelimit_unit_pb2, token_bucket_pb2
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from declarations import compare_declarations
+from gateway_guards import check_guards
 from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
-PUBLISHED = [rls_pb2, ratelimit_pb2, ratelimit_unit_pb2, base_pb2, health_pb2]
+PUBLISHED = [
+    *(rls_pb2, ratelimit_pb2, ratelimit_unit_pb2, base_pb2, address_pb2, health_pb2, status_pb2),
+    *(external_auth_pb2, attribute_context_pb2, http_status_pb2, als_pb2, accesslog_pb2),
+    *(rlqs_pb2, ratelimit_strategy_pb2, token_bucket_pb2),
+]
 #: Envoy 1.38 has it, the package does not yet; `given_back` has Envoy send it.
 NEWER = frozenset({"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.is_negative_hits"})
 SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
@@ -284,6 +294,7 @@ def main() -> None:
         check.given_back()
         check.redis_goes()
         check.sidecar_goes()
+        check_guards(world, envoy)
     except Failure as failure:
         sys.exit(f"envoy: {failure}")
     finally:

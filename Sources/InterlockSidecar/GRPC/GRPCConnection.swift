@@ -16,14 +16,12 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// Of all messages that have come in part, in bytes.
     static let mostReceived = 4 << 20
     private static let mostStreams = 256
-    /// Callers give calls up, hundreds at once where Redis is slow.
-    private static let mostResets = 1000
+    /// Of one call that is told piece by piece, of what has not left yet.
+    private static let mostUnsent = 64
     /// Of a message: whether it is compressed, and its length.
     private static let prefixLength = 5
     /// A call whose message does not come is given up after so long, and looked for as often.
     private static let patience = TimeAmount.seconds(10)
-    /// For so long the last of what was written may be on its way.
-    private static let linger = TimeAmount.seconds(1)
 
     private struct Stream {
         /// `nil`: its call is over, and its end is awaited.
@@ -33,7 +31,12 @@ final class GRPCConnection: ChannelDuplexHandler {
         var isRead = false
         /// The answer's head is written.
         var hasBegun = false
+        /// Takes the messages of a call that has many.
+        var reader: (any GRPCRequestStream)?
+        /// How many messages of the answer have not left.
+        var unsent = 0
         var whenGivenUp: (() -> Void)?
+        var whenGoingDown: (() -> Void)?
     }
 
     private let door: GRPCDoorContext
@@ -45,9 +48,10 @@ final class GRPCConnection: ChannelDuplexHandler {
     private var received = 0
     private var alarm: LazyAlarm?
     private var isFlushPlanned = false
-    private var isReadAsked = false
     /// No further call is taken.
     private(set) var isGoingDown = false
+    /// It closes when all is written.
+    private var isEnding = false
     private var isIdle = true
 
     private init(door: GRPCDoorContext) {
@@ -64,13 +68,17 @@ final class GRPCConnection: ChannelDuplexHandler {
     static func begin(on channel: any Channel, door: GRPCDoorContext) throws -> GRPCConnection {
         let connection = GRPCConnection(door: door)
         let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(UnreadAnswerGate(patience: door.unreadTimeout))
         try pipeline.addHandler(
             NIOHTTP2Handler(
                 mode: .server, frameDelegate: connection.breakage, connectionConfiguration: HTTPProtocol.connection(settings),
-                streamConfiguration: HTTPProtocol.streams(mostResets: mostResets)))
+                streamConfiguration: HTTPProtocol.streams(mostResets: HTTP2Peer.mostResets)))
         try pipeline.addHandler(connection)
         return connection
     }
+
+    /// The host of the client.
+    var address: String { context?.remoteAddress?.ipAddress ?? "" }
 
     // MARK: Frames
 
@@ -105,43 +113,76 @@ final class GRPCConnection: ChannelDuplexHandler {
         guard door.admits(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
         }
-        if isGoingDown { return call.fail(.unavailable, "this sidecar is going down") }
+        if isGoingDown { return call.failGoingDown() }
+        if case .stream(let begin) = method.handler {
+            let reader = begin(call)
+            streams[id]?.reader = reader
+        }
         if head.endStream { message(ByteBuffer(), id, isLast: true) }
     }
 
     private func message(_ bytes: ByteBuffer, _ id: HTTP2StreamID, isLast: Bool) {
-        guard let place = streams.index(forKey: id) else { return }
-        guard let call = streams.values[place].call else { return }
+        guard let place = streams.index(forKey: id), let call = streams.values[place].call else { return }
         if isLast { streams.values[place].isRead = true }
         received += bytes.readableBytes
         var bytes = bytes
         if streams.values[place].received.readableBytes == 0 {
             streams.values[place].received = bytes
         } else {
+            streams.values[place].received.discardReadBytes()
             streams.values[place].received.writeBuffer(&bytes)
-        }
-        let whole = streams.values[place].received
-        var isCompressed = false
-        var length = 0
-        if whole.readableBytes >= Self.prefixLength {
-            isCompressed = whole.getInteger(at: whole.readerIndex, as: UInt8.self) != 0
-            length = Int(whole.getInteger(at: whole.readerIndex + 1, as: UInt32.self) ?? 0)
-        }
-        guard !isCompressed else { return call.fail(.unimplemented, "messages are taken uncompressed only") }
-        guard length <= Self.longestMessage, whole.readableBytes <= Self.longestMessage + Self.prefixLength else {
-            return call.fail(.resourceExhausted, "a message has at most \(Self.longestMessage) bytes")
         }
         guard received <= Self.mostReceived else {
             return call.fail(.resourceExhausted, "the messages of this connection that have come in part are too large together")
         }
-        guard isLast else { return }
-        guard whole.readableBytes == Self.prefixLength + length else {
-            return call.fail(.invalidArgument, "the call has to have one message, and the whole of it")
+        switch call.method.handler {
+        case .message(let handle):
+            let whole = streams.values[place].received
+            guard let length = announced(whole, call), isLast else { return }
+            guard whole.readableBytes == Self.prefixLength + length else {
+                return call.fail(.invalidArgument, "the call has to have one message, and the whole of it")
+            }
+            release(place)
+            var message = whole
+            message.moveReaderIndex(forwardBy: Self.prefixLength)
+            handle(call, message)
+        case .stream: handOver(call, isLast: isLast)
         }
-        release(place)
-        var message = whole
-        message.moveReaderIndex(forwardBy: Self.prefixLength)
-        call.method.handle(call, message)
+    }
+
+    /// How long the message is that begins what has come; `nil`: it is not taken, and its call has failed.
+    private func announced(_ whole: ByteBuffer, _ call: GRPCCall) -> Int? {
+        guard whole.readableBytes >= Self.prefixLength else { return 0 }
+        guard whole.getInteger(at: whole.readerIndex, as: UInt8.self) == 0 else {
+            call.fail(.unimplemented, "messages are taken uncompressed only")
+            return nil
+        }
+        let length = Int(whole.getInteger(at: whole.readerIndex + 1, as: UInt32.self) ?? 0)
+        guard length <= Self.longestMessage else {
+            call.fail(.resourceExhausted, "a message has at most \(Self.longestMessage) bytes")
+            return nil
+        }
+        return length
+    }
+
+    /// To a call of many messages, those that are whole.
+    private func handOver(_ call: GRPCCall, isLast: Bool) {
+        while let place = streams.index(forKey: call.stream), streams.values[place].call != nil,
+            let reader = streams.values[place].reader
+        {
+            var rest = streams.values[place].received
+            guard let length = announced(rest, call) else { return }
+            guard rest.readableBytes >= Self.prefixLength + length else {
+                guard isLast else { return }
+                return rest.readableBytes == 0
+                    ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
+            }
+            rest.moveReaderIndex(forwardBy: Self.prefixLength)
+            guard let message = rest.readSlice(length: length) else { return }
+            received -= Self.prefixLength + length
+            streams.values[place].received = rest
+            reader.received(message)
+        }
     }
 
     /// Of what has come is nothing kept.
@@ -151,12 +192,12 @@ final class GRPCConnection: ChannelDuplexHandler {
     }
 
     /// The client may go on sending, whatever became of what it sent: what is kept of it is bounded by `mostReceived`.
-    private func replenish(window: Int) {
-        guard window <= Self.window / 2 else { return }
-        write(.windowUpdate(windowSizeIncrement: Self.window - window), .rootStream)
+    private func replenish(window: Int, of id: HTTP2StreamID) {
+        guard window <= Self.window / 2, id == .rootStream || streams[id]?.reader != nil else { return }
+        write(.windowUpdate(windowSizeIncrement: Self.window - window), id)
     }
 
-    /// How much a client may have on its way, in bytes.
+    /// How much a client may have on its way, in bytes, in all and on a stream of many messages.
     private static let window = 1 << 20
 
     // MARK: Answers
@@ -166,30 +207,44 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     /// The one message of an answer, and the end of the call.
     func answer(_ call: GRPCCall, _ message: some GRPCMessage) {
-        guard isAwaited(call) else { return }
-        tell(call, message)
-        guard isAwaited(call) else { return }
+        guard write(message, of: call, told: nil) else { return }
         write(.headers(.init(headers: Self.good, endStream: true)), call.stream)
         ended(call, .ok)
     }
 
     /// A message of an answer that goes on.
     func tell(_ call: GRPCCall, _ message: some GRPCMessage) {
-        guard isAwaited(call), let context, let place = streams.index(forKey: call.stream) else { return }
+        guard let context, let unsent = streams[call.stream]?.unsent else { return }
+        guard unsent < Self.mostUnsent else {
+            // It opens no window for them.
+            write(.rstStream(.enhanceYourCalm), call.stream)
+            return giveUp(call.stream)
+        }
+        streams[call.stream]?.unsent += 1
+        let told = context.eventLoop.makePromise(of: Void.self)
+        told.futureResult.assumeIsolated().whenComplete { [self] _ in streams[call.stream]?.unsent -= 1 }
+        if !write(message, of: call, told: told) { told.succeed() }
+    }
+
+    /// - Returns: whether it is awaited.
+    private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
+        guard isAwaited(call), let context, let place = streams.index(forKey: call.stream) else { return false }
         var buffer = context.channel.allocator.buffer(capacity: 128)
         buffer.writeInteger(UInt8(0))
         buffer.writeInteger(UInt32(0))
         do {
             try message.write(to: &buffer)
         } catch {
-            return end(call, .internal, "the answer could not be written")
+            end(call, .internal, "the answer could not be written")
+            return false
         }
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
         if !streams.values[place].hasBegun {
             streams.values[place].hasBegun = true
             write(.headers(.init(headers: Self.goodHead)), call.stream)
         }
-        write(.data(.init(data: .byteBuffer(buffer))), call.stream)
+        write(.data(.init(data: .byteBuffer(buffer))), call.stream, told)
+        return true
     }
 
     /// The end of a call that has no answer, or no further one.
@@ -197,7 +252,7 @@ final class GRPCConnection: ChannelDuplexHandler {
         guard isAwaited(call), let stream = streams[call.stream] else { return }
         var headers = stream.hasBegun ? HPACKHeaders() : Self.goodHead
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
-        headers.add(name: "grpc-message", value: GRPCStatus.encoded(message))
+        if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
         write(.headers(.init(headers: headers, endStream: true)), call.stream)
         ended(call, status)
     }
@@ -208,13 +263,15 @@ final class GRPCConnection: ChannelDuplexHandler {
         cut(id)
     }
 
-    private func isAwaited(_ call: GRPCCall) -> Bool { context != nil && streams[call.stream]?.call != nil }
+    func isAwaited(_ call: GRPCCall) -> Bool { context != nil && streams[call.stream]?.call != nil }
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
         call.method.counters.answered(status, since: call.began)
         // Before anything more is written: what that brings about is not the caller's doing.
         streams[call.stream]?.call = nil
+        streams[call.stream]?.reader = nil
         streams[call.stream]?.whenGivenUp = nil
+        streams[call.stream]?.whenGoingDown = nil
         cut(call.stream)
     }
 
@@ -234,8 +291,10 @@ final class GRPCConnection: ChannelDuplexHandler {
         alarm?.set(.now() + door.idleTimeout)
     }
 
-    private func write(_ payload: HTTP2Frame.FramePayload, _ id: HTTP2StreamID) {
-        context?.write(wrapOutboundOut(HTTP2Frame(streamID: id, payload: payload)), promise: nil)
+    private func write(
+        _ payload: HTTP2Frame.FramePayload, _ id: HTTP2StreamID, _ promise: EventLoopPromise<Void>? = nil
+    ) {
+        context?.write(wrapOutboundOut(HTTP2Frame(streamID: id, payload: payload)), promise: promise)
         planFlush()
     }
 
@@ -254,6 +313,7 @@ final class GRPCConnection: ChannelDuplexHandler {
     // MARK: Giving up
 
     func whenGivenUp(_ id: HTTP2StreamID, _ action: @escaping () -> Void) { streams[id]?.whenGivenUp = action }
+    func whenGoingDown(_ id: HTTP2StreamID, _ action: @escaping () -> Void) { streams[id]?.whenGoingDown = action }
 
     private func giveUp(_ id: HTTP2StreamID) {
         guard let stream = streams[id] else { return }
@@ -263,9 +323,13 @@ final class GRPCConnection: ChannelDuplexHandler {
     }
 
     private func timeIsOver() {
+        if isEnding {
+            context?.close(promise: nil)
+            return
+        }
         if isIdle { return endGently() }
         let limit = NIODeadline.now() - Self.patience
-        for (id, stream) in streams where !stream.isRead {
+        for (id, stream) in streams where !stream.isRead && stream.reader == nil {
             guard let call = stream.call, call.began <= limit else { continue }
             call.fail(
                 .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
@@ -277,24 +341,17 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// No further call is taken; those under way are answered.
     func goDown() {
         isGoingDown = true
-        door.endWatches(self)
-        if streams.isEmpty { endGently() } else { sayFarewell(nil) }
+        for id in Array(streams.keys) { streams[id]?.whenGoingDown?() }
+        if streams.isEmpty { return endGently() }
+        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
-    /// Closes when all is written, a little later: with bytes of the client unread, it would not get to read the last of it.
     private func endGently() {
+        guard !isEnding else { return }
+        isEnding = true
         isGoingDown = true
-        let written = context?.eventLoop.makePromise(of: Void.self)
-        written?.futureResult.assumeIsolated().whenComplete { [self] _ in
-            alarm?.cancel()
-            context?.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { [self] in context?.close(promise: nil) }
-        }
-        sayFarewell(written)
-    }
-
-    private func sayFarewell(_ written: EventLoopPromise<Void>?) {
-        let farewell = HTTP2Frame.FramePayload.goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: nil)
-        context?.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: written)
+        alarm?.set(.now() + door.unreadTimeout)
+        if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 
     // MARK: Channel
@@ -322,25 +379,12 @@ final class GRPCConnection: ChannelDuplexHandler {
         door.disconnected(self)
     }
 
-    /// Nothing is read from a client that does not read: its calls' answers would pile up.
-    func read(context: ChannelHandlerContext) {
-        if context.channel.isWritable { context.read() } else { isReadAsked = true }
-    }
-
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if context.channel.isWritable, isReadAsked {
-            isReadAsked = false
-            context.read()
-        }
-        context.fireChannelWritabilityChanged()
-    }
-
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case ChannelEvent.inputClosed: context.close(promise: nil)
         case let closed as StreamClosedEvent: if closed.reason != nil { giveUp(closed.streamID) }
-        case let updated as NIOHTTP2WindowUpdatedEvent where updated.streamID == .rootStream:
-            if let window = updated.inboundWindowSize { replenish(window: window) }
+        case let updated as NIOHTTP2WindowUpdatedEvent:
+            if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }
         default: context.fireUserInboundEventTriggered(event)
         }
     }

@@ -58,12 +58,15 @@ package struct GRPCDoor: Service {
         let calls = coordinator.callsOnEventLoop()
         let health = HealthService(
             isReady: { [coordinator] in coordinator.assumeIsolated { $0.isReady } }, eventLoop: coordinator.eventLoop)
-        let context = GRPCDoorContext(
-            methods: RateLimitService(calls: calls, logger: logger).methods(in: metrics) + health.methods(in: metrics),
-            access: access, maximumConnections: maximumConnections, eventLoop: coordinator.eventLoop, metrics: metrics,
+        let methods = [
+            RateLimitService(calls: calls, logger: logger).methods(in: metrics),
+            AuthorizationService(calls: calls).methods(in: metrics), AccessLogService(calls: calls).methods(in: metrics),
+            health.methods(in: metrics),
+        ]
+        return GRPCDoorContext(
+            methods: methods.flatMap { $0 }, access: access, maximumConnections: maximumConnections,
+            eventLoop: coordinator.eventLoop, metrics: metrics,
             logger: logger)
-        context.endWatches = { health.end(of: $0) }
-        return context
     }
 
     private func bootstrap(_ context: NIOLoopBound<GRPCDoorContext>) -> ServerBootstrap {

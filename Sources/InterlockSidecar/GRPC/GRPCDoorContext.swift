@@ -9,6 +9,8 @@ final class GRPCDoorContext {
     let firstRequestTimeout = TimeAmount.seconds(10)
     /// A connection without a call under way is ended after so long; clients make another one when they need it.
     let idleTimeout = TimeAmount.minutes(10)
+    /// A client may read nothing for so long.
+    let unreadTimeout = TimeAmount.minutes(1)
 
     let methods: [String: GRPCMethod]
     /// What stands for all that there is not.
@@ -19,8 +21,6 @@ final class GRPCDoorContext {
     private let eventLoop: any EventLoop
     private var connections: [ObjectIdentifier: GRPCConnection] = [:]
     private var toFlush: [GRPCConnection] = []
-    /// Ends what a connection's client watches.
-    var endWatches: (GRPCConnection) -> Void = { _ in }
 
     init(
         methods: [GRPCMethod], access: AccessControl, maximumConnections: Int, eventLoop: any EventLoop,

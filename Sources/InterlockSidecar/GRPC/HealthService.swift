@@ -37,14 +37,19 @@ final class HealthService {
     /// Tells the status now, and whenever it has changed.
     private func watch(_ call: GRPCCall, _ message: ByteBuffer) {
         guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
-        guard !call.connection.isGoingDown else { return call.fail(.unavailable, "this sidecar is going down") }
         let status = status(of: request.service) ?? .serviceUnknown
         call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
         watches.append((call, request.service, status))
-        call.whenGivenUp { [self] in watches.removeAll { $0.call.connection === call.connection && $0.call.stream == call.stream }
+        call.whenGivenUp { [self] in forget(call) }
+        call.whenGoingDown { [self] in
+            forget(call)
+            call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
+            call.failGoingDown()
         }
         planLook()
     }
+
+    private func forget(_ call: GRPCCall) { watches.removeAll { $0.call == call } }
 
     private func planLook() {
         guard look == nil, !watches.isEmpty else { return }
@@ -60,21 +65,13 @@ final class HealthService {
         }
     }
 
-    /// The sidecar goes down: whoever watches is told, and the calls end.
-    func end(of connection: GRPCConnection) {
-        let ending = watches.filter { $0.call.connection === connection }
-        watches.removeAll { $0.call.connection === connection }
-        for watch in ending {
-            watch.call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
-            watch.call.fail(.unavailable, "this sidecar is going down")
-        }
-    }
-
     /// `nil`: there is no such service.
     private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
         switch service {
         case "": isReady() ? .serving : .notServing
-        case RateLimitService.name, "grpc.health.v1.Health": .serving
+        case RateLimitService.name, AuthorizationService.name, AccessLogService.name,
+            "grpc.health.v1.Health":
+            .serving
         default: nil
         }
     }

@@ -30,7 +30,7 @@ struct CheckRoutes {
         if let (state, retryAfter) = calls.refusalByBreaker(of: reference, now: now) {
             throw HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
         }
-        guard calls.definition(ofService: service)?.limits.isEmpty == false else {
+        guard calls.hasLimits(reference) else {
             let pass = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
             reply(.object(pass.members))
             return
@@ -52,7 +52,7 @@ struct CheckRoutes {
         return field ?? parameter
     }
 
-    private static func cost(_ text: String?) throws(HTTPProblem) -> Int64 {
+    static func cost(_ text: String?) throws(HTTPProblem) -> Int64 {
         guard let text else { return 1 }
         guard let cost = Int64(text), LimitRequest.costs.contains(cost) else {
             let range = "\(LimitRequest.costs.lowerBound) to \(LimitRequest.costs.upperBound)"

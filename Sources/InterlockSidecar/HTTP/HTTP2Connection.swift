@@ -10,10 +10,6 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
-    /// Callers give calls up, hundreds at once where a service is slow.
-    private static let mostResets = 1000
-    /// For so long the last of what was written may be on its way.
-    private static let linger = TimeAmount.seconds(1)
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: 256),
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
@@ -27,7 +23,6 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     private var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
-    private var isReadAsked = false
     /// No stream is served beyond those there are.
     private var isGoingDown = false
 
@@ -44,11 +39,12 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         let connection = HTTP2Connection(door: door, place: place, firstRequestBy: firstRequestBy)
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(UnreadAnswerGate(patience: door.idleTimeout))
         // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
             configuration: .init(
-                connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams(mostResets: mostResets))
+                connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams(mostResets: HTTP2Peer.mostResets))
         ) { stream in
             stream.eventLoop.makeCompletedFuture { try me.value.serve(stream) }
         }
@@ -75,21 +71,14 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     func goDown() {
         isGoingDown = true
-        if streams.isEmpty { endGently() } else { sayFarewell(nil) }
+        if streams.isEmpty { return endGently() }
+        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
-    /// Closes when all is written, a little later: with bytes of the client unread, it would not get to read the last of it.
     private func endGently() {
         isGoingDown = true
-        let written = context?.eventLoop.makePromise(of: Void.self)
-        written?.futureResult.assumeIsolated().whenComplete { [self] _ in alarm?.set(.now() + Self.linger) }
-        sayFarewell(written)
-    }
-
-    /// No stream is served beyond those there are.
-    private func sayFarewell(_ written: EventLoopPromise<Void>?) {
-        let farewell = HTTP2Frame.FramePayload.goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: nil)
-        context?.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: farewell)), promise: written)
+        alarm?.set(.now() + door.idleTimeout)
+        if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 
     private func close() { context?.close(promise: nil) }
@@ -118,27 +107,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         door.disconnected(self)
     }
 
-    /// It has carried nothing for so long, or its client has read nothing.
-    private func timeIsOver() { if context?.channel.isWritable == true, !isGoingDown { goDown() } else { close() } }
-
-    /// Nothing is read from a client that does not read: its requests' answers would pile up.
-    func read(context: ChannelHandlerContext) {
-        if context.channel.isWritable { context.read() } else { isReadAsked = true }
-    }
-
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
-        let isWritable = context.channel.isWritable
-        if !isWritable {
-            alarm?.set(.now() + door.idleTimeout)
-        } else if !streams.isEmpty {
-            alarm?.clear()
-        }
-        if isWritable, isReadAsked {
-            isReadAsked = false
-            context.read()
-        }
-        context.fireChannelWritabilityChanged()
-    }
+    /// It has carried nothing for so long.
+    private func timeIsOver() { if isGoingDown { close() } else { goDown() } }
 
     /// Frames of the connection itself, which its protocol handler has dealt with.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}

@@ -75,10 +75,7 @@ struct LimitRoutes {
             fields.add(to: &answer.headers)
             return answer
         }
-        var problem = HTTPProblem.limited(service: service, retryAfter: decision.retryAfter ?? 0, mayWait: mayWait)
-        problem.members.merge(decision.object) { known, _ in known }
-        fields.add(to: &problem.headers)
-        throw problem
+        throw HTTPProblem.limited(decision, fields, service: service, mayWait: mayWait)
     }
 }
 
@@ -117,6 +114,14 @@ extension HTTPProblem {
         var problem = HTTPProblem(
             .limited, "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms\(wait)")
         problem.retry(after: retryAfter)
+        return problem
+    }
+
+    /// With all that is known of the limit that binds.
+    static func limited(_ decision: LimitAnswer, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
+        var problem = limited(service: service, retryAfter: decision.retryAfter ?? 0, mayWait: mayWait)
+        problem.members.merge(decision.object) { known, _ in known }
+        fields.add(to: &problem.headers)
         return problem
     }
 

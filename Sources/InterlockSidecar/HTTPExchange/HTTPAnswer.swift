@@ -60,7 +60,7 @@ package struct HTTPAnswer: Sendable {
 
     init(_ problem: HTTPProblem) {
         self.init(problem.status)
-        set(problem.object.sorted { $0.key < $1.key }, mediaType: HTTPProblem.mediaType)
+        set(problem.orderedMembers, mediaType: HTTPProblem.mediaType)
         headers.add(contentsOf: problem.headers)
         // What was not read to its end, or never ended.
         endsConnection = problem.code == .tooLarge || problem.code == .cancelled

@@ -58,6 +58,9 @@ extension HTTPProblem: Encodable {
         return object
     }
 
+    /// `object`, in the order in which it is written.
+    var orderedMembers: [(key: String, value: JSONValue)] { object.sorted { $0.key < $1.key } }
+
     package func encode(to encoder: any Encoder) throws { try object.encode(to: encoder) }
 }
 

@@ -176,7 +176,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             breaker = state
             instead(
                 of: .refused(
-                    reason, state, service: service, subject: subject, retryAfter: retryAfter, cause: cause, limits: limits))
+                    reason, state, service: service, subject: subject, retryAfter: retryAfter,
+                    cause: calls.causeOfBreaker(ofService: service), limits: limits))
         case .failed(let error) where error.code == .invalid:
             // The caller's mistake, which no fallback may hide.
             end(with: HTTPProblem(error))
@@ -193,12 +194,6 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         } else if !fallBack() {
             end(with: marked(problem))
         }
-    }
-
-    /// Why the breaker is open; `local`: it is so for this sidecar alone.
-    private var cause: String {
-        guard case .success(let status) = calls.breaker(service: service) else { return "" }
-        return status.fleet.state == .closed && status.fleet.forced == nil ? "local" : status.fleet.cause
     }
 
     // MARK: Tries
