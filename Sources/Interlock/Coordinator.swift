@@ -309,6 +309,7 @@ public actor Coordinator: Service {
     package func refreshGauges() {
         for action in calls.beforeMetrics { action() }
         calls.domains.refreshGauges()
+        calls.quotas.refreshGauges()
         let metrics = runtime.metrics
         let status = calls.status
         metrics.leases.record(status.locksHeld)

@@ -30,6 +30,7 @@ package final class CoordinatorCalls {
     private let provider: any LockProvider
     let limits: RateLimitCoordinator
     let domains: DomainCoordinator
+    let quotas: QuotaCoordinator
     let breakers: BreakerCoordinator
     let permits: PermitCoordinator
     let fleet: FleetCoordinator
@@ -71,6 +72,7 @@ package final class CoordinatorCalls {
         limits = RateLimitCoordinator(runtime: runtime)
         domains = DomainCoordinator(
             runtime: runtime, domains: configuration.domains.definitions, timeout: configuration.domains.timeout)
+        quotas = QuotaCoordinator(runtime: runtime, domains: domains)
         let publisher = EventPublisher(runtime: runtime, feed: feed)
         limits.onEvent = { publisher.publish($0) }
         breakers = BreakerCoordinator(runtime: runtime, limits: limits)
@@ -141,6 +143,16 @@ package final class CoordinatorCalls {
         _ domain: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>
     ) -> Bool {
         domains.ask(domain, asks, completion: completion)
+    }
+
+    /// A data plane that holds itself to quotas of a domain begins to report.
+    /// - Parameters:
+    ///   - address: the host from which.
+    ///   - tell: called with what it is to be told, until the session ends.
+    package func beginQuotas(
+        domain: String, address: String, tell: @escaping ([QuotaAction.Of]) -> Void
+    ) -> QuotaSession {
+        quotas.begin(domain: domain, address: address, tell: tell)
     }
 
     // MARK: Locks

@@ -84,4 +84,42 @@ struct DescriptorMatchingTests {
         #expect(counters(share: true) == ["file=files/*"])
         #expect(counters(share: false) == ["file=files/a", "file=files/b"])
     }
+
+    @Test(
+        "a bucket's entries have no order",
+        arguments: [
+            ("to=1,type=marketing", "type=marketing,to"), ("type=marketing,to=1", "type=marketing,to"), ("to=1", nil),
+            ("ip=1", "ip"),
+            ("ip=1,to=2", nil), ("", nil),
+        ] as [(String, String?)])
+    func unordered(bucket: String, path: String?) {
+        #expect(DescriptorIndex(Self.rules).match(unordered: Self.entries(bucket))?.rule.path == path)
+    }
+
+    @Test("a quota is whole tokens in whole seconds, and a share of it holds a part of what the whole does")
+    func quotaRates() {
+        func rate(_ limit: Int64, _ milliseconds: Int64, _ algorithm: LimitAlgorithm = .fixed) -> QuotaRate {
+            QuotaRate(LimitDefinition(name: "a", limit: limit, window: .milliseconds(milliseconds), algorithm: algorithm))
+        }
+        #expect((rate(10, 1000).tokens, rate(10, 1000).seconds) == (10, 1))
+        #expect((rate(5, 100).tokens, rate(5, 100).seconds) == (50, 1))
+        #expect((rate(3, 1500).tokens, rate(3, 1500).seconds) == (4, 2))
+        #expect(rate(10, 60_000).capacity(ofShare: 3) == 3)
+        #expect(rate(10, 60_000, .gcra(burst: 4)).capacity(ofShare: 4) == 2)
+        #expect(rate(10, 60_000, .gcra(burst: 0)).capacity(ofShare: 4) == 1)
+    }
+
+    @Test("what a data plane needs is twice what it reports, at most all, and half of what it was after a pause")
+    func quotaNeeds() {
+        let rate = QuotaRate(LimitDefinition(name: "a", limit: 100, window: .seconds(1)))
+        var needs = QuotaNeeds()
+        needs.report(requests: 1, over: 0, of: rate)
+        #expect(needs.tokens(of: rate) == 100)
+        needs.report(requests: 50, over: 5000, of: rate)
+        #expect(needs.tokens(of: rate) == 20)
+        needs.report(requests: 0, over: 5000, of: rate)
+        #expect(needs.tokens(of: rate) == 10)
+        needs.report(requests: .max, over: 1, of: rate)
+        #expect(needs.tokens(of: rate) == 100)
+    }
 }

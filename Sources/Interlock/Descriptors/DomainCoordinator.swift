@@ -88,6 +88,14 @@ final class DomainCoordinator {
         domains = next
     }
 
+    /// The rule that a bucket of quotas meets, whose entries have no order; `nil`: none limits it.
+    func match(unordered entries: [DescriptorEntry], in domain: String) -> DescriptorIndex.Match? {
+        domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
+    }
+
+    /// `nil`: the domain is not configured.
+    func policy(of domain: String) -> OutagePolicy? { domains[ExactText(domain)]?.limiter.domain.whenRedisIsDown }
+
     /// Redis is back: what it refused before it may have lost.
     func redisIsBack() { for domain in domains.values { domain.limiter.forgetRefusals() } }
 

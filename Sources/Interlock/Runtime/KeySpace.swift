@@ -84,6 +84,9 @@ package struct KeySpace: Hashable, Sendable {
     /// ends the counter's.
     func descriptors(ofDomain domain: String) -> String { prefix + "descriptors:{" + domain + "}:" }
 
+    /// What stands before the names of a domain's buckets in the keys of their shares.
+    func quotas(ofDomain domain: String) -> String { prefix + "quota:{" + domain + "}:" }
+
     /// What stands behind a descriptor's counter in its key.
     func descriptorLimit(_ limit: LimitDefinition, isAligned: Bool) -> String {
         ":" + limit.name + (isAligned ? "~aligned" : Self.suffix(of: limit.algorithm))

@@ -75,19 +75,50 @@ package struct DescriptorIndex: Sendable {
         var node = 0
         var counter = CounterName()
         for entry in entries {
-            guard let branch = nodes[node].branches[ExactText(entry.key)] else { return nil }
-            var pattern: DescriptorPattern?
-            if let exact = branch.exact[ExactText(entry.value)] {
-                node = exact
-            } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
-                (pattern, node) = (found.pattern, found.node)
-            } else if let any = branch.any {
-                node = any
-            } else {
-                return nil
-            }
-            counter.append(key: entry.key, value: pattern.map { nodes[node].sharesCount ? $0.text : entry.value } ?? entry.value)
+            guard let next = step(from: node, by: entry, &counter) else { return nil }
+            node = next
         }
+        return match(at: node, counter)
+    }
+
+    /// The rule that entries lead to which have no order: at each step the first of those that are left, by their keys, that leads on.
+    /// O(entries²).
+    package func match(unordered entries: [DescriptorEntry]) -> Match? {
+        var left = entries.sorted { $0.key < $1.key }
+        var node = 0
+        var counter = CounterName()
+        next: while !left.isEmpty {
+            for (place, entry) in left.enumerated() {
+                guard let next = step(from: node, by: entry, &counter) else { continue }
+                node = next
+                left.remove(at: place)
+                continue next
+            }
+            return nil
+        }
+        return match(at: node, counter)
+    }
+
+    /// - Returns: the node that an entry leads to; `nil`, and the counter's name is as it was: to none.
+    private func step(from node: Int, by entry: DescriptorEntry, _ counter: inout CounterName) -> Int? {
+        guard let branch = nodes[node].branches[ExactText(entry.key)] else { return nil }
+        var counted = entry.value
+        let next: Int
+        if let exact = branch.exact[ExactText(entry.value)] {
+            next = exact
+        } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
+            next = found.node
+            if nodes[next].sharesCount { counted = found.pattern.text }
+        } else if let any = branch.any {
+            next = any
+        } else {
+            return nil
+        }
+        counter.append(key: entry.key, value: counted)
+        return next
+    }
+
+    private func match(at node: Int, _ counter: CounterName) -> Match? {
         guard let rule = nodes[node].rule else { return nil }
         return Match(rule: rule, counter: rule.windowMilliseconds == 0 ? "" : counter.text)
     }

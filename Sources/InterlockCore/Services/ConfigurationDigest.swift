@@ -63,8 +63,8 @@ package struct ConfigurationDifference: Hashable, Sendable {
 }
 
 /// 64 bits of a text, as 16 hexadecimal digits: FNV-1a, the same in every process, which Swift's own hashes are not.
-enum TextDigest {
-    static func of(_ text: String) -> String {
+package enum TextDigest {
+    package static func of(_ text: String) -> String {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in text.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
         return OwnerToken.hexadecimal(hash)

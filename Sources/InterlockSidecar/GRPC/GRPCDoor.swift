@@ -61,6 +61,7 @@ package struct GRPCDoor: Service {
         let methods = [
             RateLimitService(calls: calls, logger: logger).methods(in: metrics),
             AuthorizationService(calls: calls).methods(in: metrics), AccessLogService(calls: calls).methods(in: metrics),
+            QuotaService(calls: calls).methods(in: metrics),
             health.methods(in: metrics),
         ]
         return GRPCDoorContext(

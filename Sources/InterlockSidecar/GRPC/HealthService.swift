@@ -69,7 +69,7 @@ final class HealthService {
     private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
         switch service {
         case "": isReady() ? .serving : .notServing
-        case RateLimitService.name, AuthorizationService.name, AccessLogService.name,
+        case RateLimitService.name, AuthorizationService.name, AccessLogService.name, QuotaService.name,
             "grpc.health.v1.Health":
             .serving
         default: nil

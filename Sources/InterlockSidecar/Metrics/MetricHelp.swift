@@ -50,6 +50,8 @@ enum MetricHelp {
         "interlock_probes_total": "Probes of a service that this sidecar made, by result.",
         "interlock_proxy_request_seconds":
             "Time from the head of a call through the proxy to its answer's, waits and further tries included.",
+        "interlock_quota_buckets": "Buckets of quotas that data planes report to this sidecar.",
+        "interlock_quota_unassigned_total": "Reports of a bucket for which nothing could be assigned.",
         "interlock_redis_commands_total": "Commands sent to Redis.",
         "interlock_redis_connected": "1 while Redis is connected, else 0.",
         "interlock_redis_connection_failures_total": "Connections to Redis that failed or were lost.",

@@ -1,0 +1,263 @@
+internal import CoreMetrics
+internal import Hiredis
+package import InterlockCore
+internal import NIOCore
+
+/// What a data plane is told about one of its buckets.
+package enum QuotaAction: Sendable, Hashable {
+    /// It may let pass what a token bucket of this share does.
+    case share(Int64, of: QuotaRate)
+    case allow
+    case deny
+    /// It need not report it any more.
+    case abandon
+
+    /// For so long a data plane goes by what it was told, in whole seconds, as Envoy counts. Envoy reports every five.
+    package static let lifetimeSeconds: Int64 = 15
+    /// With the bucket that it is about.
+    package typealias Of = (bucket: [DescriptorEntry], action: QuotaAction)
+}
+
+/// What a data plane tells of one of its buckets: how many requests it allowed and denied since it told of it before.
+package struct QuotaUsage: Sendable {
+    package var bucket: [DescriptorEntry]
+    package var requests: Int64
+
+    package init(bucket: [DescriptorEntry], requests: Int64) {
+        self.bucket = bucket
+        self.requests = requests
+    }
+}
+
+/// Quotas: divides limits among data planes that hold themselves to their parts between reports. Confined to the coordinator's event loop.
+final class QuotaCoordinator {
+    /// What is told arrives within this time, or the share would count no more while it is used.
+    fileprivate static let delayMilliseconds: Int64 = 5000
+    fileprivate static var keptMilliseconds: Int64 { QuotaAction.lifetimeSeconds * 1000 + delayMilliseconds }
+    /// Of one bucket.
+    fileprivate static let mostDataPlanes = 1000
+
+    fileprivate let runtime: CoordinatorRuntime
+    fileprivate let domains: DomainCoordinator
+    fileprivate let unassigned = Counter(label: "interlock_quota_unassigned_total")
+    private let buckets = Gauge(label: "interlock_quota_buckets")
+    private var sessions: [ObjectIdentifier: QuotaSession] = [:]
+    /// Data planes whose stream ended, and that go by what they were told still.
+    private var left: [(dataPlane: String, domain: String, address: String, until: Instant)] = []
+    private var lastNumber = 0
+
+    init(runtime: CoordinatorRuntime, domains: DomainCoordinator) {
+        self.runtime = runtime
+        self.domains = domains
+    }
+
+    /// A data plane has opened a stream.
+    /// - Parameter address: the host from which.
+    func begin(domain: String, address: String, tell: @escaping ([QuotaAction.Of]) -> Void) -> QuotaSession {
+        let session = QuotaSession(
+            self, domain: domain, address: address, dataPlane: dataPlane(domain: domain, address: address), tell: tell)
+        sessions[ObjectIdentifier(session)] = session
+        return session
+    }
+
+    /// The one that was there before and comes back keeps its shares; of several from one host it is not known which.
+    private func dataPlane(domain: String, address: String) -> String {
+        let now = runtime.time.now()
+        left.removeAll { $0.until <= now }
+        let same = left.indices.filter { left[$0].domain == domain && left[$0].address == address }
+        if same.count == 1 { return left.remove(at: same[0]).dataPlane }
+        lastNumber += 1
+        return "\(runtime.id):\(lastNumber)"
+    }
+
+    fileprivate func ended(_ session: QuotaSession) {
+        sessions[ObjectIdentifier(session)] = nil
+        let until = runtime.time.now().advanced(byMilliseconds: Self.keptMilliseconds)
+        left.append((session.dataPlane, session.domain, session.address, until))
+        if left.count > Self.mostDataPlanes { left.removeFirst() }
+    }
+
+    func refreshGauges() { buckets.record(sessions.values.reduce(0) { $0 + $1.bucketCount }) }
+}
+
+/// One data plane: what it has reported of its buckets, and what it is told. Confined to the coordinator's event loop.
+package final class QuotaSession {
+    private struct Bucket {
+        var needs = QuotaNeeds()
+        var reportedAt: Instant?
+        /// In milliseconds, since the report before; 0: there is none.
+        var elapsed: Int64 = 0
+        var requests: Int64 = 0
+        var busyAt: Instant
+        var hasShare = false
+        var isPlanned = false
+    }
+
+    /// Beyond them a data plane is told of none.
+    private static let mostBuckets = 10_000
+    private static let longestBatch = 200
+    /// In one report: more than whatever is.
+    private static let mostRequests: Int64 = 1 << 40
+    private static let mostBatches = 2
+    /// A bucket that was asked for nothing for so long is forgotten.
+    private static let patienceMilliseconds: Int64 = 300_000
+
+    private let coordinator: QuotaCoordinator
+    fileprivate let domain: String
+    fileprivate let address: String
+    fileprivate let dataPlane: String
+    private let tell: ([QuotaAction.Of]) -> Void
+    private var buckets: [[DescriptorEntry]: Bucket] = [:]
+    private var planned: [[DescriptorEntry]] = []
+    private var batchesUnderWay = 0
+    private var isFlushPlanned = false
+    private var hasEnded = false
+
+    fileprivate init(
+        _ coordinator: QuotaCoordinator, domain: String, address: String, dataPlane: String,
+        tell: @escaping ([QuotaAction.Of]) -> Void
+    ) {
+        self.coordinator = coordinator
+        self.domain = domain
+        self.address = address
+        self.dataPlane = dataPlane
+        self.tell = tell
+    }
+
+    fileprivate var bucketCount: Int { buckets.count }
+
+    /// Takes a report; what follows from it is told soon.
+    package func report(_ usages: [QuotaUsage]) {
+        let now = coordinator.runtime.time.now()
+        for usage in usages {
+            let name = usage.bucket.sorted { $0.key < $1.key }
+            guard var bucket = buckets[name] ?? (buckets.count < Self.mostBuckets ? Bucket(busyAt: now) : nil) else {
+                coordinator.unassigned.increment()
+                continue
+            }
+            if let before = bucket.reportedAt { bucket.elapsed += now.millisecondsRoundedUp(since: before) }
+            bucket.requests = min(Self.mostRequests, bucket.requests + min(Self.mostRequests, usage.requests))
+            bucket.reportedAt = now
+            if usage.requests > 0 { bucket.busyAt = now }
+            if !bucket.isPlanned { planned.append(name) }
+            bucket.isPlanned = true
+            buckets[name] = bucket
+        }
+        planFlush()
+    }
+
+    /// The stream is over.
+    package func end() {
+        guard !hasEnded else { return }
+        hasEnded = true
+        coordinator.ended(self)
+    }
+
+    private func planFlush() {
+        guard !isFlushPlanned, !planned.isEmpty, batchesUnderWay < Self.mostBatches else { return }
+        isFlushPlanned = true
+        coordinator.runtime.eventLoop.assumeIsolated().execute { [self] in
+            isFlushPlanned = false
+            flush()
+        }
+    }
+
+    private func flush() {
+        guard !hasEnded else { return }
+        let names = planned.prefix(Self.longestBatch)
+        planned.removeFirst(names.count)
+        let now = coordinator.runtime.time.now()
+        var known: [QuotaAction.Of] = []
+        var asked: [[DescriptorEntry]] = []
+        var batch: [QuotaScript.Bucket] = []
+        for name in names {
+            if let action = settled(name, now: now) {
+                known.append((name, action))
+            } else if let ask = ask(name) {
+                asked.append(name)
+                batch.append(ask)
+            }
+        }
+        if !known.isEmpty { tell(known) }
+        if !batch.isEmpty { send(batch, of: asked, at: now) }
+        planFlush()
+    }
+
+    /// What can be said without Redis; `nil`: it is to be asked.
+    private func settled(_ name: [DescriptorEntry], now: Instant) -> QuotaAction? {
+        guard let bucket = buckets[name] else { return nil }
+        buckets[name]?.isPlanned = false
+        if bucket.busyAt.advanced(byMilliseconds: Self.patienceMilliseconds) <= now {
+            buckets[name] = nil
+            return .abandon
+        }
+        guard let match = coordinator.domains.match(unordered: name, in: domain) else { return .allow }
+        switch match.rule.rule.limit {
+        case .rate: return nil
+        case .blocked: return .deny
+        case .unlimited, nil: return .allow
+        }
+    }
+
+    private func ask(_ name: [DescriptorEntry]) -> QuotaScript.Bucket? {
+        guard var bucket = buckets[name], let match = coordinator.domains.match(unordered: name, in: domain),
+            case .rate(let limit, _)? = match.rule.rule.limit
+        else { return nil }
+        let rate = QuotaRate(limit)
+        bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
+        (bucket.requests, bucket.elapsed) = (0, 0)
+        buckets[name] = bucket
+        var own = CounterName()
+        for entry in name { own.append(key: entry.key, value: entry.value) }
+        // Where several buckets share a count, this data plane has a part for each of them.
+        return QuotaScript.Bucket(
+            name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(own.text), rate: rate,
+            needs: bucket.needs.tokens(of: rate))
+    }
+
+    private func send(_ batch: [QuotaScript.Bucket], of names: [[DescriptorEntry]], at sentAt: Instant) {
+        guard coordinator.runtime.pipeline.isUp else { return answerAlone(names) }
+        batchesUnderWay += 1
+        let script = QuotaScript(
+            keys: coordinator.runtime.keys, domain: domain, keptMilliseconds: QuotaCoordinator.keptMilliseconds,
+            mostDataPlanes: QuotaCoordinator.mostDataPlanes, buckets: batch)
+        coordinator.runtime.pipeline.run(script) { [self] result in
+            batchesUnderWay -= 1
+            planFlush()
+            guard !hasEnded else { return }
+            switch result {
+            case .success(let shares):
+                let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
+                // It would be used when it counts no more.
+                guard took < QuotaCoordinator.delayMilliseconds / 2 else { return }
+                answer(names, batch, shares)
+            case .failure(let error): if error.isUnavailability { answerAlone(names) }
+            }
+        }
+    }
+
+    private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ shares: [Int64]) {
+        var actions: [QuotaAction.Of] = []
+        for (place, name) in names.enumerated() {
+            guard let bucket = buckets[name] else { continue }
+            if shares[place] > 0 {
+                buckets[name]?.hasShare = true
+                actions.append((name, .share(shares[place], of: batch[place].rate)))
+            } else {
+                coordinator.unassigned.increment()
+                // It may go by what it was told on another stream, until that is over.
+                if bucket.hasShare { actions.append((name, .deny)) }
+            }
+        }
+        if !actions.isEmpty { tell(actions) }
+    }
+
+    /// Redis is away. What was assigned lasts for its time; nothing says what others have.
+    private func answerAlone(_ names: [[DescriptorEntry]]) {
+        switch coordinator.domains.policy(of: domain) {
+        case .allow: tell(names.map { ($0, .allow) })
+        case .deny: tell(names.map { ($0, .deny) })
+        case .local, nil: for _ in names { coordinator.unassigned.increment() }
+        }
+    }
+}

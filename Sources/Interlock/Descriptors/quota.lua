@@ -1,0 +1,91 @@
+-- Divides the limits of a domain's buckets among the data planes that hold themselves to their parts, by what each of them needs
+-- (max-min fairness), and what is left over evenly. Asked for one data plane, it gives to that one.
+--
+-- KEYS  each bucket's shares: a hash, of each data plane "share until former until needs", the times in ms
+-- ARGV  1 in MessagePack: for how long a share is kept, in ms; the most data planes of a bucket; of each bucket: its limit, and what the
+--         data plane needs of it
+--       2... of each bucket what the data plane is called there
+-- Reply in MessagePack: of each bucket the data plane's share
+--
+-- Guarantees that the shares of a bucket are together never more than its limit, unless that was lowered: one that shrinks counts in full
+-- for as long as the data plane may still go by it, should it never hear of the new one. A share shrinks once in that time, and changes
+-- by more than a tenth or not at all, for a bucket that changes loses a part of a token.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local numbers = cmsgpack.unpack(ARGV[1])
+local kept, most = numbers[1], numbers[2]
+
+-- What counts of a share: it, or the greater one that it follows.
+local function held(part)
+  return math.max(part.till > now and part.share or 0, part.former_till > now and part.former or 0)
+end
+
+-- The parts of a bucket that still count, the asking one always among them; and what the others hold.
+local function parts_of(key, id, needs)
+  local own = { id = id, share = 0, till = 0, former = 0, former_till = 0, needs = needs }
+  local parts, taken = { own }, 0
+  local stored = redis.call('HGETALL', key)
+  for place = 1, #stored, 2 do
+    local share, till, former, former_till, wish = string.match(stored[place + 1], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local part = {
+      id = stored[place], share = tonumber(share), till = tonumber(till), former = tonumber(former),
+      former_till = tonumber(former_till), needs = tonumber(wish),
+    }
+    if part.id == own.id then
+      own.share, own.till, own.former, own.former_till = part.share, part.till, part.former, part.former_till
+    elseif held(part) == 0 and part.till <= now then
+      redis.call('HDEL', key, part.id)
+    else
+      taken = taken + held(part)
+      parts[#parts + 1] = part
+    end
+  end
+  return own, parts, taken
+end
+
+-- What the asking data plane should have: the least needs first, each at most an even part of what is left; then what nobody needs.
+local function fair(own, parts, limit)
+  table.sort(parts, function(a, b)
+    if a.needs ~= b.needs then return a.needs < b.needs end
+    return a.id < b.id
+  end)
+  local left, target = limit, {}
+  for place = 1, #parts do
+    target[place] = math.min(parts[place].needs, math.floor(left / (#parts - place + 1)))
+    left = left - target[place]
+  end
+  for place = 1, #parts do
+    local more = math.floor(left / (#parts - place + 1))
+    left = left - more
+    if parts[place] == own then return target[place] + more end
+  end
+end
+
+local function assign(key, id, limit, needs)
+  local own, parts, taken = parts_of(key, id, needs)
+  if #parts > most and own.till <= now then return 0 end
+  local free = math.max(0, limit - taken)
+  local share = math.min(fair(own, parts, limit), free)
+  local has = own.till > now and own.share or 0
+  if has > 0 and has <= free and math.abs(share - has) * 10 <= has then share = has end
+  if share < has then
+    if own.former_till > now and has <= free then
+      share = has
+    else
+      if own.former_till <= now or own.former < has then own.former = has end
+      own.former_till = math.max(own.former_till, own.till)
+    end
+  elseif own.former_till <= now then
+    own.former, own.former_till = 0, 0
+  end
+  own.share, own.till = share, now + kept
+  redis.call('HSET', key, own.id, string.format(
+    '%.0f %.0f %.0f %.0f %.0f', own.share, own.till, own.former, own.former_till, needs))
+  redis.call('PEXPIRE', key, kept)
+  return share
+end
+
+local shares = {}
+for k = 1, #KEYS do shares[k] = assign(KEYS[k], ARGV[k + 1], numbers[2 * k + 1], numbers[2 * k + 2]) end
+return cmsgpack.pack(shares)

@@ -1,0 +1,116 @@
+internal import Interlock
+internal import InterlockCore
+internal import InterlockEnvoy
+internal import NIOCore
+internal import SwiftProtobuf
+
+/// `envoy.service.rate_limit_quota.v3.RateLimitQuotaService`: assigns parts of a domain's limits to Envoys, which hold themselves to them
+/// as token buckets and report what they let pass. Experimental, as Envoy's own side of it is.
+final class QuotaService {
+    static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
+    /// Of one bucket.
+    private static let mostEntries = 64
+
+    private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
+    private typealias Response = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse
+
+    private let calls: CoordinatorCalls
+
+    init(calls: CoordinatorCalls) {
+        self.calls = calls
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [
+            GRPCMethod(
+                "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
+                handler: .stream { [self] call in
+                    let stream = Stream(calls, call)
+                    call.whenGivenUp { stream.over() }
+                    call.whenGoingDown {
+                        stream.over()
+                        call.failGoingDown()
+                    }
+                    return stream
+                })
+        ]
+    }
+
+    private final class Stream: GRPCRequestStream {
+        private let calls: CoordinatorCalls
+        private let call: GRPCCall
+        private var domain = ""
+        private var session: QuotaSession?
+
+        init(_ calls: CoordinatorCalls, _ call: GRPCCall) {
+            self.calls = calls
+            self.call = call
+        }
+
+        func received(_ message: ByteBuffer) {
+            guard let reports = call.request(Reports.self, message) else { return over() }
+            guard let session = session(for: reports.domain) else {
+                over()
+                return call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
+            }
+            guard reports.bucketQuotaUsages.allSatisfy({ $0.bucketID.bucket.count <= QuotaService.mostEntries }) else {
+                over()
+                return call.fail(.invalidArgument, "a bucket has at most \(QuotaService.mostEntries) entries")
+            }
+            session.report(reports.bucketQuotaUsages.map(QuotaUsage.init))
+        }
+
+        func ended() {
+            over()
+            call.end()
+        }
+
+        func over() { session?.end() }
+
+        /// `nil`: the message is of another domain.
+        private func session(for domain: String) -> QuotaSession? {
+            if let session { return domain.isEmpty || domain == self.domain ? session : nil }
+            guard !domain.isEmpty else { return nil }
+            self.domain = domain
+            let call = call
+            session = calls.beginQuotas(domain: domain, address: call.address) { actions in
+                call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
+            }
+            return session
+        }
+    }
+}
+
+extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse: GRPCMessage {}
+
+extension QuotaUsage {
+    fileprivate init(_ usage: Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.BucketQuotaUsage) {
+        let (sum, overflow) = usage.numRequestsAllowed.addingReportingOverflow(usage.numRequestsDenied)
+        self.init(
+            bucket: usage.bucketID.bucket.map { DescriptorEntry(key: $0.key, value: $0.value) },
+            requests: overflow ? .max : Int64(clamping: sum))
+    }
+}
+
+extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
+    fileprivate init(_ told: QuotaAction.Of) {
+        self.init()
+        for entry in told.bucket { bucketID.bucket[entry.key] = entry.value }
+        guard told.action != .abandon else {
+            abandonAction = .init()
+            return
+        }
+        quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaAction.lifetimeSeconds)
+        switch told.action {
+        case .share(let share, let rate):
+            quotaAssignmentAction.rateLimitStrategy.tokenBucket = .with {
+                $0.maxTokens = UInt32(clamping: rate.capacity(ofShare: share))
+                $0.tokensPerFill = .init(UInt32(clamping: share))
+                $0.fillInterval = .init(seconds: rate.seconds)
+            }
+        case .allow: quotaAssignmentAction.rateLimitStrategy.blanketRule = .allowAll
+        case .deny: quotaAssignmentAction.rateLimitStrategy.blanketRule = .denyAll
+        case .abandon: break
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import Interlock
+import InterlockCore
+import Testing
+
+@testable import Simulation
+
+/// A data plane as Envoy is one: goes by what it was told for as long as that lasts, and reports every five seconds.
+private final class DataPlane {
+    static let bucket = [DescriptorEntry(key: "tenant", value: "acme")]
+
+    private let stage: Stage
+    private let sidecar: Int
+    private let address: String
+    private var session: QuotaSession?
+    /// What it was told, and when that is over.
+    private(set) var last: (action: QuotaAction, until: Int64)?
+    /// In milliseconds, until what it is told arrives.
+    var delay: Int64 = 0
+    /// What it is told does not arrive.
+    var isDeaf = false
+
+    init(on stage: Stage, through sidecar: Int, address: String) {
+        self.stage = stage
+        self.sidecar = sidecar
+        self.address = address
+    }
+
+    /// What it may let pass in a second.
+    var share: Int64 {
+        guard let last, last.until > stage.milliseconds else { return 0 }
+        return if case .share(let share, _) = last.action { share } else { 0 }
+    }
+
+    func report(_ requests: Int64) {
+        stage.sidecars[sidecar].call { [self] calls in
+            let session =
+                session
+                ?? calls.beginQuotas(domain: "edge", address: address) { [weak self] told in
+                    guard let self, !isDeaf else { return }
+                    stage.after(milliseconds: delay) { [weak self] in self?.hear(told[0].action) }
+                }
+            self.session = session
+            session.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
+        }
+    }
+
+    private func hear(_ action: QuotaAction) {
+        last = action == .abandon ? nil : (action, stage.milliseconds + QuotaAction.lifetimeSeconds * 1000)
+    }
+
+    /// Its stream ends; it goes by what it was told still.
+    func hangUp() {
+        stage.sidecars[sidecar].call { [self] _ in
+            session?.end()
+            session = nil
+        }
+    }
+}
+
+@Suite("Quotas are divided among data planes", .timeLimit(.minutes(2)))
+struct QuotaTests {
+    private static let limit: Int64 = 10
+
+    private static func stage(sidecars: Int = 2, _ policy: OutagePolicy = .local) -> Stage {
+        let limit = LimitDefinition(name: "1s", limit: limit, window: .seconds(1))
+        var domain = RateLimitDomain(
+            name: "edge", rules: [DescriptorRule(key: "tenant", limit: .rate(limit, isAligned: false))])
+        domain.whenRedisIsDown = policy
+        var settings = DomainSettings()
+        settings.definitions = [domain]
+        return Stage(sidecars: sidecars, domains: settings)
+    }
+
+    /// One round of reports: of each, so many requests a second.
+    private static func round(_ stage: Stage, _ planes: [(plane: DataPlane, rate: Int64)]) {
+        for (plane, rate) in planes { plane.report(rate * 5) }
+        stage.run(milliseconds: 5000)
+    }
+
+    @Test(
+        "whoever comes, goes, breaks off, hears late or not at all: never more is assigned than there is",
+        arguments: 1...20 as ClosedRange<UInt64>)
+    func bound(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let stage = Self.stage()
+        let planes = (0..<5).map { DataPlane(on: stage, through: $0 % 2, address: "10.0.0.\($0 % 3)") }
+        var most: Int64 = 0
+        for _ in 0..<60 {
+            for plane in planes {
+                switch Int.random(in: 0..<12, using: &random) {
+                case 0: plane.hangUp()
+                case 1: plane.isDeaf.toggle()
+                case 2: plane.delay = .random(in: 0...2000, using: &random)
+                case 3...8: plane.report(.random(in: 0...60, using: &random))
+                default: break
+                }
+            }
+            for _ in 0..<20 {
+                stage.run(milliseconds: 100)
+                most = max(most, planes.reduce(0) { $0 + $1.share })
+            }
+        }
+        #expect(most <= Self.limit)
+        #expect(most > Self.limit / 2)
+    }
+
+    @Test("those that need more than there is have even parts, the first of them too once what it had is over")
+    func even() {
+        let stage = Self.stage()
+        let (first, second) = (
+            DataPlane(on: stage, through: 0, address: "10.0.0.1"), DataPlane(on: stage, through: 1, address: "10.0.0.2")
+        )
+        Self.round(stage, [(first, 50)])
+        #expect(first.share == 10)
+        for _ in 0..<10 { Self.round(stage, [(first, 50), (second, 50)]) }
+        #expect(first.share == 5 && second.share == 5)
+        for _ in 0..<10 { Self.round(stage, [(first, 50), (second, 1)]) }
+        #expect(first.share == 8 && second.share == 2)
+    }
+
+    @Test("one that comes back keeps what it had")
+    func reconnection() {
+        let stage = Self.stage()
+        let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
+        Self.round(stage, [(plane, 50)])
+        plane.hangUp()
+        Self.round(stage, [(plane, 50)])
+        #expect(plane.share == 10)
+        stage.run(milliseconds: 10_100)
+        #expect(plane.share == 0)
+    }
+
+    @Test(
+        "without Redis it is told what the domain says, or nothing",
+        arguments: [(.allow, .allow), (.deny, .deny), (.local, nil)] as [(OutagePolicy, QuotaAction?)])
+    func outage(policy: OutagePolicy, action: QuotaAction?) {
+        let stage = Self.stage(sidecars: 1, policy)
+        let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
+        Self.round(stage, [(plane, 50)])
+        stage.path(of: 0).isBlackHole = true
+        stage.run(milliseconds: 20_000)
+        plane.report(50)
+        stage.run(milliseconds: 10_000)
+        #expect(plane.share == 0)
+        #expect(
+            plane.last?.action == action ?? .share(10, of: QuotaRate(LimitDefinition(name: "1s", limit: 10, window: .seconds(1))))
+        )
+    }
+
+    @Test("a bucket that nobody asks for is given up")
+    func abandoned() {
+        let stage = Self.stage(sidecars: 1)
+        let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
+        Self.round(stage, [(plane, 1)])
+        for _ in 0..<58 { Self.round(stage, [(plane, 0)]) }
+        #expect(plane.last != nil)
+        for _ in 0..<2 { Self.round(stage, [(plane, 0)]) }
+        #expect(plane.last == nil)
+    }
+}
