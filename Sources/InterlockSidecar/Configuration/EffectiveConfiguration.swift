@@ -80,7 +80,12 @@ package struct EffectiveConfiguration {
             ("hosts", .items(settings.hosts.map { .text($0) })),
             (
                 "tls",
-                settings.tls.map { .entries([("certificate", .text($0.certificate)), ("key", .text($0.key))]) } ?? .null
+                settings.tls.map {
+                    .entries([
+                        ("certificate", .text($0.certificate)), ("key", .text($0.key)),
+                        ("grpc_client_ca", .text($0.grpcClientAuthorities)),
+                    ])
+                } ?? .null
             ),
             ("allow_plaintext", .word(settings.allowsPlaintext)), ("max_connections", .word(settings.maximumConnections)),
         ])

@@ -54,15 +54,17 @@ extension TLSSettings {
     fileprivate init?(reading value: ConfigurationValue) {
         var certificate: String?
         var key: String?
+        var grpcClientAuthorities: String?
         value.section { section in
             certificate = section.required("certificate", "the path of a PEM file", Self.file)
             key = section.required("key", "the path of a PEM file", Self.file)
+            section.readOptional("grpc_client_ca", into: &grpcClientAuthorities, Self.file)
         }
         guard let certificate, let key else { return nil }
-        self.init(certificate: certificate, key: key)
+        self.init(certificate: certificate, key: key, grpcClientAuthorities: grpcClientAuthorities)
         guard value.findings.readsSecrets else { return }
         do {
-            _ = try serverContext()
+            try check()
         } catch {
             value.refuse(error.description)
             return nil

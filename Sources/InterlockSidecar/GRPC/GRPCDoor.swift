@@ -82,7 +82,7 @@ package struct GRPCDoor: Service {
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try context.value.serve(channel) { try certificate?.secure(channel, speaksHTTP2: true) }
+                    try context.value.serve(channel) { try certificate?.secure(channel, forGRPC: true) }
                 }
             }
     }
