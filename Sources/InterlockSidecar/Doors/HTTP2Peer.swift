@@ -39,14 +39,16 @@ final class HTTP2Breakage: NIOHTTP2FrameDelegate {
     }
 }
 
-/// Reads nothing from a client that does not read, for its calls' answers would pile up, and after a while ends its connection. It stands
-/// between the bytes and the frames.
+/// Reads nothing from a client that does not read, for its calls' answers would pile up, and after a while ends its connection; nor from one
+/// that is to pause. It stands between the bytes and the frames.
 final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
 
     private let patience: TimeAmount
     private var isReadAsked = false
+    private var isPaused = false
+    private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
 
     /// - Parameter patience: for so long a client may read nothing.
@@ -54,8 +56,28 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
         self.patience = patience
     }
 
+    /// Reads nothing for so long.
+    func pause(_ time: TimeAmount) {
+        guard let context, !isPaused else { return }
+        isPaused = true
+        context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in
+            isPaused = false
+            if let context = self.context { readIfAsked(context) }
+        }
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
     func read(context: ChannelHandlerContext) {
-        if context.channel.isWritable { context.read() } else { isReadAsked = true }
+        isReadAsked = true
+        readIfAsked(context)
+    }
+
+    private func readIfAsked(_ context: ChannelHandlerContext) {
+        guard isReadAsked, !isPaused, context.channel.isWritable else { return }
+        isReadAsked = false
+        context.read()
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -63,9 +85,8 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
         end = nil
         if !context.channel.isWritable {
             end = context.eventLoop.assumeIsolated().scheduleTask(in: patience) { context.close(promise: nil) }
-        } else if isReadAsked {
-            isReadAsked = false
-            context.read()
+        } else {
+            readIfAsked(context)
         }
         context.fireChannelWritabilityChanged()
     }
@@ -73,6 +94,7 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     func channelInactive(context: ChannelHandlerContext) {
         end?.cancel()
         end = nil
+        self.context = nil
         context.fireChannelInactive()
     }
 }

@@ -29,7 +29,7 @@ final class AccessLogService {
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
                     // Envoy opens another one, here or where it is balanced to.
-                    call.whenGoingDown { call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
+                    call.whenGoingDown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
                     return Log(of: self, call)
                 })
         ]
@@ -37,7 +37,7 @@ final class AccessLogService {
 
     private final class Log: GRPCRequestStream {
         private let service: AccessLogService
-        private let call: GRPCCall
+        private unowned let call: GRPCCall
 
         init(of service: AccessLogService, _ call: GRPCCall) {
             self.service = service

@@ -81,7 +81,7 @@ final class AuthorizationService {
         let pending = calls.acquirePermit(
             service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: calls.now(),
             completion: Completion { [self] _, answer in
-                guard call.isAwaited else { return false }
+                guard !call.isOver else { return false }
                 switch answer {
                 case .granted(let permit, _):
                     var response = Self.pass
@@ -101,7 +101,7 @@ final class AuthorizationService {
                 }
                 return true
             })
-        if let pending { call.whenGivenUp { [calls] in calls.cancel(pending) } }
+        if let pending { call.whenGivenUp = { [calls] in calls.cancel(pending) } }
     }
 
     // MARK: Without
@@ -110,13 +110,17 @@ final class AuthorizationService {
         let name = question.service
         let now = calls.now()
         if let (state, retryAfter) = calls.refusalByBreaker(of: service, now: now) {
-            return call.answer(Self.denied(.refused(.open, state, service: name, retryAfter: retryAfter)))
+            return call.answer(
+                Self.denied(
+                    .refused(
+                        .open, state, service: name, subject: question.subject, retryAfter: retryAfter,
+                        cause: calls.causeOfBreaker(ofService: name), limits: [])))
         }
         guard calls.hasLimits(service) else { return call.answer(Self.pass) }
         _ = calls.take(
             service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: now,
             completion: Completion { [calls] _, answer in
-                guard call.isAwaited else { return false }
+                guard !call.isOver else { return false }
                 switch answer {
                 case .decided(let decision), .decidedAlike(let decision, _, _):
                     let fields = RateLimitFields(

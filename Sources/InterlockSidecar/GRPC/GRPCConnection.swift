@@ -23,26 +23,13 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// A call whose message does not come is given up after so long, and looked for as often.
     private static let patience = TimeAmount.seconds(10)
 
-    private struct Stream {
-        /// `nil`: its call is over, and its end is awaited.
-        var call: GRPCCall?
-        var received = ByteBuffer()
-        /// The client sends no more of it.
-        var isRead = false
-        /// The answer's head is written.
-        var hasBegun = false
-        /// Takes the messages of a call that has many.
-        var reader: (any GRPCRequestStream)?
-        /// How many messages of the answer have not left.
-        var unsent = 0
-        var whenGivenUp: (() -> Void)?
-        var whenGoingDown: (() -> Void)?
-    }
-
     private let door: GRPCDoorContext
     private let breakage = HTTP2Breakage()
     private var context: ChannelHandlerContext?
-    private var streams: [HTTP2StreamID: Stream] = [:]
+    /// Under way, by their streams.
+    private var calls: [HTTP2StreamID: GRPCCall] = [:]
+    private let gate: UnreadAnswerGate
+    private var budget = FrameBudget(now: GRPCConnection.clock())
     private var lastStream = HTTP2StreamID.rootStream
     /// In bytes, of all streams.
     private var received = 0
@@ -52,11 +39,18 @@ final class GRPCConnection: ChannelDuplexHandler {
     private(set) var isGoingDown = false
     /// It closes when all is written.
     private var isEnding = false
-    private var isIdle = true
+    /// `nil`: calls are under way.
+    private var idleSince: NIODeadline?
+    private let firstCallBy: NIODeadline
 
     private init(door: GRPCDoorContext) {
         self.door = door
+        gate = UnreadAnswerGate(patience: door.unreadTimeout)
+        firstCallBy = .now() + door.firstRequestTimeout
     }
+
+    /// In nanoseconds.
+    private static func clock() -> Int64 { Int64(NIODeadline.now().uptimeNanoseconds) }
 
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: mostStreams),
@@ -67,11 +61,15 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// Puts between a connection's bytes and their meaning what stands there.
     static func begin(on channel: any Channel, door: GRPCDoorContext) throws -> GRPCConnection {
         let connection = GRPCConnection(door: door)
+        var configuration = HTTPProtocol.connection(settings)
+        // What is wrong with a call is found where it is read: nothing of its fields goes anywhere else.
+        configuration.headerBlockValidation = .disabled
+        configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(UnreadAnswerGate(patience: door.unreadTimeout))
+        try pipeline.addHandler(connection.gate)
         try pipeline.addHandler(
             NIOHTTP2Handler(
-                mode: .server, frameDelegate: connection.breakage, connectionConfiguration: HTTPProtocol.connection(settings),
+                mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,
                 streamConfiguration: HTTPProtocol.streams(mostResets: HTTP2Peer.mostResets)))
         try pipeline.addHandler(connection)
         return connection
@@ -83,71 +81,77 @@ final class GRPCConnection: ChannelDuplexHandler {
     // MARK: Frames
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        budget.spend()
         let frame = unwrapInboundIn(data)
         switch frame.payload {
         case .headers(let headers): head(headers, frame.streamID)
         case .data(let data):
             if case .byteBuffer(let bytes) = data.data { message(bytes, frame.streamID, isLast: data.endStream) }
-        case .rstStream: giveUp(frame.streamID)
+        case .rstStream: calls[frame.streamID].map(giveUp)
         default: break
         }
     }
 
+    func channelReadComplete(context: ChannelHandlerContext) {
+        guard budget.isSpent else { return }
+        let pause = budget.pause(now: Self.clock())
+        if pause > 0 { gate.pause(.nanoseconds(pause)) }
+    }
+
     private func head(_ head: HTTP2Frame.FramePayload.Headers, _ id: HTTP2StreamID) {
-        guard streams[id] == nil else {
+        guard calls[id] == nil else {
             // What stands behind a message says nothing here.
             if head.endStream { message(ByteBuffer(), id, isLast: true) }
             return
         }
         lastStream = max(lastStream, id)
-        isIdle = false
+        idleSince = nil
         let path = head.headers.first(name: ":path") ?? ""
         let method = door.methods[path] ?? door.unknownMethod
-        let call = GRPCCall(connection: self, stream: id, method: method, began: .now())
-        streams[id] = Stream(call: call, isRead: head.endStream)
-        if streams.count == 1 { alarm?.set(.now() + Self.patience) }
-        guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else {
-            return refuse(id, httpStatus: "415")
-        }
+        let call = GRPCCall(connection: self, stream: id, method: method)
+        call.isRead = head.endStream
+        calls[id] = call
+        guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
         guard method !== door.unknownMethod else { return call.fail(.unimplemented, "there is no method \(path) here") }
         guard door.admits(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
         }
         if isGoingDown { return call.failGoingDown() }
-        if case .stream(let begin) = method.handler {
-            let reader = begin(call)
-            streams[id]?.reader = reader
-        }
+        if case .stream(let begin) = method.handler { call.reader = begin(call) }
         if head.endStream { message(ByteBuffer(), id, isLast: true) }
     }
 
     private func message(_ bytes: ByteBuffer, _ id: HTTP2StreamID, isLast: Bool) {
-        guard let place = streams.index(forKey: id), let call = streams.values[place].call else { return }
-        if isLast { streams.values[place].isRead = true }
-        received += bytes.readableBytes
-        var bytes = bytes
-        if streams.values[place].received.readableBytes == 0 {
-            streams.values[place].received = bytes
-        } else {
-            streams.values[place].received.discardReadBytes()
-            streams.values[place].received.writeBuffer(&bytes)
-        }
-        guard received <= Self.mostReceived else {
-            return call.fail(.resourceExhausted, "the messages of this connection that have come in part are too large together")
-        }
+        guard let call = calls[id] else { return }
+        if isLast { call.isRead = true }
         switch call.method.handler {
         case .message(let handle):
-            let whole = streams.values[place].received
-            guard let length = announced(whole, call), isLast else { return }
-            guard whole.readableBytes == Self.prefixLength + length else {
+            var message = bytes
+            if !isLast || call.received.readableBytes > 0 {
+                guard keep(bytes, of: call) else { return }
+                message = call.received
+            }
+            guard let length = announced(message, call), isLast else { return }
+            guard message.readableBytes == Self.prefixLength + length else {
                 return call.fail(.invalidArgument, "the call has to have one message, and the whole of it")
             }
-            release(place)
-            var message = whole
+            release(call)
             message.moveReaderIndex(forwardBy: Self.prefixLength)
             handle(call, message)
-        case .stream: handOver(call, isLast: isLast)
+        case .stream: if keep(bytes, of: call) { handOver(call, isLast: isLast) }
         }
+    }
+
+    /// Keeps what has come of a message, in a buffer of its own: a part of another would hold all of that.
+    /// - Returns: whether it is kept; if not, the call has failed.
+    private func keep(_ bytes: ByteBuffer, of call: GRPCCall) -> Bool {
+        received += bytes.readableBytes
+        var bytes = bytes
+        call.received.discardReadBytes()
+        call.received.writeBuffer(&bytes)
+        guard received > Self.mostReceived else { return true }
+        call.fail(.resourceExhausted, "the messages of this connection that have come in part are too large together")
+        return false
     }
 
     /// How long the message is that begins what has come; `nil`: it is not taken, and its call has failed.
@@ -167,33 +171,30 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     /// To a call of many messages, those that are whole.
     private func handOver(_ call: GRPCCall, isLast: Bool) {
-        while let place = streams.index(forKey: call.stream), streams.values[place].call != nil,
-            let reader = streams.values[place].reader
-        {
-            var rest = streams.values[place].received
-            guard let length = announced(rest, call) else { return }
-            guard rest.readableBytes >= Self.prefixLength + length else {
+        while !call.isOver, let reader = call.reader {
+            guard let length = announced(call.received, call) else { return }
+            guard call.received.readableBytes >= Self.prefixLength + length else {
                 guard isLast else { return }
-                return rest.readableBytes == 0
+                return call.received.readableBytes == 0
                     ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
             }
-            rest.moveReaderIndex(forwardBy: Self.prefixLength)
-            guard let message = rest.readSlice(length: length) else { return }
+            call.received.moveReaderIndex(forwardBy: Self.prefixLength)
+            guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
-            streams.values[place].received = rest
+            budget.earn()
             reader.received(message)
         }
     }
 
     /// Of what has come is nothing kept.
-    private func release(_ place: Dictionary<HTTP2StreamID, Stream>.Index) {
-        received -= streams.values[place].received.readableBytes
-        streams.values[place].received = ByteBuffer()
+    private func release(_ call: GRPCCall) {
+        received -= call.received.readableBytes
+        call.received = ByteBuffer()
     }
 
     /// The client may go on sending, whatever became of what it sent: what is kept of it is bounded by `mostReceived`.
     private func replenish(window: Int, of id: HTTP2StreamID) {
-        guard window <= Self.window / 2, id == .rootStream || streams[id]?.reader != nil else { return }
+        guard window <= Self.window / 2, id == .rootStream || calls[id]?.reader != nil else { return }
         write(.windowUpdate(windowSizeIncrement: Self.window - window), id)
     }
 
@@ -214,22 +215,22 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     /// A message of an answer that goes on.
     func tell(_ call: GRPCCall, _ message: some GRPCMessage) {
-        guard let context, let unsent = streams[call.stream]?.unsent else { return }
-        guard unsent < Self.mostUnsent else {
+        guard !call.isOver, let context else { return }
+        guard call.unsent < Self.mostUnsent else {
             // It opens no window for them.
             write(.rstStream(.enhanceYourCalm), call.stream)
-            return giveUp(call.stream)
+            return giveUp(call)
         }
-        streams[call.stream]?.unsent += 1
+        call.unsent += 1
         let told = context.eventLoop.makePromise(of: Void.self)
-        told.futureResult.assumeIsolated().whenComplete { [self] _ in streams[call.stream]?.unsent -= 1 }
+        told.futureResult.assumeIsolated().whenComplete { _ in call.unsent -= 1 }
         if !write(message, of: call, told: told) { told.succeed() }
     }
 
     /// - Returns: whether it is awaited.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
-        guard isAwaited(call), let context, let place = streams.index(forKey: call.stream) else { return false }
-        var buffer = context.channel.allocator.buffer(capacity: 128)
+        guard !call.isOver, let context else { return false }
+        var buffer = context.channel.allocator.buffer(capacity: 256)
         buffer.writeInteger(UInt8(0))
         buffer.writeInteger(UInt32(0))
         do {
@@ -239,8 +240,8 @@ final class GRPCConnection: ChannelDuplexHandler {
             return false
         }
         buffer.setInteger(UInt32(buffer.readableBytes - Self.prefixLength), at: buffer.readerIndex + 1)
-        if !streams.values[place].hasBegun {
-            streams.values[place].hasBegun = true
+        if !call.hasBegun {
+            call.hasBegun = true
             write(.headers(.init(headers: Self.goodHead)), call.stream)
         }
         write(.data(.init(data: .byteBuffer(buffer))), call.stream, told)
@@ -249,8 +250,8 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     /// The end of a call that has no answer, or no further one.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
-        guard isAwaited(call), let stream = streams[call.stream] else { return }
-        var headers = stream.hasBegun ? HPACKHeaders() : Self.goodHead
+        guard !call.isOver else { return }
+        var headers = call.hasBegun ? HPACKHeaders() : Self.goodHead
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
         if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
         write(.headers(.init(headers: headers, endStream: true)), call.stream)
@@ -258,37 +259,31 @@ final class GRPCConnection: ChannelDuplexHandler {
     }
 
     /// It is no call of gRPC.
-    private func refuse(_ id: HTTP2StreamID, httpStatus: String) {
-        write(.headers(.init(headers: HPACKHeaders([(":status", httpStatus)]), endStream: true)), id)
-        cut(id)
+    private func refuse(_ call: GRPCCall, httpStatus: String) {
+        write(.headers(.init(headers: HPACKHeaders([(":status", httpStatus)]), endStream: true)), call.stream)
+        cut(call)
     }
-
-    func isAwaited(_ call: GRPCCall) -> Bool { context != nil && streams[call.stream]?.call != nil }
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
         call.method.counters.answered(status, since: call.began)
-        // Before anything more is written: what that brings about is not the caller's doing.
-        streams[call.stream]?.call = nil
-        streams[call.stream]?.reader = nil
-        streams[call.stream]?.whenGivenUp = nil
-        streams[call.stream]?.whenGoingDown = nil
-        cut(call.stream)
+        if status == .ok { budget.earn() }
+        cut(call)
     }
 
-    /// A stream whose answer is written: it ends here when its request has been read, else the client is told to send no more of it.
-    private func cut(_ id: HTTP2StreamID) {
-        if streams[id]?.isRead == false { write(.rstStream(.noError), id) }
-        over(id)
+    /// A call whose answer is written: its stream ends when its request has been read, else the client is told to send no more of it.
+    private func cut(_ call: GRPCCall) {
+        if !call.isRead { write(.rstStream(.noError), call.stream) }
+        over(call)
     }
 
-    private func over(_ id: HTTP2StreamID) {
-        guard let place = streams.index(forKey: id) else { return }
-        release(place)
-        streams.remove(at: place)
-        guard streams.isEmpty else { return }
+    private func over(_ call: GRPCCall) {
+        guard !call.isOver else { return }
+        release(call)
+        call.end()
+        calls[call.stream] = nil
+        guard calls.isEmpty else { return }
         if isGoingDown { return endGently() }
-        isIdle = true
-        alarm?.set(.now() + door.idleTimeout)
+        idleSince = .now()
     }
 
     private func write(
@@ -312,14 +307,11 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     // MARK: Giving up
 
-    func whenGivenUp(_ id: HTTP2StreamID, _ action: @escaping () -> Void) { streams[id]?.whenGivenUp = action }
-    func whenGoingDown(_ id: HTTP2StreamID, _ action: @escaping () -> Void) { streams[id]?.whenGoingDown = action }
-
-    private func giveUp(_ id: HTTP2StreamID) {
-        guard let stream = streams[id] else { return }
-        stream.whenGivenUp?()
-        stream.call?.method.counters.answered(.cancelled, since: stream.call?.began ?? .now())
-        over(id)
+    private func giveUp(_ call: GRPCCall) {
+        guard !call.isOver else { return }
+        call.whenGivenUp?()
+        call.method.counters.answered(.cancelled, since: call.began)
+        over(call)
     }
 
     private func timeIsOver() {
@@ -327,22 +319,23 @@ final class GRPCConnection: ChannelDuplexHandler {
             context?.close(promise: nil)
             return
         }
-        if isIdle { return endGently() }
-        let limit = NIODeadline.now() - Self.patience
-        for (id, stream) in streams where !stream.isRead && stream.reader == nil {
-            guard let call = stream.call, call.began <= limit else { continue }
+        let now = NIODeadline.now()
+        if lastStream == .rootStream, firstCallBy <= now { return endGently() }
+        if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
+        let limit = now - Self.patience
+        for call in Array(calls.values) where !call.isRead && call.reader == nil && call.began <= limit {
             call.fail(
                 .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
-            over(id)
         }
-        if !isIdle { alarm?.set(.now() + Self.patience) }
+        // Looked at now and then: setting it with each call would cost as much as some of the call.
+        if !isEnding { alarm?.set(now + Self.patience) }
     }
 
     /// No further call is taken; those under way are answered.
     func goDown() {
         isGoingDown = true
-        for id in Array(streams.keys) { streams[id]?.whenGoingDown?() }
-        if streams.isEmpty { return endGently() }
+        for call in Array(calls.values) { call.whenGoingDown?() }
+        if calls.isEmpty { return endGently() }
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
@@ -360,7 +353,7 @@ final class GRPCConnection: ChannelDuplexHandler {
         self.context = context
         let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
         self.alarm = alarm
-        alarm.set(.now() + door.firstRequestTimeout)
+        alarm.set(firstCallBy)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { end() }
@@ -372,7 +365,7 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     private func end() {
         guard context != nil else { return }
-        for id in Array(streams.keys) { giveUp(id) }
+        for call in Array(calls.values) { giveUp(call) }
         context = nil
         alarm?.cancel()
         alarm = nil
@@ -381,10 +374,11 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case ChannelEvent.inputClosed: context.close(promise: nil)
-        case let closed as StreamClosedEvent: if closed.reason != nil { giveUp(closed.streamID) }
+        case is NIOHTTP2StreamCreatedEvent: break
+        case let closed as StreamClosedEvent: if closed.reason != nil { calls[closed.streamID].map(giveUp) }
         case let updated as NIOHTTP2WindowUpdatedEvent:
             if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }
+        case let event as ChannelEvent: if event == .inputClosed { context.close(promise: nil) }
         default: context.fireUserInboundEventTriggered(event)
         }
     }

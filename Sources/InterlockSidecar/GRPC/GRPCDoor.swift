@@ -6,6 +6,9 @@ internal import ServiceLifecycle
 
 /// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
 package struct GRPCDoor: Service {
+    /// In bytes: a thousand have a hundred frames of the smallest kind, and some twenty calls.
+    private static let readLength = 1024
+
     private let coordinator: Coordinator
     private let access: AccessControl
     private let certificate: DoorCertificate?
@@ -79,6 +82,7 @@ package struct GRPCDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: Self.readLength))
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {

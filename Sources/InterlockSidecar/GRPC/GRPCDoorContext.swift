@@ -50,12 +50,12 @@ final class GRPCDoorContext {
     }
 
     /// Whether a call with these fields is let in.
-    func admits(_ fields: HPACKHeaders, from address: SocketAddress?) -> Bool {
+    func admits(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> Bool {
         guard access.requiresKey else { return true }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
         guard let key else { return false }
         if access.caller(key: key) != nil { return true }
-        refusedLogins.refused(from: address)
+        refusedLogins.refused(from: address())
         return false
     }
 

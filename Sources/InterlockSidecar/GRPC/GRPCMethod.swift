@@ -2,41 +2,57 @@ internal import CoreMetrics
 internal import NIOCore
 internal import NIOHTTP2
 
-/// A call of the gRPC door: who asked, and on which stream. It is answered once, or told piece by piece.
-struct GRPCCall: Equatable {
-    let connection: GRPCConnection
+/// A call of the gRPC door: who asked, and on which stream. It is answered once, or told piece by piece. Confined to the coordinator's
+/// event loop.
+final class GRPCCall {
+    unowned let connection: GRPCConnection
     let stream: HTTP2StreamID
     let method: GRPCMethod
-    let began: NIODeadline
+    /// When its head had come.
+    let began = NIODeadline.now()
+    /// Nothing more is said of it.
+    private(set) var isOver = false
 
-    static func == (left: GRPCCall, right: GRPCCall) -> Bool {
-        left.connection === right.connection && left.stream == right.stream
+    // What its connection keeps of it.
+    var received = ByteBuffer()
+    /// The client sends no more of it.
+    var isRead = false
+    /// The answer's head is written.
+    var hasBegun = false
+    /// Takes the messages of a call that has many.
+    var reader: (any GRPCRequestStream)?
+    /// How many messages of the answer have not left.
+    var unsent = 0
+    /// Called when the client gives the call up, or leaves, before it is over.
+    var whenGivenUp: (() -> Void)?
+    /// Called when the sidecar goes down before the call is over.
+    var whenGoingDown: (() -> Void)?
+
+    init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod) {
+        self.connection = connection
+        self.stream = stream
+        self.method = method
     }
 
     /// The one message of the answer, and the end of the call.
-    func answer(_ message: some GRPCMessage) { connection.answer(self, message) }
+    func answer(_ message: some GRPCMessage) { if !isOver { connection.answer(self, message) } }
 
     /// Another message of an answer that goes on.
-    func tell(_ message: some GRPCMessage) { connection.tell(self, message) }
+    func tell(_ message: some GRPCMessage) { if !isOver { connection.tell(self, message) } }
 
     /// The end of a call that was told all there is.
-    func end() { connection.end(self, .ok, "") }
+    func finish() { if !isOver { connection.end(self, .ok, "") } }
 
-    /// The host that asks.
-    var address: String { connection.address }
-
-    func fail(_ status: GRPCStatus, _ message: String) { connection.end(self, status, message) }
-
-    /// The client has not given it up.
-    var isAwaited: Bool { connection.isAwaited(self) }
-
+    func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }
     func failGoingDown() { fail(.unavailable, "this sidecar is going down") }
 
-    /// Calls `action` when the sidecar goes down before the call is over.
-    func whenGoingDown(_ action: @escaping () -> Void) { connection.whenGoingDown(stream, action) }
-
-    /// Calls `action` when the client gives the call up, or leaves, before it is over.
-    func whenGivenUp(_ action: @escaping () -> Void) { connection.whenGivenUp(stream, action) }
+    /// Its connection has no more to do with it.
+    func end() {
+        isOver = true
+        reader = nil
+        whenGivenUp = nil
+        whenGoingDown = nil
+    }
 }
 
 /// What can be written as a message.

@@ -40,8 +40,8 @@ final class HealthService {
         let status = status(of: request.service) ?? .serviceUnknown
         call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
         watches.append((call, request.service, status))
-        call.whenGivenUp { [self] in forget(call) }
-        call.whenGoingDown { [self] in
+        call.whenGivenUp = { [self, unowned call] in forget(call) }
+        call.whenGoingDown = { [self, unowned call] in
             forget(call)
             call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
             call.failGoingDown()
@@ -49,7 +49,7 @@ final class HealthService {
         planLook()
     }
 
-    private func forget(_ call: GRPCCall) { watches.removeAll { $0.call == call } }
+    private func forget(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
 
     private func planLook() {
         guard look == nil, !watches.isEmpty else { return }
@@ -90,6 +90,42 @@ extension GRPCCall {
         } catch {
             fail(.invalidArgument, "the message is no \(Request.protoMessageName)")
             return nil
+        }
+    }
+}
+
+extension ByteBuffer {
+    /// How often a message has a field, as far as it is one; nothing is decoded.
+    /// <https://protobuf.dev/programming-guides/encoding/>
+    func countOfProtobufField(_ number: UInt64) -> Int {
+        withUnsafeReadableBytes { bytes in
+            var place = 0
+            func varint() -> UInt64? {
+                var value: UInt64 = 0
+                for shift in stride(from: UInt64(0), to: 64, by: 7) {
+                    guard place < bytes.count else { return nil }
+                    let byte = bytes[place]
+                    place += 1
+                    value |= UInt64(byte & 0x7F) << shift
+                    if byte < 0x80 { return value }
+                }
+                return nil
+            }
+            var count = 0
+            while let tag = varint() {
+                if tag >> 3 == number { count += 1 }
+                switch tag & 7 {
+                case 0: if varint() == nil { return count }
+                case 1: place += 8
+                case 2:
+                    guard let length = varint(), length <= UInt64(bytes.count - place) else { return count }
+                    place += Int(length)
+                case 5: place += 4
+                default: return count
+                }
+                guard place <= bytes.count else { return count }
+            }
+            return count
         }
     }
 }

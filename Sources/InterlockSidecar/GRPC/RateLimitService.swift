@@ -34,12 +34,12 @@ final class RateLimitService {
     }
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
+        // Before they are all decoded.
+        let descriptors = message.countOfProtobufField(2)
+        guard descriptors <= Self.mostDescriptors else { return Self.refuse(call, descriptors: descriptors) }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return }
         guard !request.domain.isEmpty else { return call.fail(.invalidArgument, "the domain is empty") }
-        guard !request.descriptors.isEmpty, request.descriptors.count <= Self.mostDescriptors else {
-            return call.fail(
-                .invalidArgument, "a request has 1 to \(Self.mostDescriptors) descriptors, not \(request.descriptors.count)")
-        }
+        guard !request.descriptors.isEmpty else { return Self.refuse(call, descriptors: 0) }
         var asks: [DescriptorAsk] = []
         asks.reserveCapacity(request.descriptors.count)
         for descriptor in request.descriptors {
@@ -73,6 +73,10 @@ final class RateLimitService {
         }
         let statuses = asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
         call.answer(Self.response(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
+    }
+
+    private static func refuse(_ call: GRPCCall, descriptors: Int) {
+        call.fail(.invalidArgument, "a request has 1 to \(mostDescriptors) descriptors, not \(descriptors)")
     }
 
     private static func response(_ answer: DescriptorAnswer) -> Response {

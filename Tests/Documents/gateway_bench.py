@@ -1,0 +1,166 @@
+"""What the gRPC door is measured with: Redis, a sidecar on a core of its own, clocks and bounds."""
+
+import contextlib
+import gc
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from gateway_client import HEALTH_CHECK, SHOULD_RATE_LIMIT, GatewayClient
+from gateway_floods import DOMAIN, KEY, body
+from servers import HTTP, PATIENCE, REDIS, RESP, Connection, Failure, World, free_ports
+
+CONFIGURATION = """
+redis: {{ url: "redis://127.0.0.1:{redis}" }}
+listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
+# Decisions without Redis are not to be measured.
+rls: {{ timeout: 2s }}
+services:
+  {domain}: {{ limits: [ {{ limit: 1000000000, per: 1h }} ] }}
+rate_limits:
+  {domain}: {{ descriptors: [ {{ key: {key}, limit: 1000000000, per: 1h }} ] }}
+"""
+#: Calls of one kind, before it is the other's turn.
+BLOCK = 250
+#: `overall_code` OK begins an answer, and `status` SERVING is all that health says.
+GRANTED, SERVING = b"\x08\x01", b"\x08\x01"
+
+
+class Report:
+    """Prints figures, and remembers which missed their bounds."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+
+    def say(self, name: str, text: str) -> None:
+        print(f"{name}: {text}", flush=True)
+
+    def hold(self, name: str, text: str, bound: str, is_met: bool) -> None:
+        """`text` has both sides of what is compared."""
+        self.say(name, f"{text} (bound: {bound}){'' if is_met else ' MISSED'}")
+        if not is_met:
+            self.missed.append(f"{name}: {text} (bound: {bound})")
+
+
+class Bench:
+    """Redis and one sidecar. With two cores or more, the sidecar has the first, and all else the others."""
+
+    def __init__(self, binary: Path, rounds: int, scale: float) -> None:
+        self.rounds = rounds
+        #: How long each part takes, 1 being the real run.
+        self.scale = scale
+        self.pinned: list[str] = []
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) > 1 and shutil.which("taskset"):
+            self.pinned = ["taskset", "-c", str(cores[0])]
+            os.sched_setaffinity(0, cores[1:])
+        self.world = World(binary, Path(tempfile.mkdtemp(prefix="interlock-gateway-speed-")))
+        self.redis = Connection(self.world.ports[REDIS])
+        # The disk is not to be measured.
+        self.redis.call("CONFIG", "SET", "appendonly", "no")
+        self.grpc = free_ports(1)[0]
+        self.file = self.world.folder / "sidecar.yaml"
+        ports = {name: self.world.ports[port] for name, port in (("redis", REDIS), ("resp", RESP), ("http", HTTP))}
+        self.file.write_text(CONFIGURATION.format(**ports, grpc=self.grpc, domain=DOMAIN, key=KEY))
+
+    def start_sidecar(self) -> subprocess.Popen[bytes]:
+        """A new one, in the place of the one before."""
+        world = self.world
+        if world.sidecar:
+            world.stop(world.sidecar)
+        world.sidecar = world.start(*self.pinned, str(world.binary), "serve", "--config", str(self.file))
+        world.until("the sidecar is ready", lambda: world.readiness() == 200)
+        with self.client() as client:
+            times(lambda: ask(client), self.scale)
+        return world.sidecar
+
+    def client(self) -> contextlib.closing[GatewayClient]:
+        """Asks about one descriptor."""
+        return contextlib.closing(GatewayClient(self.grpc, SHOULD_RATE_LIMIT, body()))
+
+    def decided(self) -> int:
+        """How many calls of the rate limit service were answered without an error."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.world.ports[HTTP]}/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        labels = re.escape(f'{{method="{SHOULD_RATE_LIMIT}",status="ok"}}')
+        found = re.search(rf"^interlock_grpc_requests_total{labels} (\d+)", text, re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def is_healthy(self) -> bool:
+        with contextlib.closing(GatewayClient(self.grpc, HEALTH_CHECK, b"")) as client:
+            return client.ask() == SERVING
+
+    def alternate(self, calls: Mapping[str, Callable[[], None]], blocks: int) -> dict[str, list[list[float]]]:
+        """Times of each round. Blocks of each kind take turns: what disturbs one disturbs all."""
+        rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
+        for _ in range(self.rounds):
+            for found in rounds.values():
+                found.append([])
+            for block in range(max(2, int(blocks * self.scale))):
+                for name in sorted(calls, reverse=block % 2 == 1):
+                    rounds[name][-1] += times(calls[name], count=BLOCK)
+        return rounds
+
+
+def ask(client: GatewayClient) -> None:
+    answer = client.ask()
+    if not answer.startswith(GRANTED):
+        raise Failure(f"a call within the limit was answered {answer!r}")
+
+
+# ---- a process, as the kernel sees it
+
+
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    # Of proc_pid_stat(5), behind the name in parentheses: utime and stime.
+    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(process: subprocess.Popen[bytes]) -> int:
+    """Bytes. The most that it had is counted from now on."""
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+    return most_resident(process)
+
+
+def most_resident(process: subprocess.Popen[bytes]) -> int:
+    found = re.search(r"^VmHWM:\s*(\d+) kB$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1]) * 1024
+
+
+# ---- times, in microseconds
+
+
+def times(call: Callable[[], None], seconds: float = 0, count: int = 0) -> list[float]:
+    """How long each call takes; for so long, and so many at least."""
+    found: list[float] = []
+    gc.disable()
+    now = time.perf_counter()
+    end = now + seconds
+    while len(found) < count or now < end:
+        began = now
+        call()
+        now = time.perf_counter()
+        found.append((now - began) * 1e6)
+    gc.enable()
+    return found
+
+
+def p50(found: list[float]) -> float:
+    return statistics.median(found)
+
+
+def p99(found: list[float]) -> float:
+    return sorted(found)[len(found) * 99 // 100]
+
+
+def median_of(figure: Callable[[list[float]], float], rounds: Iterable[list[float]]) -> float:
+    return statistics.median(map(figure, rounds))

@@ -1,0 +1,285 @@
+"""Clients of the gRPC door that send more than is good for anybody, each in a process of its own."""
+
+import contextlib
+import multiprocessing
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.ratelimit.v3 import rls_pb2
+
+from gateway_client import (
+    ACK,
+    CANCEL,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    GOAWAY,
+    HEADERS,
+    INITIAL_WINDOW_SIZE,
+    LONGEST_FRAME,
+    PING,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    SHOULD_RATE_LIMIT,
+    WINDOW_UPDATE,
+    frame,
+    message,
+    request_head,
+    settings,
+    take_frames,
+)
+from servers import PATIENCE
+
+DOMAIN = "speed"
+#: What a generic_key of Envoy is called.
+KEY = "generic_key"
+#: A kind of frame that there is not: it has to be ignored.
+UNKNOWN = 0x2A
+#: How many frames, or calls, a flood puts together.
+BATCH = 64
+#: Calls of one connection whose messages do not end: as many as may be under way before the sidecar has said how many.
+ENDLESS = 100
+FIELDS = request_head(SHOULD_RATE_LIMIT)
+
+
+def body(descriptors: int = 1, value: str = "a") -> bytes:
+    """A question about so many descriptors of one entry."""
+    entry = ratelimit_pb2.RateLimitDescriptor.Entry(key=KEY, value=value)
+    one = ratelimit_pb2.RateLimitDescriptor(entries=[entry])
+    request: bytes = rls_pb2.RateLimitRequest(domain=DOMAIN, descriptors=[one] * descriptors).SerializeToString()
+    return request
+
+
+class Cut(Exception):
+    """The sidecar has had enough of the connection."""
+
+
+class Flooder:
+    """A connection that keeps to HTTP/2, and to nothing else. It reads whatever comes: nothing holds the sidecar up."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket.setblocking(False)
+        self.received = bytearray()
+        #: Goes out before the next that is sent: a frame may be half sent when the need for it arises.
+        self.unsent = b""
+        self.stream = -1
+        #: How much may be sent, of all streams together, of a new one, and of each that is open.
+        self.window = self.first_window = FIRST_WINDOW
+        self.windows: dict[int, int] = {}
+        self.socket.send(PREFACE + frame(SETTINGS, 0, 0))
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.read()
+        left = memoryview(self.unsent + data)
+        self.unsent = b""
+        while left:
+            try:
+                left = left[self.socket.send(left) :]
+            except BlockingIOError:
+                select.select([self.socket], [self.socket], [])
+                self.read()
+            except OSError as error:
+                raise Cut from error
+
+    def read(self, wait: bool = False) -> None:
+        if wait:
+            select.select([self.socket], [], [])
+        try:
+            data = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise Cut from error
+        if not data:
+            raise Cut
+        self.received += data
+        for kind, flags, stream, payload in take_frames(self.received):
+            if kind == GOAWAY:
+                raise Cut
+            if kind == SETTINGS and not flags & ACK:
+                grown = settings(payload).get(INITIAL_WINDOW_SIZE, self.first_window) - self.first_window
+                self.first_window += grown
+                self.windows = {stream: window + grown for stream, window in self.windows.items()}
+                self.unsent += frame(SETTINGS, ACK, 0)
+            elif kind == WINDOW_UPDATE and stream == 0:
+                self.window += int.from_bytes(payload)
+            elif kind == WINDOW_UPDATE and stream in self.windows:
+                self.windows[stream] += int.from_bytes(payload)
+            elif kind == RESET or (kind in (HEADERS, DATA) and flags & END_STREAM):
+                self.windows.pop(stream, None)
+
+    def head(self) -> bytes:
+        """Begins a call."""
+        self.stream += 2
+        self.windows[self.stream] = self.first_window
+        return frame(HEADERS, END_HEADERS, self.stream, FIELDS)
+
+    def data(self, stream: int, payload: bytes, flags: int = END_STREAM) -> bytes:
+        """Waits until the sidecar takes so much; nothing, when it takes no more of this call."""
+        while stream in self.windows and min(self.window, self.windows[stream]) < len(payload):
+            self.read(wait=True)
+        if stream not in self.windows:
+            return b""
+        self.window -= len(payload)
+        self.windows[stream] -= len(payload)
+        return frame(DATA, flags, stream, payload)
+
+    def call(self, payload: bytes) -> None:
+        """One call, whose message goes out in several frames if it is long."""
+        head = self.head()
+        stream = self.stream
+        for start in range(0, len(payload), LONGEST_FRAME):
+            part = payload[start : start + LONGEST_FRAME]
+            is_last = start + LONGEST_FRAME >= len(payload)
+            self.send(head + self.data(stream, part, END_STREAM if is_last else 0))
+            head = b""
+
+    def reset(self, stream: int) -> bytes:
+        self.windows.pop(stream, None)
+        return frame(RESET, 0, stream, CANCEL.to_bytes(4))
+
+
+#: Says that so much more was sent.
+Count = Callable[[int], None]
+
+
+def same(flooder: Flooder, count: Count, one: bytes) -> NoReturn:
+    while True:
+        flooder.send(one * BATCH)
+        count(BATCH)
+
+
+def pings(flooder: Flooder, count: Count) -> NoReturn:
+    same(flooder, count, frame(PING, 0, 0, b"are you?"))
+
+
+def empty_settings(flooder: Flooder, count: Count) -> NoReturn:
+    same(flooder, count, frame(SETTINGS, 0, 0))
+
+
+def rapid_resets(flooder: Flooder, count: Count) -> NoReturn:
+    while True:
+        flooder.send(b"".join(flooder.head() + flooder.reset(flooder.stream) for _ in range(BATCH)))
+        count(BATCH)
+
+
+def deadlines(flooder: Flooder, count: Count) -> NoReturn:
+    """Calls that are given up after a millisecond, if they are not answered by then."""
+    payload = message(body())
+    while True:
+        flooder.send(b"".join(flooder.head() + flooder.data(flooder.stream, payload) for _ in range(BATCH)))
+        time.sleep(0.001)
+        flooder.read()
+        flooder.send(b"".join(map(flooder.reset, list(flooder.windows))))
+        count(BATCH)
+
+
+def endless(flooder: Flooder, count: Count) -> NoReturn:
+    """Each call promises a megabyte, and sends it byte by byte."""
+    promise = b"\x00" + (1 << 20).to_bytes(4)
+    while True:
+        while len(flooder.windows) < ENDLESS:
+            flooder.send(flooder.head() + flooder.data(flooder.stream, promise, 0))
+        flooder.send(b"".join(flooder.data(stream, b"\x0a", 0) for stream in list(flooder.windows)))
+        count(ENDLESS)
+
+
+def beginnings(flooder: Flooder, count: Count) -> NoReturn:
+    """Each call sends the first bytes of its message, behind many that mean nothing: nothing of those may be kept."""
+    ignored = frame(UNKNOWN, 0, 0, bytes(LONGEST_FRAME)) * 3
+    while True:
+        if len(flooder.windows) < ENDLESS:
+            flooder.send(flooder.head() + ignored + flooder.data(flooder.stream, message(b""), 0))
+        else:
+            flooder.send(ignored)
+        count(3)
+
+
+def answered(flooder: Flooder, count: Count, payload: bytes, at_once: int) -> NoReturn:
+    """Sends so many calls, waits until they are answered, and sends the next."""
+    while True:
+        for _ in range(at_once):
+            flooder.call(payload)
+        while flooder.windows:
+            flooder.read(wait=True)
+        count(at_once)
+
+
+def many_descriptors(flooder: Flooder, count: Count) -> NoReturn:
+    answered(flooder, count, message(body(descriptors=10_000)), 4)
+
+
+def long_messages(flooder: Flooder, count: Count) -> NoReturn:
+    answered(flooder, count, message(body(value="x" * (2 << 20))), 1)
+
+
+def nonsense(flooder: Flooder, count: Count) -> NoReturn:
+    answered(flooder, count, message(b"\xff\xff\xff"), BATCH)
+
+
+#: What is sent, and what is counted of it.
+FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
+    "keep-alives": (pings, "frames"),
+    "rapid resets": (rapid_resets, "streams"),
+    "settings": (empty_settings, "frames"),
+    "deadlines of 1 ms": (deadlines, "calls"),
+    "messages that never end": (endless, "frames"),
+    "messages that only begin": (beginnings, "frames"),
+    "10,000 descriptors": (many_descriptors, "calls"),
+    "messages of 2 MB": (long_messages, "calls"),
+    "malformed messages": (nonsense, "calls"),
+}
+
+
+class Flood:
+    """Connections that flood, each in a process of its own, until it is stopped."""
+
+    def __init__(self, kind: str, port: int, connections: int = 2) -> None:
+        processes = multiprocessing.get_context("fork")
+        #: Of each process: how much it has sent, and how often it was cut.
+        self.counts = [processes.RawArray("q", 2) for _ in range(connections)]
+        self.processes = [
+            processes.Process(target=flood, args=(kind, port, counts), daemon=True) for counts in self.counts
+        ]
+        for process in self.processes:
+            process.start()
+
+    def sent(self) -> int:
+        return sum(counts[0] for counts in self.counts)
+
+    def cuts(self) -> int:
+        return sum(counts[1] for counts in self.counts)
+
+    def is_alive(self) -> bool:
+        return all(process.is_alive() for process in self.processes)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.terminate()
+            process.join()
+
+
+def flood(kind: str, port: int, counts: list[int]) -> NoReturn:
+    # The other client and Redis share the core, and are not to wait for it: what is measured is the sidecar.
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+    def count(number: int) -> None:
+        counts[0] += number
+
+    while True:
+        try:
+            with contextlib.closing(Flooder(port)) as flooder:
+                FLOODS[kind][0](flooder, count)
+        except (Cut, ConnectionError):
+            counts[1] += 1

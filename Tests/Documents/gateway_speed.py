@@ -1,0 +1,254 @@
+"""Measures the gRPC door: decisions a second, what a call costs, what Envoy adds, and what others notice of floods.
+
+`.venv/bin/python Tests/Documents/gateway_speed.py --binary .build/release/interlock` takes five minutes, and wants a
+machine that does nothing else. Each figure is the median of the rounds. The exit code is 1 if one misses its bound.
+"""
+
+import argparse
+import contextlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from string import Template
+
+from gateway_bench import Bench, Report, ask, cpu_seconds, median_of, most_resident, p50, p99, resident, times
+from gateway_client import SHOULD_RATE_LIMIT, GatewayClient, RoundTrips, message
+from gateway_floods import DOMAIN, FLOODS, Flood, body
+from servers import PATIENCE, RESP, Failure, free_ports
+
+ENVOY = Path(__file__).with_suffix(".yaml").read_text()
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+TAKE = b"*2\r\n$10\r\nLIMIT.TAKE\r\n$%d\r\n%s\r\n" % (len(DOMAIN), DOMAIN.encode())
+#: What h2load has under way.
+CONNECTIONS, STREAMS = 4, 32
+#: For how many seconds another client is watched before a flood, and during it.
+WATCH = 2
+#: For how many seconds a flood goes on before it counts.
+GATHERING = 0.3
+#: The bounds: decisions a second of the sidecar's processor time,
+LEAST_DECISIONS = 25_000
+#: scripts sent to Redis for 1,000 decisions,
+MOST_SCRIPTS = 50
+#: microseconds from one median to the other,
+MOST_ADDED = 90
+#: p99 during a flood ÷ p99 before it, and what a flood adds to the resident bytes at most.
+MOST_TIMES, MOST_GROWTH = 5, 50e6
+
+
+def rate(bench: Bench, report: Report) -> None:
+    sidecar = bench.start_sidecar()
+    requests = int(200_000 * bench.scale)
+    h2load(bench, requests // 10)
+    by_time: list[float] = []
+    by_cpu: list[float] = []
+    sent: list[float] = []
+    processed: list[float] = []
+    for _ in range(bench.rounds):
+        bench.redis.call("CONFIG", "RESETSTAT")
+        decided, used = bench.decided(), cpu_seconds(sidecar)
+        by_time.append(h2load(bench, requests))
+        by_cpu.append(requests / (cpu_seconds(sidecar) - used))
+        statistic = f"{bench.redis.call('INFO', 'stats')}{bench.redis.call('INFO', 'commandstats')}"
+        sent.append(redis_count(r"cmdstat_eval(?:sha)?:calls=(\d+)", statistic) * 1000 / requests)
+        processed.append(redis_count(r"total_commands_processed:(\d+)", statistic) * 1000 / requests)
+        decided = bench.decided() - decided
+        if decided != requests:
+            raise Failure(f"of {requests:,} calls of h2load {decided:,} were decided")
+    with bench.client() as client:
+        ask(client)
+    speed, scripts = statistics.median(by_cpu), statistics.median(sent)
+    report.hold(
+        "rate",
+        f"{statistics.median(by_time):,.0f} decisions a second, {speed:,.0f} per second of the sidecar's processor",
+        f"at least {LEAST_DECISIONS:,} of these",
+        speed >= LEAST_DECISIONS,
+    )
+    report.hold(
+        "rate",
+        f"{scripts:.1f} scripts sent to Redis for 1,000 decisions of one key, "
+        f"which with their own calls are {statistics.median(processed):.1f} commands there",
+        f"at most {MOST_SCRIPTS} sent",
+        scripts <= MOST_SCRIPTS,
+    )
+
+
+def h2load(bench: Bench, requests: int) -> float:
+    """Calls per second."""
+    file = bench.world.folder / "message"
+    file.write_bytes(message(body()))
+    words = ["h2load", "-n", str(requests), "-c", str(CONNECTIONS), "-m", str(STREAMS), "-d", str(file)]
+    fields = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+    url = f"http://127.0.0.1:{bench.grpc}{SHOULD_RATE_LIMIT}"
+    printed = subprocess.run([*words, *fields, url], capture_output=True, text=True, check=True, timeout=120).stdout
+    speed = re.search(r"^finished in .*, ([\d.]+) req/s", printed, re.MULTILINE)
+    if not speed or f"status codes: {requests} 2xx" not in printed:
+        raise Failure(f"not all calls of h2load were answered:\n{printed}")
+    return float(speed[1])
+
+
+def redis_count(pattern: str, statistic: str) -> int:
+    return sum(map(int, re.findall(f"^{pattern}", statistic, re.MULTILINE)))
+
+
+def latency(bench: Bench, report: Report) -> None:
+    bench.start_sidecar()
+    with bench.client() as client, contextlib.closing(RoundTrips(bench.world.ports[RESP])) as resp:
+        rounds = bench.alternate({"grpc": lambda: ask(client), "resp": lambda: take(resp)}, 40)
+    by_grpc, by_resp = median_of(p50, rounds["grpc"]), median_of(p50, rounds["resp"])
+    report.hold(
+        "latency",
+        f"p50 of ShouldRateLimit {by_grpc:.0f} µs, of LIMIT.TAKE {by_resp:.0f} µs: {by_grpc - by_resp:.0f} µs more",
+        f"at most {MOST_ADDED} µs more",
+        by_grpc <= by_resp + MOST_ADDED,
+    )
+
+
+def take(resp: RoundTrips) -> None:
+    # Five integers, each on a line; the first says whether it was limited.
+    answer = resp.exchange(TAKE, lambda data: data.count(b"\r\n") == 6 or data.startswith(b"-"))
+    if not answer.startswith(b"*5\r\n:0\r\n"):
+        raise Failure(f"a call within the limit was answered {answer!r}")
+
+
+def envoy(bench: Bench, report: Report) -> None:
+    bench.start_sidecar()
+    kinds = {"plain": "without a limit", "local": "with Envoy's own limit", "asking": "with Interlock's limit"}
+    names = [*kinds, "upstream", "admin"]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    file = bench.world.folder / "envoy.yaml"
+    file.write_text(Template(ENVOY).substitute(ports, grpc=bench.grpc, domain=DOMAIN))
+    program = str(Path(sys.executable).parent / "envoy")
+    options = ("--use-dynamic-base-id", "--concurrency", "1", "-l", "error")
+    process = bench.world.start(program, "-c", str(file), *options)
+    bench.world.until("Envoy answers", lambda: all(is_open(ports[name]) for name in kinds))
+    with contextlib.ExitStack() as stack:
+        clients = {name: stack.enter_context(contextlib.closing(RoundTrips(ports[name]))) for name in kinds}
+        rounds = bench.alternate({name: getting(client) for name, client in clients.items()}, 20)
+    check_envoy(ports["admin"], sum(map(len, rounds["asking"])))
+    bench.world.stop(process)
+    half, most = median_of(p50, rounds["plain"]), median_of(p99, rounds["plain"])
+    for name, kind in kinds.items():
+        mine = median_of(p50, rounds[name]), median_of(p99, rounds[name])
+        added = "" if name == "plain" else f": {mine[0] - half:.0f} and {mine[1] - most:.0f} µs more"
+        report.say("envoy", f"a request {kind}, p50 {mine[0]:.0f} µs, p99 {mine[1]:.0f} µs{added}")
+
+
+def getting(client: RoundTrips) -> Callable[[], None]:
+    def get() -> None:
+        answer = client.exchange(GET, lambda data: data.endswith(b"passed") or not data.startswith(b"HTTP/1.1 200 "))
+        if not answer.endswith(b"passed"):
+            raise Failure(f"Envoy answered {answer!r}")
+
+    return get
+
+
+def is_open(port: int) -> bool:
+    try:
+        with contextlib.closing(RoundTrips(port)) as client:
+            getting(client)()
+    except (OSError, Failure):
+        return False
+    return True
+
+
+def check_envoy(port: int, requests: int) -> None:
+    """Both limits were asked of each request: where they are not, Envoy lets pass too."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=PATIENCE) as answer:
+        text = answer.read().decode()
+    for name in ("local.http_local_rate_limit.ok", "cluster.upstream.ratelimit.ok"):
+        found = re.search(rf"^{re.escape(name)}: (\d+)$", text, re.MULTILINE)
+        if not found or int(found[1]) < requests:
+            raise Failure(f"of {requests:,} requests Envoy counts {found[1] if found else 'none'} as {name}")
+
+
+def floods(bench: Bench, report: Report) -> None:
+    for kind, (_, unit) in FLOODS.items():
+        flooded(bench, report, kind, unit)
+
+
+def flooded(bench: Bench, report: Report, kind: str, unit: str) -> None:
+    sidecar = bench.start_sidecar()
+    at_rest = resident(sidecar)
+    before: list[float] = []
+    during: list[float] = []
+    sent: list[float] = []
+    cuts: list[float] = []
+    try:
+        for _ in range(bench.rounds):
+            with bench.client() as client:
+                before.append(watch(client, bench))
+                with flooding(kind, bench.grpc) as flood:
+                    began, already, cut = time.monotonic(), flood.sent(), flood.cuts()
+                    during.append(watch(client, bench))
+                    took = time.monotonic() - began
+                    sent.append((flood.sent() - already) / took)
+                    cuts.append((flood.cuts() - cut) / took)
+                    if not flood.is_alive():
+                        raise Failure(f"the flood of {kind} has ended by itself")
+        is_healthy = bench.is_healthy()
+    except OSError as error:
+        report.hold("floods", f"{kind}: another client met {error!r}", "no error", False)
+        return
+    early, late = statistics.median(before), statistics.median(during)
+    report.hold(
+        "floods",
+        f"{kind}: p99 of another client {late:,.0f} µs, before {early:,.0f} µs: {late / early:.1f} times; "
+        f"{statistics.median(sent):,.0f} {unit} sent and {statistics.median(cuts):,.0f} connections cut a second",
+        f"at most {MOST_TIMES} times",
+        late <= early * MOST_TIMES,
+    )
+    grown = most_resident(sidecar) - at_rest
+    report.hold(
+        "floods",
+        f"{kind}: {at_rest / 1e6:.0f} MB before, {grown / 1e6:.0f} MB more at most; "
+        f"afterwards {'healthy' if is_healthy else 'not healthy'}",
+        f"at most {MOST_GROWTH / 1e6:.0f} MB more, and healthy",
+        grown <= MOST_GROWTH and is_healthy,
+    )
+
+
+def watch(client: GatewayClient, bench: Bench) -> float:
+    return p99(times(lambda: ask(client), WATCH * bench.scale))
+
+
+@contextlib.contextmanager
+def flooding(kind: str, port: int) -> Iterator[Flood]:
+    flood = Flood(kind, port)
+    try:
+        time.sleep(GATHERING)
+        yield flood
+    finally:
+        flood.stop()
+
+
+FIGURES = {"rate": rate, "latency": latency, "envoy": envoy, "floods": floods}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--only", choices=FIGURES, help="one of the figures")
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    report = Report()
+    bench = Bench(arguments.binary.resolve(), 1 if arguments.quick else arguments.rounds, 0.2 if arguments.quick else 1)
+    try:
+        for name, figure in FIGURES.items():
+            if arguments.only in (None, name):
+                figure(bench, report)
+    except Failure as failure:
+        sys.exit(f"gateway-speed: {failure}")
+    finally:
+        bench.world.close()
+    if report.missed:
+        sys.exit("gateway-speed: missed\n" + "\n".join(f"  {missed}" for missed in report.missed))
+
+
+if __name__ == "__main__":
+    main()

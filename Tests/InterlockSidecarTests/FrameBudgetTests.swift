@@ -1,0 +1,43 @@
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("How many frames of a client are read")
+struct FrameBudgetTests {
+    private static let second: Int64 = 1_000_000_000
+
+    @Test("one that asks for nothing is read a thousand times in a second, over a long time")
+    func idle() {
+        var now: Int64 = 0
+        var budget = FrameBudget(now: now)
+        var frames = 0
+        while now < 10 * Self.second {
+            // A read brings a hundred.
+            for _ in 0..<100 { budget.spend() }
+            frames += 100
+            if budget.isSpent { now += budget.pause(now: now) }
+        }
+        #expect((10_000...10_800).contains(frames))
+    }
+
+    @Test("one whose calls are answered is never made to wait")
+    func answered() {
+        var budget = FrameBudget(now: 0)
+        for _ in 0..<10_000 {
+            for _ in 0..<20 * 3 { budget.spend() }
+            for _ in 0..<20 { budget.earn() }
+            #expect(!budget.isSpent)
+        }
+    }
+
+    @Test("what was not used is kept for a second's worth, and no longer")
+    func kept() {
+        var budget = FrameBudget(now: 0)
+        _ = budget.pause(now: 1000 * Self.second)
+        for _ in 0..<999 { budget.spend() }
+        #expect(!budget.isSpent)
+        budget.spend()
+        #expect(budget.isSpent)
+        #expect(budget.pause(now: 1000 * Self.second) == Self.second / 1000)
+    }
+}
