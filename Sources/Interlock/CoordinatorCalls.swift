@@ -148,11 +148,12 @@ package final class CoordinatorCalls {
     /// A data plane that holds itself to quotas of a domain begins to report.
     /// - Parameters:
     ///   - address: the host from which.
+    ///   - isReturning: it has reported before, on another stream.
     ///   - tell: called with what it is to be told, until the session ends.
     package func beginQuotas(
-        domain: String, address: String, tell: @escaping ([QuotaAction.Of]) -> Void
+        domain: String, address: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession {
-        quotas.begin(domain: domain, address: address, tell: tell)
+        quotas.begin(domain: domain, address: address, isReturning: isReturning, tell: tell)
     }
 
     // MARK: Locks

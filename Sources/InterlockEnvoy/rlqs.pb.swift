@@ -48,6 +48,15 @@ package nonisolated struct Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageRe
     /// Clears the value of `bucketID`. Subsequent reads from it will return its default value.
     package mutating func clearBucketID() {self._bucketID = nil}
 
+    package var timeElapsed: SwiftProtobuf.Google_Protobuf_Duration {
+      get {_timeElapsed ?? SwiftProtobuf.Google_Protobuf_Duration()}
+      set {_timeElapsed = newValue}
+    }
+    /// Returns true if `timeElapsed` has been explicitly set.
+    package var hasTimeElapsed: Bool {self._timeElapsed != nil}
+    /// Clears the value of `timeElapsed`. Subsequent reads from it will return its default value.
+    package mutating func clearTimeElapsed() {self._timeElapsed = nil}
+
     package var numRequestsAllowed: UInt64 = 0
 
     package var numRequestsDenied: UInt64 = 0
@@ -57,6 +66,7 @@ package nonisolated struct Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageRe
     package init() {}
 
     fileprivate var _bucketID: Envoy_Service_RateLimitQuota_V3_BucketId? = nil
+    fileprivate var _timeElapsed: SwiftProtobuf.Google_Protobuf_Duration? = nil
   }
 
   package init() {}
@@ -213,7 +223,7 @@ nonisolated extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
 
 nonisolated extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.BucketQuotaUsage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.protoMessageName + ".BucketQuotaUsage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}bucket_id\0\u{4}\u{2}num_requests_allowed\0\u{3}num_requests_denied\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}bucket_id\0\u{3}time_elapsed\0\u{3}num_requests_allowed\0\u{3}num_requests_denied\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -222,6 +232,7 @@ nonisolated extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularMessageField(value: &self._bucketID) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._timeElapsed) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.numRequestsAllowed) }()
       case 4: try { try decoder.decodeSingularUInt64Field(value: &self.numRequestsDenied) }()
       default: break
@@ -237,6 +248,9 @@ nonisolated extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
     try { if let v = self._bucketID {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
     } }()
+    try { if let v = self._timeElapsed {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
     if self.numRequestsAllowed != 0 {
       try visitor.visitSingularUInt64Field(value: self.numRequestsAllowed, fieldNumber: 3)
     }
@@ -248,6 +262,7 @@ nonisolated extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
 
   package static func ==(lhs: Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.BucketQuotaUsage, rhs: Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.BucketQuotaUsage) -> Bool {
     if lhs._bucketID != rhs._bucketID {return false}
+    if lhs._timeElapsed != rhs._timeElapsed {return false}
     if lhs.numRequestsAllowed != rhs.numRequestsAllowed {return false}
     if lhs.numRequestsDenied != rhs.numRequestsDenied {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}

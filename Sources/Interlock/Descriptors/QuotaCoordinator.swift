@@ -43,8 +43,18 @@ final class QuotaCoordinator {
     private let buckets = Gauge(label: "interlock_quota_buckets")
     private var sessions: [ObjectIdentifier: QuotaSession] = [:]
     /// Data planes whose stream ended, and that go by what they were told still.
-    private var left: [(dataPlane: String, domain: String, address: String, until: Instant)] = []
+    private var left: [(dataPlane: String, origin: Origin, until: Instant)] = []
+    /// Where more than one data plane is: of several it is not known which comes back.
+    private var shared: Set<Origin> = []
     private var lastNumber = 0
+
+    /// Where a data plane's streams come from.
+    fileprivate struct Origin: Hashable {
+        var domain: String
+        var address: String
+    }
+
+    private static let mostShared = 10_000
 
     init(runtime: CoordinatorRuntime, domains: DomainCoordinator) {
         self.runtime = runtime
@@ -52,20 +62,28 @@ final class QuotaCoordinator {
     }
 
     /// A data plane has opened a stream.
-    /// - Parameter address: the host from which.
-    func begin(domain: String, address: String, tell: @escaping ([QuotaAction.Of]) -> Void) -> QuotaSession {
-        let session = QuotaSession(
-            self, domain: domain, address: address, dataPlane: dataPlane(domain: domain, address: address), tell: tell)
+    /// - Parameters:
+    ///   - address: the host from which.
+    ///   - isReturning: it had one before.
+    func begin(
+        domain: String, address: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
+    ) -> QuotaSession {
+        let origin = Origin(domain: domain, address: address)
+        let session = QuotaSession(self, origin, dataPlane: dataPlane(from: origin, isReturning: isReturning), tell: tell)
         sessions[ObjectIdentifier(session)] = session
         return session
     }
 
-    /// The one that was there before and comes back keeps its shares; of several from one host it is not known which.
-    private func dataPlane(domain: String, address: String) -> String {
+    /// One that comes back keeps its shares, where it is the only one. Another that took its place would use them a second time.
+    private func dataPlane(from origin: Origin, isReturning: Bool) -> String {
         let now = runtime.time.now()
         left.removeAll { $0.until <= now }
-        let same = left.indices.filter { left[$0].domain == domain && left[$0].address == address }
-        if same.count == 1 { return left.remove(at: same[0]).dataPlane }
+        let gone = left.firstIndex { $0.origin == origin }
+        let isAlone = !sessions.values.contains { $0.origin == origin }
+        if let gone, isAlone, isReturning, !shared.contains(origin), shared.count < Self.mostShared {
+            return left.remove(at: gone).dataPlane
+        }
+        if gone != nil || !isAlone, shared.count < Self.mostShared { shared.insert(origin) }
         lastNumber += 1
         return "\(runtime.id):\(lastNumber)"
     }
@@ -73,7 +91,7 @@ final class QuotaCoordinator {
     fileprivate func ended(_ session: QuotaSession) {
         sessions[ObjectIdentifier(session)] = nil
         let until = runtime.time.now().advanced(byMilliseconds: Self.keptMilliseconds)
-        left.append((session.dataPlane, session.domain, session.address, until))
+        left.append((session.dataPlane, session.origin, until))
         if left.count > Self.mostDataPlanes { left.removeFirst() }
     }
 
@@ -103,8 +121,7 @@ package final class QuotaSession {
     private static let patienceMilliseconds: Int64 = 300_000
 
     private let coordinator: QuotaCoordinator
-    fileprivate let domain: String
-    fileprivate let address: String
+    fileprivate let origin: QuotaCoordinator.Origin
     fileprivate let dataPlane: String
     private let tell: ([QuotaAction.Of]) -> Void
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
@@ -114,16 +131,16 @@ package final class QuotaSession {
     private var hasEnded = false
 
     fileprivate init(
-        _ coordinator: QuotaCoordinator, domain: String, address: String, dataPlane: String,
+        _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, dataPlane: String,
         tell: @escaping ([QuotaAction.Of]) -> Void
     ) {
         self.coordinator = coordinator
-        self.domain = domain
-        self.address = address
+        self.origin = origin
         self.dataPlane = dataPlane
         self.tell = tell
     }
 
+    private var domain: String { origin.domain }
     fileprivate var bucketCount: Int { buckets.count }
 
     /// Takes a report; what follows from it is told soon.

@@ -25,20 +25,16 @@ final class QuotaService {
             GRPCMethod(
                 "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
                 handler: .stream { [self] call in
-                    let stream = Stream(calls, call)
-                    call.whenGivenUp { stream.over() }
-                    call.whenGoingDown {
-                        stream.over()
-                        call.failGoingDown()
-                    }
-                    return stream
+                    call.whenGoingDown = { [unowned call] in call.failGoingDown() }
+                    return Stream(calls, call)
                 })
         ]
     }
 
+    /// The session ends with it: its call lets go of it when it is over.
     private final class Stream: GRPCRequestStream {
         private let calls: CoordinatorCalls
-        private let call: GRPCCall
+        private unowned let call: GRPCCall
         private var domain = ""
         private var session: QuotaSession?
 
@@ -48,33 +44,30 @@ final class QuotaService {
         }
 
         func received(_ message: ByteBuffer) {
-            guard let reports = call.request(Reports.self, message) else { return over() }
-            guard let session = session(for: reports.domain) else {
-                over()
+            guard let reports = call.request(Reports.self, message) else { return }
+            guard let session = session(for: reports) else {
                 return call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
             }
             guard reports.bucketQuotaUsages.allSatisfy({ $0.bucketID.bucket.count <= QuotaService.mostEntries }) else {
-                over()
                 return call.fail(.invalidArgument, "a bucket has at most \(QuotaService.mostEntries) entries")
             }
             session.report(reports.bucketQuotaUsages.map(QuotaUsage.init))
         }
 
-        func ended() {
-            over()
-            call.end()
-        }
+        func ended() { call.finish() }
 
-        func over() { session?.end() }
+        deinit { session?.end() }
 
         /// `nil`: the message is of another domain.
-        private func session(for domain: String) -> QuotaSession? {
-            if let session { return domain.isEmpty || domain == self.domain ? session : nil }
-            guard !domain.isEmpty else { return nil }
-            self.domain = domain
-            let call = call
-            session = calls.beginQuotas(domain: domain, address: call.address) { actions in
-                call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
+        private func session(for reports: Reports) -> QuotaSession? {
+            if let session { return reports.domain.isEmpty || reports.domain == domain ? session : nil }
+            guard !reports.domain.isEmpty else { return nil }
+            domain = reports.domain
+            // The first report of a bucket is made at once.
+            let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
+            session = calls.beginQuotas(domain: domain, address: call.connection.address, isReturning: isReturning) {
+                [weak call] actions in
+                call?.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
             }
             return session
         }
