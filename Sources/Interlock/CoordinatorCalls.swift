@@ -145,6 +145,37 @@ package final class CoordinatorCalls {
         domains.ask(domain, asks, completion: completion)
     }
 
+    /// All domains, by name. No Redis.
+    package func allDomains() -> [DomainReport] { domains.reports() }
+
+    /// What a descriptor of cost 1 would be told by the rule that it meets, taking nothing. That it would be refused lasts until what it
+    /// is told: no rule says when there is room for one.
+    /// - Parameter descriptor: as in the key of its counter, `key=value,key=value`.
+    package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
+        func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
+        guard let entries = DescriptorEntry.list(descriptor) else {
+            return fail(
+                "DESCRIPTOR: expected entries as in the key of a counter, key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\""
+            )
+        }
+        let isKnown = decide(
+            name, [DescriptorAsk(entries: entries, cost: 0)],
+            completion: Completion { _, decision in
+                switch decision {
+                case .failed(let error): return completion(.failed(error))
+                case .decided(let answer):
+                    let status = answer.statuses[0]
+                    guard let rule = status.rule else {
+                        fail("the descriptor meets no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
+                        return true
+                    }
+                    return completion(.decided(LimitAnswer(status, of: rule)))
+                }
+            })
+        guard !isKnown else { return }
+        fail("no domain \"\(Excerpt(name))\" is configured; see rate_limits")
+    }
+
     /// A data plane that holds itself to quotas of a domain begins to report.
     /// - Parameters:
     ///   - address: the host from which.

@@ -21,6 +21,12 @@ extension SidecarClient {
         try await send(LimitCalls.Peek(service: service, subject: subject, isNamed: isNamed))
     }
 
+    /// What a request would be told now by the rule of a domain that its descriptor meets; takes nothing.
+    /// - Parameter descriptor: as in the key of its counter, `key=value,key=value` with `%2C` for a comma.
+    public func peekLimit(ofDomain domain: String, descriptor: String) async throws -> SidecarLimit {
+        try await send(LimitCalls.Peek(service: domain, descriptor: descriptor, isNamed: true))
+    }
+
     /// Where each limit of a service stands that applies to a call, in the order of the configuration; takes nothing.
     public func limits(of service: String, subject: String? = nil) async throws -> [SidecarLimitStanding] {
         try await send(LimitCalls.List(service: service, subject: subject))

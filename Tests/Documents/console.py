@@ -44,6 +44,11 @@ services:
   mail:
     limits:
       - {{ limit: 5, per: 1s }}
+rate_limits:
+  edge:
+    descriptors:
+      - {{ key: remote_address, limit: 5, per: 1s, algorithm: sliding }}
+      - {{ key: path, value: "{MARKUP}", limit: 0 }}
 """
 
 
@@ -286,6 +291,9 @@ class Check:
         expect(ops.page.locator("tbody tr")).to_have_count(2)
         ops.page.get_by_label("Part of the name").fill("mail")
         expect(ops.page.locator("tbody tr")).to_have_count(1)
+        ops.go("domains")
+        ops.shows("tbody", "5 in 1 s")
+        ops.shows("tbody", MARKUP)
         ops.go("grants")
         ops.shows("tbody", "worker-4")
         ops.go("events")
@@ -296,7 +304,7 @@ class Check:
         others = Bystanders(self.world.ports[RESP], self.keys["web"]) if self.pictures else None
         for scheme in ("light", "dark"):
             ops.page.emulate_media(color_scheme=scheme)
-            for view in ("", "locks", "lock/orders%2F7", "services", "service/search", "grants", "events"):
+            for view in ("", "locks", "lock/orders%2F7", "services", "service/search", "domains", "grants", "events"):
                 ops.go(view)
                 expect(ops.page.locator("#main h1")).to_be_visible()
                 ops.check_access(f"{view or 'overview'} in {scheme}")
@@ -399,7 +407,7 @@ class Check:
             color_scheme="dark",
         )
         phone.enter(self.keys["ops"])
-        for view in ("", "locks", "lock/orders%2F8", "services", "service/search", "grants", "events"):
+        for view in ("", "locks", "lock/orders%2F8", "services", "service/search", "domains", "grants", "events"):
             phone.go(view)
             expect(phone.page.locator("#main h1")).to_be_visible()
             wide = phone.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

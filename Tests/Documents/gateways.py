@@ -7,6 +7,7 @@ back; and when Redis or a sidecar goes, Envoy does as it was told.
 
 import argparse
 import http.client
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,7 +29,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from declarations import compare_declarations
 from gateway_guards import check_guards
-from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
+from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports, is_free
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
@@ -272,6 +273,52 @@ def client(port: int) -> None:
             raise Failure("a domain that is not configured limits somebody")
 
 
+def certificates(world: World) -> None:
+    """The door lets in who shows a certificate of the right authority, and nobody else."""
+
+    def make(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=world.folder, check=True, capture_output=True)
+
+    new_key = ("req", "-newkey", "rsa:2048", "-nodes")
+    for authority in ("ca", "other"):
+        files = ("-keyout", f"{authority}.key", "-out", f"{authority}.pem")
+        make(*new_key, "-x509", "-days", "2", "-subj", f"/CN={authority}", *files)
+    (world.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for name, authority in (("server", "ca"), ("client", "ca"), ("stranger", "other")):
+        make(*new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-days", "2", "-extfile", "names")
+        make("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
+    resp, http_port, port = free_ports(3)
+    configuration = world.folder / "certificates.yaml"
+    configuration.write_text(
+        f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}" }}\n'
+        f'listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http_port}", grpc: "127.0.0.1:{port}",\n'
+        "  tls: { certificate: server.pem, key: server.key, grpc_client_ca: ca.pem } }\n"
+    )
+    sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
+    world.until("the door with certificates is open", lambda: not is_free(port))
+
+    def read(name: str) -> bytes:
+        return (world.folder / name).read_bytes()
+
+    for name in ("client", "stranger", ""):
+        own = (read(f"{name}.key"), read(f"{name}.pem")) if name else (None, None)
+        credentials = grpc.ssl_channel_credentials(read("ca.pem"), *own)
+        with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            try:
+                health_pb2_grpc.HealthStub(channel).Check(
+                    health_pb2.HealthCheckRequest(service=SERVICE), timeout=PATIENCE
+                )
+            except grpc.RpcError as error:
+                if name == "client" or error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise Failure(f"with the certificate of {name or 'nobody'}: {error}") from error
+            else:
+                if name != "client":
+                    raise Failure(f"the certificate of {name or 'nobody'} was let in")
+    world.stop(sidecar)
+    print("envoy: certificates of another authority, and none, are refused")
+
+
 def one(key: str, value: str) -> ratelimit_pb2.RateLimitDescriptor:
     return ratelimit_pb2.RateLimitDescriptor(entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)])
 
@@ -287,6 +334,7 @@ def main() -> None:
         print(f"envoy: {count} fields of ours are as Envoy and gRPC published them")
         gateways = [Gateway(world, envoy, 0, "allow", False), Gateway(world, envoy, 1, "deny", True)]
         client(gateways[0].grpc)
+        certificates(world)
         check = Check(world, gateways)
         check.limits()
         check.answers()

@@ -43,14 +43,16 @@ struct HTTPTestDoor {
     }
 
     static func with(
-        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], hosts: [String] = [],
-        maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60),
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], domains: DomainSettings = DomainSettings(),
+        hosts: [String] = [], maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10),
+        idleTimeout: Duration = .seconds(60),
         certificate: DoorCertificate? = nil, probe: @escaping ProbeReadings.Lookup = { _ in nil },
         _ body: (HTTPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
             var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
             configuration.redis.commandTimeout = .seconds(5)
+            configuration.domains = domains
             configuration.redis.reconnectDelay = .milliseconds(5) ... .milliseconds(50)
             var listen = ListenSettings()
             listen.http = SocketEndpoint(host: "127.0.0.1", port: 0)

@@ -71,14 +71,16 @@ struct RESPTestDoor {
     }
 
     static func with(
-        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], unix: String? = nil, tls: TestCertificate? = nil,
-        maximumConnections: Int = 10_000, loginTimeout: Duration = .seconds(10), stallTimeout: Duration = .seconds(10),
+        keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], domains: DomainSettings = DomainSettings(),
+        unix: String? = nil, tls: TestCertificate? = nil, maximumConnections: Int = 10_000, loginTimeout: Duration = .seconds(10),
+        stallTimeout: Duration = .seconds(10),
         redisTimeout: Duration? = nil,
         _ body: (RESPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
             var configuration = InterlockConfiguration(redis: redis.configuration, services: services, host: "test")
+            configuration.domains = domains
             let metrics = PrometheusRegistry()
             if let redisTimeout { configuration.redis.commandTimeout = redisTimeout }
             let eventLoop = MultiThreadedEventLoopGroup.singleton.next()

@@ -190,6 +190,27 @@ struct ReferenceLimitTests {
         #expect(reference.passed(7, "key_1=value_1,user=bkthomps") == 5)
     }
 
+    @Test("8 and 10: rules whose metrics tell values apart decide as others do")
+    func metrics() throws {
+        let reference = try Reference(
+            """
+            domain: example8
+            descriptors:
+              - { key: key1, detailed_metric: true, rate_limit: { unit: minute, requests_per_unit: 10 } }
+              - { key: key1, value: value1, rate_limit: { unit: minute, requests_per_unit: 20 } }
+              - key: route
+                value_to_metric: true
+                descriptors:
+                  - { key: method, value_to_metric: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
+            """)
+        try reference.begin(unit: 60)
+        #expect(reference.passed(12, "key1=unspecified_value") == 10)
+        #expect(reference.passed(12, "key1=unspecified_value2") == 10)
+        #expect(reference.passed(22, "key1=value1") == 20)
+        #expect(reference.passed(4, "route=draw,method=GET") == 3)
+        #expect(reference.passed(4, "route=draw,method=POST") == 3)
+    }
+
     @Test("9 and 11: stars stand for parts of values, which count apart unless they share a threshold")
     func wildcards() throws {
         let reference = try Reference(

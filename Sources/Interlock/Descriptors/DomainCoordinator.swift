@@ -93,6 +93,18 @@ final class DomainCoordinator {
         domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
     }
 
+    /// All domains, by name.
+    func reports() -> [DomainReport] {
+        domains.values.sorted { $0.name < $1.name }.map { domain in
+            DomainReport(
+                domain: domain.limiter.domain,
+                rules: domain.limiter.index.rules.map {
+                    DomainReport.Rule(path: $0.path, rule: $0.rule, decisions: domain.metrics.decisions(of: $0))
+                },
+                counters: domain.limiter.countersKnown)
+        }
+    }
+
     /// `nil`: the domain is not configured.
     func policy(of domain: String) -> OutagePolicy? { domains[ExactText(domain)]?.limiter.domain.whenRedisIsDown }
 

@@ -7,10 +7,11 @@ final class DomainMetrics {
     /// So many values of all rules of a domain together are told apart; the rest are counted as `other`.
     private static let mostValues = 1000
 
-    private struct Decisions {
-        var ok: Counter
-        var overLimit: Counter
-        var shadow: Counter
+    private final class Decisions {
+        private let ok: Counter
+        private let overLimit: Counter
+        private let shadow: Counter
+        private(set) var sum = DescriptorDecisions()
 
         init(domain: String, rule: String) {
             func counter(_ decision: String) -> Counter {
@@ -24,12 +25,24 @@ final class DomainMetrics {
         }
 
         func count(_ status: DescriptorStatus) {
+            note(status)
             if status.isOverLimit {
                 overLimit.increment()
             } else if status.isShadowRefusal {
                 shadow.increment()
             } else {
                 ok.increment()
+            }
+        }
+
+        /// In the sum only, for those whose metrics tell values apart.
+        func note(_ status: DescriptorStatus) {
+            if status.isOverLimit {
+                sum.overLimit += 1
+            } else if status.isShadowRefusal {
+                sum.shadow += 1
+            } else {
+                sum.ok += 1
             }
         }
 
@@ -67,11 +80,14 @@ final class DomainMetrics {
                 rules[rule]?.count(status)
                 continue
             }
+            rules[rule]?.note(status)
             var name = CounterName()
             for entry in ask.entries { name.append(key: entry.key, value: entry.value) }
             decisions(ofValue: name.text).count(status)
         }
     }
+
+    func decisions(of rule: DescriptorIndex.Rule) -> DescriptorDecisions { rules[rule]?.sum ?? DescriptorDecisions() }
 
     private func decisions(ofValue value: String) -> Decisions {
         if let known = values[value] { return known }

@@ -105,6 +105,7 @@ extension LimitCommand {
                 EXAMPLES
                   interlock limit show catalog
                   interlock limit show catalog --subject tenant-7 --json
+                  interlock limit show edge --descriptor remote_address=10.0.0.1
                 """,
             aliases: ["info"]
         )
@@ -115,11 +116,25 @@ extension LimitCommand {
         @Option(help: ArgumentHelp("The tenant, user or address to look at.", valueName: "name"))
         var subject: String?
 
+        @Option(
+            help: ArgumentHelp(
+                "The descriptor to look at, of the domain that is named instead of a service.", valueName: "key=value,..."))
+        var descriptor: String?
+
         @OptionGroup var sidecar: SidecarOptions
         @OptionGroup var output: OutputOptions
 
+        func validate() throws {
+            guard subject == nil || descriptor == nil else {
+                throw ValidationError("--subject is of a service and --descriptor of a domain; say one of them")
+            }
+        }
+
         func run() async throws {
             let listing = try await sidecar.withClient("limit show \(service)") { client in
+                if let descriptor {
+                    return LimitListing(try await client.peekLimit(ofDomain: service, descriptor: descriptor), all: [])
+                }
                 let binding = try await LimitCommand.named { isNamed in
                     try await client.peekLimit(service, subject: subject, isNamed: isNamed)
                 }

@@ -27,7 +27,7 @@ struct TopCommand: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "overview, locks, lock, services, service, grants or events.")
+    @Argument(help: "overview, locks, lock, services, service, domains, grants or events.")
     var view: LiveView.Name = .overview
 
     @Argument(help: "The name of the one lock or service.")

@@ -30,9 +30,9 @@ struct TopScreen: Sendable {
     /// Where one came from.
     private var trail: [TopQuery] = []
 
-    private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events]
+    private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events, .domains]
     private static let keys: [(String, String)] = [
-        ("q, Ctrl-C", "leave"), ("1 to 5, Tab", "overview, locks, services, grants, events"),
+        ("q, Ctrl-C", "leave"), ("1 to 6, Tab", "overview, locks, services, grants, events, domains"),
         ("Up, Down, k, j, PgUp, PgDn, Home, End", "choose a row"), ("Enter", "open the lock or the service"),
         ("Esc, Backspace", "back"), ("/", "search for a part of the names; Enter ends it"),
         ("s, S", "sort by the next column, by the one before"), ("r", "sort the other way around"),
@@ -67,7 +67,7 @@ struct TopScreen: Sendable {
         case .character("q"): return true
         case .character("?"): showsKeys = true
         case .character("/"): isTyping = true
-        case .character(let digit) where ("1"..."5").contains(digit):
+        case .character(let digit) where ("1"..."6").contains(digit):
             look(at: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), leavingTrail: false)
         case .tab:
             let place = Self.views.firstIndex(of: query.view).map { ($0 + 1) % Self.views.count } ?? 0
@@ -140,7 +140,7 @@ struct TopScreen: Sendable {
         case .services:
             guard let name = rows[chosen]["service"].text else { return }
             look(at: TopQuery(view: .service, name: name), leavingTrail: true)
-        case .overview, .lock, .service, .events: break
+        case .overview, .lock, .service, .domains, .events: break
         }
     }
 
@@ -163,7 +163,7 @@ struct TopScreen: Sendable {
             let end = query.from + page["services"].list.count
             guard end < page["total"].integer ?? 0 else { return }
             next.from = end
-        case .overview, .lock, .service, .grants, .events: return
+        case .overview, .lock, .service, .domains, .grants, .events: return
         }
         look(at: next, leavingTrail: false)
     }
@@ -191,6 +191,10 @@ extension TopScreen {
             case .lock, .grants: frame?.object["grants"]["grants"].list ?? []
             case .service: frame?.object["limits"]["limits"].list ?? []
             case .events: frame?.object["events"]["events"].list ?? []
+            case .domains:
+                (frame?.object["domains"]["domains"].list ?? []).flatMap { domain in
+                    domain["rules"].list.map { $0.adding("domain", domain["domain"]) }
+                }
             }
         let now = now
         if !query.search.isEmpty, !TopQuery.isSearched(query.view) {
@@ -300,6 +304,7 @@ extension TopScreen {
             let (from, shown, total) = (page["from"].integer ?? 0, page["services"].list.count, page["total"].integer ?? 0)
             return [Line(text: "Services \(min(total, from + 1)) to \(from + Int64(shown)) of \(total)", style: .bold)]
         case .grants: return [Line(text: "The last 100 grants of this sidecar", style: .bold)]
+        case .domains: return [Line(text: "What the rules of the domains decided in this sidecar", style: .bold)]
         case .events: return [Line(text: "The last events that this sidecar heard", style: .bold)]
         case .lock:
             let lock = object["lock"]

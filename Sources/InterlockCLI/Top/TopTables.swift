@@ -170,6 +170,19 @@ enum TopTables {
         },
     ]
 
+    static let domains: [TopColumn] = [
+        .text("DOMAIN") { row, _ in row["domain"].text ?? "" },
+        .text("RULE") { row, _ in row["rule"].text ?? "" },
+        .text("LIMIT") { row, _ in row["limit"].integer.map { "\($0)" } ?? "none" },
+        .time("WINDOW") { row, _ in row["window_ms"].integer },
+        .number("PASSED") { $0["ok"].integer },
+        .number("REFUSED") { $0["over_limit"].integer },
+        .number("SHADOW") { $0["shadow_refusals"].integer },
+        .text("KIND") { row, _ in
+            [row["algorithm"].text, row["shadow"].flag ? "shadow" : nil].compactMap(\.self).joined(separator: ", ")
+        },
+    ]
+
     static let breakers: [TopColumn] = [services[0], services[1], services[8]]
 
     static let changes: [TopColumn] = [
@@ -198,6 +211,7 @@ enum TopTables {
         case .services: services
         case .grants, .lock: grants
         case .events: events
+        case .domains: domains
         case .overview: fleet
         case .service: limits
         }

@@ -129,16 +129,19 @@ package enum LimitCalls {
         }
     }
 
-    /// `LIMIT.PEEK service [SUBJECT s] [NAMED]`: the same answer, taking nothing.
+    /// `LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]`: the same answer, taking nothing.
     struct Peek: SidecarCall {
+        /// Or a domain, with a descriptor.
         var service: String
         var subject: String?
+        var descriptor: String?
         var isNamed: Bool
 
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LIMIT.PEEK")
             encoder.append(service)
             if let subject { encoder.append("SUBJECT", subject) }
+            if let descriptor { encoder.append("DESCRIPTOR", descriptor) }
             if isNamed { encoder.append("NAMED") }
         }
 

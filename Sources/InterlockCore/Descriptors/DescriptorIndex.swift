@@ -124,6 +124,35 @@ package struct DescriptorIndex: Sendable {
     }
 }
 
+extension DescriptorEntry {
+    /// Reads what `CounterName` writes, `key=value,key=value`; `nil`: it is none.
+    package static func list(_ text: String) -> [DescriptorEntry]? {
+        var entries: [DescriptorEntry] = []
+        for part in text.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
+            guard let equals = part.firstIndex(of: UInt8(ascii: "=")), equals > part.startIndex,
+                let key = decoded(part[..<equals]), let value = decoded(part[part.index(after: equals)...])
+            else { return nil }
+            entries.append(DescriptorEntry(key: key, value: value))
+        }
+        return entries
+    }
+
+    private static func decoded(_ text: Substring.UTF8View) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let decoded = UInt8(String(Substring(rest.prefix(2))), radix: 16) else { return nil }
+            bytes.append(decoded)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}
+
 /// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`. No two descriptors
 /// share one: what would be taken for something else is written as in a URL.
 package struct CounterName: Sendable {

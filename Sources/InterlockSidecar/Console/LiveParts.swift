@@ -52,6 +52,8 @@ struct LiveParts {
             // Once a second also for leases that have lapsed.
             topic.show(
                 stamp: calls.grantChanges &+ rates.samples, GrantListReply.members(calls.grants(of: name)))
+        case .domains:
+            topic.show(DomainListReply.members(calls.allDomains()))
         case .services(let search, let from):
             topic.show(services(search, from: from))
         case .service(let name):
@@ -103,7 +105,7 @@ struct LiveParts {
                         return true
                     })
             }
-        case .sidecar, .redis, .rates, .events, .grants, .services, .service, .minute:
+        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute:
             break
         }
     }

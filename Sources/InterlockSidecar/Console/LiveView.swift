@@ -11,12 +11,13 @@ package enum LiveView: Hashable, Sendable {
     /// - `from`: how many services come before the page.
     case services(search: ExactText, from: Int)
     case service(ExactText)
+    case domains
     case grants
     case events
 
     /// The views' names, and what each may be told.
     package enum Name: String, CaseIterable, Sendable {
-        case overview, locks, lock, services, service, grants, events
+        case overview, locks, lock, services, service, domains, grants, events
     }
 
     /// Reads what both doors are asked.
@@ -41,6 +42,7 @@ package enum LiveView: Hashable, Sendable {
         }
         switch view {
         case .overview: self = .overview
+        case .domains: self = .domains
         case .grants: self = .grants
         case .events: self = .events
         case .lock, .service:
@@ -73,6 +75,7 @@ package enum LiveView: Hashable, Sendable {
         case .lock(let name): [.sidecar, .lock(name), .grants(name)]
         case .services(let search, let from): [.sidecar, .services(search: search, from: from)]
         case .service(let name): [.sidecar, .service(name), .limits(name), .minute(name)]
+        case .domains: [.sidecar, .domains]
         case .grants: [.sidecar, .grants(nil)]
         case .events: [.sidecar, .events]
         }
@@ -81,7 +84,7 @@ package enum LiveView: Hashable, Sendable {
 
 /// A part of a view: one JSON object, which all who look at it share.
 enum LivePart: Hashable {
-    case sidecar, redis, fleet, rates, events
+    case sidecar, redis, fleet, rates, events, domains
     case locks(search: ExactText, cursor: String)
     case lock(ResourceName)
     /// `nil`: of all locks.
@@ -95,7 +98,7 @@ enum LivePart: Hashable {
     var isRead: Bool {
         switch self {
         case .fleet, .locks, .lock, .limits: true
-        case .sidecar, .redis, .rates, .events, .grants, .services, .service, .minute: false
+        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute: false
         }
     }
 
@@ -107,6 +110,7 @@ enum LivePart: Hashable {
         case .fleet: "fleet"
         case .rates: "rates"
         case .events: "events"
+        case .domains: "domains"
         case .locks: "locks"
         case .lock: "lock"
         case .grants: "grants"

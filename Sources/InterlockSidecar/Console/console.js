@@ -194,6 +194,29 @@ const views = {
     };
   },
 
+  domains() {
+    const list = table("The rules of the domains", [
+      ["Domain", (row) => row.domain],
+      ["Rule", (row) => row.rule + (row.name ? ` (${row.name})` : "")],
+      ["Limit", (row) => (row.limit === null ? "unlimited" : row.limit === 0 ? "nothing passes" : `${number(row.limit)} in ${span(row.window_ms)}`)],
+      ["Kind", (row) => [row.algorithm, row.shadow ? "shadow" : ""].filter(Boolean).join(", ")],
+      ["Passed", (row) => number(row.ok), "number"],
+      ["Refused", (row) => number(row.over_limit), "number"],
+      ["A shadow would have refused", (row) => number(row.shadow_refusals), "number"],
+    ], (row) => `${row.domain} ${row.rule}`, "No domain is configured: see rate_limits.");
+    const note = make("p", { className: "note" });
+    main.append(make("h1", {}, "Domains of Envoy’s rate limit service"), list, note);
+    return () => {
+      if (!parts.domains) return;
+      const domains = parts.domains.domains;
+      list.show(domains.flatMap((domain) => domain.rules.map((rule) => (
+        { ...rule, domain: domain.domain, shadow: rule.shadow || domain.shadow }))));
+      const missing = domains.reduce((sum, domain) => sum + domain.rules_total - domain.rules.length, 0);
+      setText(note, domains.length ? `Decided by this sidecar since it began, or since its rules were replaced.${
+        missing ? ` ${number(missing)} rules are not shown.` : ""}` : "");
+    };
+  },
+
   service() {
     const name = route.name;
     const about = facts();

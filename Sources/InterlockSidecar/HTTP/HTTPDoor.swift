@@ -120,7 +120,7 @@ package struct HTTPDoor: Service {
     func routes(_ upstreams: NIOLoopBound<Upstreams>) -> [HTTPRoute] {
         [
             LockRoutes(coordinator: coordinator).routes, LimitRoutes(coordinator: coordinator).routes,
-            CheckRoutes(coordinator: coordinator).routes,
+            CheckRoutes(coordinator: coordinator).routes, DomainRoutes(coordinator: coordinator).routes,
             PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
             ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,

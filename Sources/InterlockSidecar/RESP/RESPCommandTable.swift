@@ -78,7 +78,7 @@ package struct RESPCommandTable: Sendable {
         case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
         case .lockGrants: entry("LOCK.GRANTS [name]", 1...2)
         case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED] [TRACEPARENT text]", 2...many)
-        case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s] [NAMED]", 2...many)
+        case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]", 2...many)
         case .limitList: entry("LIMIT.LIST service [SUBJECT s]", 2...4)
         case .throttle: entry("CL.THROTTLE key max_burst count period [quantity]", 5...6)
         case .permitAcquire: entry("PERMIT.ACQUIRE service [COST n] [SUBJECT s] [WAIT ms] [TRACEPARENT text]", 2...many)

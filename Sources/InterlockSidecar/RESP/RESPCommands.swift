@@ -322,10 +322,17 @@ final class RESPCommands {
     private func peek(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
-        let options = try RESPOptions(request, from: 2, allowed: [.subject, .named])
-        calls.peek(
-            service: request.text(1), subject: try options.name(.subject),
-            completion: options.has(.named) ? namedLimit(tag, connection) : completions.take(tag))
+        let options = try RESPOptions(request, from: 2, allowed: [.subject, .descriptor, .named])
+        let completion = options.has(.named) ? namedLimit(tag, connection) : completions.take(tag)
+        guard let descriptor = options.text(.descriptor) else {
+            return calls.peek(
+                service: request.text(1), subject: try options.name(.subject), completion: completion)
+        }
+        guard !options.has(.subject) else {
+            throw InterlockError(
+                .invalid, "SUBJECT and DESCRIPTOR do not go together: a descriptor is of a domain, a subject of a service")
+        }
+        calls.peek(domain: request.text(1), descriptor: descriptor, completion: completion)
     }
 
     /// The answer of the limit that binds, and its name.

@@ -28,6 +28,7 @@ package struct RESPOptions {
         case cursor = "CURSOR"
         case from = "FROM"
         case traceparent = "TRACEPARENT"
+        case descriptor = "DESCRIPTOR"
     }
 
     /// Where the values of a given option lie.
@@ -160,6 +161,7 @@ extension RESPRequest {
         case .cursor: isWord(index, "CURSOR")
         case .from: isWord(index, "FROM")
         case .traceparent: isWord(index, "TRACEPARENT")
+        case .descriptor: isWord(index, "DESCRIPTOR")
         }
     }
 }

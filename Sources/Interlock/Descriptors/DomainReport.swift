@@ -1,0 +1,41 @@
+package import InterlockCore
+
+/// A domain as this sidecar knows it.
+package struct DomainReport: Sendable {
+    /// A rule, and how often it decided in what way since the sidecar began, or since the rules were replaced.
+    package struct Rule: Sendable {
+        /// `tenant,path=/api/*`.
+        package var path: String
+        package var rule: DescriptorRule
+        package var decisions: DescriptorDecisions
+    }
+
+    package var domain: RateLimitDomain
+    package var rules: [Rule]
+    /// Combinations of values with counts of their own, as far as it knows.
+    package var counters: Int
+}
+
+/// How often something was decided.
+package struct DescriptorDecisions: Sendable {
+    package var ok = 0
+    package var overLimit = 0
+    /// A shadow would have refused it.
+    package var shadow = 0
+}
+
+extension LimitAnswer {
+    init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule) {
+        let name = rule.rule.name ?? rule.path
+        switch status.bound {
+        case .none, .unlimited: self.init(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+        case .limited(0, _):
+            self.init(
+                retryAfter: Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+        case .limited(let limit, _):
+            self.init(
+                retryAfter: status.remaining > 0 ? nil : status.resetAfter, limit: limit, remaining: status.remaining,
+                resetAfter: status.resetAfter, limitName: name)
+        }
+    }
+}

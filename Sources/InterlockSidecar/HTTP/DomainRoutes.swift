@@ -1,0 +1,34 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOHTTP1
+
+/// The domains of Envoy's rate limit service: what there is, and what a descriptor would be told.
+struct DomainRoutes {
+    let coordinator: Coordinator
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.GET, "/v1/domains", reply: list),
+            HTTPRoute(.GET, "/v1/domains/{domain}/peek", reply: peek),
+        ]
+    }
+
+    private func list(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        reply(try .json(DomainListReply.members(coordinator.callsOnEventLoop().allDomains())))
+    }
+
+    private func peek(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        guard let descriptor = try call.query("descriptor").text("descriptor") else {
+            throw HTTPProblem(.invalid, "descriptor is missing: its entries, key=value,key=value with %2C for a comma")
+        }
+        coordinator.callsOnEventLoop().peek(
+            domain: call.parameter("domain"), descriptor: descriptor,
+            completion: Completion { _, answer in
+                switch answer {
+                case .decided(let decision), .decidedAlike(let decision, _, _):
+                    reply(.object(decision.members))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+    }
+}

@@ -1,0 +1,67 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockSidecar
+import Testing
+
+@Suite("Looking at domains, at both doors")
+struct DomainLookingTests {
+    private static var domains: DomainSettings {
+        func limit(_ count: Int64) -> DescriptorLimit {
+            .rate(LimitDefinition(name: "1h", limit: count, window: .seconds(3600)), isAligned: false)
+        }
+        var settings = DomainSettings()
+        settings.definitions = [
+            RateLimitDomain(
+                name: "edge",
+                rules: [
+                    DescriptorRule(key: "ip", limit: limit(1)), DescriptorRule(key: "list", limit: limit(7)),
+                    DescriptorRule(key: "free", limit: .unlimited), DescriptorRule(key: "closed", limit: .blocked),
+                ])
+        ]
+        settings.timeout = .seconds(2)
+        return settings
+    }
+
+    @Test("LIMIT.PEEK with a descriptor tells what its rule would, and takes nothing")
+    func command() async throws {
+        try await RESPTestDoor.with(domains: Self.domains) { door in
+            func peek(_ descriptor: String) async throws -> [Int] {
+                try await door.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor).array?.compactMap { $0.integer.map(Int.init) }
+                    ?? []
+            }
+            for _ in 0..<2 { #expect(try await Array(peek("ip=10.0.0.1").prefix(4)) == [0, 1, 1, -1]) }
+            let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
+            #expect(try await door.coordinator.decide("edge", [ask])?.isOverLimit == false)
+            let refused = try await peek("ip=10.0.0.1")
+            #expect(Array(refused.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refused[3]))
+            #expect(try await Array(peek("list=a%2Cb=c").prefix(3)) == [0, 7, 7])
+            #expect(try await Array(peek("free=x").prefix(4)) == [0, 0, 0, -1])
+            #expect(try await Array(peek("closed=x").prefix(4)) == [1, 0, 0, -1])
+            #expect(try await door.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", "list=a", "NAMED").array?.last?.text == "list")
+            for descriptor in ["", "ip", "=x", "other=x", "ip=a,b", "ip=%4", "ip=%FF"] {
+                #expect(try await door.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor) == "INVALID")
+            }
+            #expect(try await door.errorWord("LIMIT.PEEK", "nowhere", "DESCRIPTOR", "ip=x") == "INVALID")
+            #expect(try await door.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", "ip=x", "SUBJECT", "a") == "INVALID")
+        }
+    }
+
+    @Test("over HTTP the rules are told with what was decided by each, and a descriptor with what it would be told")
+    func requests() async throws {
+        try await HTTPTestDoor.with(domains: Self.domains) { door in
+            let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])
+            for _ in 0..<3 { _ = try await door.coordinator.decide("edge", [ask]) }
+            let all = try await door.client.send("GET", "/v1/domains")
+            #expect(all.status == 200)
+            #expect(all.body.contains(#""over_limit":2"#) && all.body.contains(#""rule":"closed""#), "\(all.body)")
+            let one = try await door.client.send("GET", "/v1/domains/edge/peek?descriptor=ip%3Da")
+            #expect(one.body.contains(#""limited":true"#) && one.body.contains(#""name":"ip""#), "\(one.body)")
+            for path in [
+                "edge/peek", "edge/peek?descriptor=", "edge/peek?descriptor=other%3D1", "nowhere/peek?descriptor=ip%3D1",
+            ] {
+                try await door.expect(400, "GET", "/v1/domains/\(path)")
+            }
+        }
+    }
+}
