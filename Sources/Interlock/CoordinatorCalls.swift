@@ -158,9 +158,9 @@ package final class CoordinatorCalls {
                 "DESCRIPTOR: expected entries as in the key of a counter, key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\""
             )
         }
-        let isKnown = decide(
-            name, [DescriptorAsk(entries: entries, cost: 0)],
-            completion: Completion { _, decision in
+        let isKnown = domains.ask(
+            name, [DescriptorAsk(entries: entries, cost: 0)], isUncounted: true,
+            completion: Completion { [domains] _, decision in
                 switch decision {
                 case .failed(let error): return completion(.failed(error))
                 case .decided(let answer):
@@ -169,7 +169,7 @@ package final class CoordinatorCalls {
                         fail("the descriptor meets no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
                         return true
                     }
-                    return completion(.decided(LimitAnswer(status, of: rule)))
+                    return completion(.decided(LimitAnswer(status, of: rule, isShadow: domains.isShadow(rule, in: name))))
                 }
             })
         guard !isKnown else { return }

@@ -104,9 +104,15 @@ struct DescriptorMatchingTests {
         #expect((rate(10, 1000).tokens, rate(10, 1000).seconds) == (10, 1))
         #expect((rate(5, 100).tokens, rate(5, 100).seconds) == (50, 1))
         #expect((rate(3, 1500).tokens, rate(3, 1500).seconds) == (4, 2))
-        #expect(rate(10, 60_000).capacity(ofShare: 3) == 3)
-        #expect(rate(10, 60_000, .gcra(burst: 4)).capacity(ofShare: 4) == 2)
-        #expect(rate(10, 60_000, .gcra(burst: 0)).capacity(ofShare: 4) == 1)
+        #expect(rate(10, 10_000).capacity(ofShare: 3) == 3)
+        #expect(rate(10, 10_000, .gcra(burst: 4)).capacity(ofShare: 4) == 2)
+        #expect(rate(10, 10_000, .gcra(burst: 0)).capacity(ofShare: 4) == 1)
+        // No more than comes while it lasts.
+        #expect(rate(1000, 3_600_000).capacity(ofShare: 1000) == 4)
+        #expect(rate(1000, 3_600_000).capacity(ofShare: 1) == 1)
+        // Envoy counts in 32 bits.
+        #expect(rate(3_600_000_000, 30 * 86_400_000).tokens == 3_600_000_000)
+        #expect(rate(1_000_000_000_000_000, 999).tokens == Int64(UInt32.max))
     }
 
     @Test("what a data plane needs is twice what it reports, at most all, and half of what it was after a pause")
@@ -121,5 +127,8 @@ struct DescriptorMatchingTests {
         #expect(needs.tokens(of: rate) == 10)
         needs.report(requests: .max, over: 1, of: rate)
         #expect(needs.tokens(of: rate) == 100)
+        let daily = QuotaRate(LimitDefinition(name: "1d", limit: 100, window: .seconds(86_400)))
+        needs.report(requests: 106_751_991_167, over: 25_975_808, of: daily)
+        #expect(needs.tokens(of: daily) == 100)
     }
 }

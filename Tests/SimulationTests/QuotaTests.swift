@@ -47,7 +47,7 @@ private final class DataPlane {
     }
 
     private func hear(_ action: QuotaAction) {
-        last = action == .abandon ? nil : (action, stage.milliseconds + QuotaAction.lifetimeSeconds * 1000)
+        last = action == .abandon ? nil : (action, stage.milliseconds + QuotaRate.lifetimeSeconds * 1000)
     }
 
     /// Its stream ends; it goes by what it was told still.
@@ -63,10 +63,14 @@ private final class DataPlane {
 struct QuotaTests {
     private static let limit: Int64 = 10
 
-    private static func stage(sidecars: Int = 2, _ policy: OutagePolicy = .local) -> Stage {
+    private static func domain(limit: Int64 = limit) -> RateLimitDomain {
         let limit = LimitDefinition(name: "1s", limit: limit, window: .seconds(1))
-        var domain = RateLimitDomain(
+        return RateLimitDomain(
             name: "edge", rules: [DescriptorRule(key: "tenant", limit: .rate(limit, isAligned: false))])
+    }
+
+    private static func stage(sidecars: Int = 2, _ policy: OutagePolicy = .local) -> Stage {
+        var domain = domain()
         domain.whenRedisIsDown = policy
         var settings = DomainSettings()
         settings.definitions = [domain]
@@ -118,6 +122,20 @@ struct QuotaTests {
         #expect(first.share == 5 && second.share == 5)
         for _ in 0..<10 { Self.round(stage, [(first, 50), (second, 1)]) }
         #expect(first.share == 8 && second.share == 2)
+    }
+
+    @Test("where the limit is lowered each goes on with what is fair, and is never denied all")
+    func lowered() {
+        let stage = Self.stage()
+        let planes = (0..<5).map { DataPlane(on: stage, through: $0 % 2, address: "10.0.0.\($0)") }
+        for _ in 0..<10 { Self.round(stage, planes.map { ($0, 50) }) }
+        #expect(planes.map(\.share) == [2, 2, 2, 2, 2])
+        for sidecar in stage.sidecars { sidecar.reload(domains: [Self.domain(limit: 5)]) }
+        for _ in 0..<8 {
+            Self.round(stage, planes.map { ($0, 50) })
+            #expect(planes.allSatisfy { $0.share >= 1 })
+        }
+        #expect(planes.map(\.share) == [1, 1, 1, 1, 1])
     }
 
     @Test("one that comes back keeps what it had")

@@ -16,6 +16,8 @@ final class DomainCoordinator {
         struct Caller {
             var completion: Completion<DescriptorDecision>
             var asks: [DescriptorAsk]
+            /// It only looks.
+            var isUncounted = false
         }
 
         // Unchecked: touched on one event loop, and calls nothing back while it changes.
@@ -55,11 +57,14 @@ final class DomainCoordinator {
     }
 
     /// Decides about a request. The completion is called once, within the timeout and possibly before this returns.
+    /// - Parameter isUncounted: the metrics are not told of it.
     /// - Returns: whether the domain is configured; if it is not, the completion is not called.
-    func ask(_ name: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>) -> Bool {
+    func ask(
+        _ name: String, _ asks: [DescriptorAsk], isUncounted: Bool = false, completion: Completion<DescriptorDecision>
+    ) -> Bool {
         guard let domain = domains[ExactText(name)] else { return false }
         let now = runtime.time.now()
-        let id = domain.callers.insert(.init(completion: completion, asks: asks))
+        let id = domain.callers.insert(.init(completion: completion, asks: asks, isUncounted: isUncounted))
         switch domain.limiter.admit(asks, id: id, now: now) {
         case .answered(let answer): deliver(domain, id, answer)
         case .queued:
@@ -103,6 +108,11 @@ final class DomainCoordinator {
                 },
                 counters: domain.limiter.countersKnown)
         }
+    }
+
+    /// Whether nobody is refused by a rule.
+    func isShadow(_ rule: DescriptorIndex.Rule, in domain: String) -> Bool {
+        rule.rule.isShadow || domains[ExactText(domain)]?.limiter.domain.isShadow == true
     }
 
     /// `nil`: the domain is not configured.
@@ -170,7 +180,7 @@ final class DomainCoordinator {
 
     private func deliver(_ domain: Domain, _ id: Int, _ answer: DescriptorAnswer) {
         guard let caller = domain.callers.remove(id) else { return }
-        domain.metrics.count(answer, of: caller.asks)
+        if !caller.isUncounted { domain.metrics.count(answer, of: caller.asks) }
         caller.completion(.decided(answer))
     }
 

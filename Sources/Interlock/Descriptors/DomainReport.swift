@@ -25,16 +25,16 @@ package struct DescriptorDecisions: Sendable {
 }
 
 extension LimitAnswer {
-    init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule) {
+    init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule, isShadow: Bool) {
         let name = rule.rule.name ?? rule.path
         switch status.bound {
         case .none, .unlimited: self.init(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
         case .limited(0, _):
             self.init(
-                retryAfter: Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+                retryAfter: isShadow ? nil : Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
         case .limited(let limit, _):
             self.init(
-                retryAfter: status.remaining > 0 ? nil : status.resetAfter, limit: limit, remaining: status.remaining,
+                retryAfter: isShadow || status.remaining > 0 ? nil : status.resetAfter, limit: limit, remaining: status.remaining,
                 resetAfter: status.resetAfter, limitName: name)
         }
     }

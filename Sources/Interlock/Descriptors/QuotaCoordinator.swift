@@ -12,8 +12,6 @@ package enum QuotaAction: Sendable, Hashable {
     /// It need not report it any more.
     case abandon
 
-    /// For so long a data plane goes by what it was told, in whole seconds, as Envoy counts. Envoy reports every five.
-    package static let lifetimeSeconds: Int64 = 15
     /// With the bucket that it is about.
     package typealias Of = (bucket: [DescriptorEntry], action: QuotaAction)
 }
@@ -33,19 +31,20 @@ package struct QuotaUsage: Sendable {
 final class QuotaCoordinator {
     /// What is told arrives within this time, or the share would count no more while it is used.
     fileprivate static let delayMilliseconds: Int64 = 5000
-    fileprivate static var keptMilliseconds: Int64 { QuotaAction.lifetimeSeconds * 1000 + delayMilliseconds }
+    fileprivate static var keptMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
     /// Of one bucket.
-    fileprivate static let mostDataPlanes = 1000
+    fileprivate static let mostDataPlanes = 200
 
     fileprivate let runtime: CoordinatorRuntime
     fileprivate let domains: DomainCoordinator
     fileprivate let unassigned = Counter(label: "interlock_quota_unassigned_total")
     private let buckets = Gauge(label: "interlock_quota_buckets")
     private var sessions: [ObjectIdentifier: QuotaSession] = [:]
+    private var sessionsByOrigin: [Origin: Int] = [:]
     /// Data planes whose stream ended, and that go by what they were told still.
     private var left: [(dataPlane: String, origin: Origin, until: Instant)] = []
-    /// Where more than one data plane is: of several it is not known which comes back.
-    private var shared: Set<Origin> = []
+    /// Where more than one data plane was, and until when that counts: of several it is not known which comes back.
+    private var shared: [Origin: Instant] = [:]
     private var lastNumber = 0
 
     /// Where a data plane's streams come from.
@@ -54,7 +53,7 @@ final class QuotaCoordinator {
         var address: String
     }
 
-    private static let mostShared = 10_000
+    private static let mostOrigins = 1000
 
     init(runtime: CoordinatorRuntime, domains: DomainCoordinator) {
         self.runtime = runtime
@@ -71,6 +70,7 @@ final class QuotaCoordinator {
         let origin = Origin(domain: domain, address: address)
         let session = QuotaSession(self, origin, dataPlane: dataPlane(from: origin, isReturning: isReturning), tell: tell)
         sessions[ObjectIdentifier(session)] = session
+        sessionsByOrigin[origin, default: 0] += 1
         return session
     }
 
@@ -78,21 +78,25 @@ final class QuotaCoordinator {
     private func dataPlane(from origin: Origin, isReturning: Bool) -> String {
         let now = runtime.time.now()
         left.removeAll { $0.until <= now }
+        shared = shared.filter { $0.value > now }
         let gone = left.firstIndex { $0.origin == origin }
-        let isAlone = !sessions.values.contains { $0.origin == origin }
-        if let gone, isAlone, isReturning, !shared.contains(origin), shared.count < Self.mostShared {
+        let isAlone = sessionsByOrigin[origin] == nil
+        if let gone, isAlone, isReturning, shared[origin] == nil, shared.count < Self.mostOrigins {
             return left.remove(at: gone).dataPlane
         }
-        if gone != nil || !isAlone, shared.count < Self.mostShared { shared.insert(origin) }
+        if gone != nil || !isAlone, shared.count < Self.mostOrigins {
+            shared[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
+        }
         lastNumber += 1
         return "\(runtime.id):\(lastNumber)"
     }
 
     fileprivate func ended(_ session: QuotaSession) {
         sessions[ObjectIdentifier(session)] = nil
+        if let count = sessionsByOrigin[session.origin] { sessionsByOrigin[session.origin] = count > 1 ? count - 1 : nil }
         let until = runtime.time.now().advanced(byMilliseconds: Self.keptMilliseconds)
         left.append((session.dataPlane, session.origin, until))
-        if left.count > Self.mostDataPlanes { left.removeFirst() }
+        if left.count > Self.mostOrigins { left.removeFirst() }
     }
 
     func refreshGauges() { buckets.record(sessions.values.reduce(0) { $0 + $1.bucketCount }) }
@@ -113,7 +117,7 @@ package final class QuotaSession {
 
     /// Beyond them a data plane is told of none.
     private static let mostBuckets = 10_000
-    private static let longestBatch = 200
+    private static let longestBatch = 100
     /// In one report: more than whatever is.
     private static let mostRequests: Int64 = 1 << 40
     private static let mostBatches = 2
@@ -127,6 +131,7 @@ package final class QuotaSession {
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
     private var planned: [[DescriptorEntry]] = []
     private var batchesUnderWay = 0
+    private var sweptAt = Instant(nanoseconds: 0)
     private var isFlushPlanned = false
     private var hasEnded = false
 
@@ -146,8 +151,19 @@ package final class QuotaSession {
     /// Takes a report; what follows from it is told soon.
     package func report(_ usages: [QuotaUsage]) {
         let now = coordinator.runtime.time.now()
+        if buckets.count >= Self.mostBuckets, sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
+            sweptAt = now
+            let oldest = now.advanced(byMilliseconds: -Self.patienceMilliseconds)
+            buckets = buckets.filter { $0.value.isPlanned || ($0.value.reportedAt ?? now) > oldest }
+        }
+        var unlimited: [QuotaAction.Of] = []
         for usage in usages {
             let name = usage.bucket.sorted { $0.key < $1.key }
+            guard coordinator.domains.match(unordered: name, in: domain) != nil else {
+                unlimited.append((name, .allow))
+                buckets[name] = nil
+                continue
+            }
             guard var bucket = buckets[name] ?? (buckets.count < Self.mostBuckets ? Bucket(busyAt: now) : nil) else {
                 coordinator.unassigned.increment()
                 continue
@@ -160,6 +176,7 @@ package final class QuotaSession {
             bucket.isPlanned = true
             buckets[name] = bucket
         }
+        if !unlimited.isEmpty { tell(unlimited) }
         planFlush()
     }
 

@@ -66,8 +66,11 @@ local function assign(key, id, limit, needs)
   local own, parts, taken = parts_of(key, id, needs)
   if #parts > most and own.till <= now then return 0 end
   local free = math.max(0, limit - taken)
-  local share = math.min(fair(own, parts, limit), free)
+  local target = fair(own, parts, limit)
+  local share = math.min(target, free)
   local has = own.till > now and own.share or 0
+  -- The limit was lowered: what the others were told before lasts for its time, and nobody has less than is fair meanwhile.
+  if taken + has > limit then share = math.max(share, math.min(has, target)) end
   if has > 0 and has <= free and math.abs(share - has) * 10 <= has then share = has end
   if share < has then
     if own.former_till > now and has <= free then

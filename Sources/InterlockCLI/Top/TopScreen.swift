@@ -193,7 +193,10 @@ extension TopScreen {
             case .events: frame?.object["events"]["events"].list ?? []
             case .domains:
                 (frame?.object["domains"]["domains"].list ?? []).flatMap { domain in
-                    domain["rules"].list.map { $0.adding("domain", domain["domain"]) }
+                    domain["rules"].list.map { rule in
+                        rule.adding("domain", domain["domain"])
+                            .adding("shadow", .flag(rule["shadow"].flag || domain["shadow"].flag))
+                    }
                 }
             }
         let now = now

@@ -47,7 +47,9 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
 
     private let patience: TimeAmount
     private var isReadAsked = false
-    private var isPaused = false
+    /// Nothing is read for now.
+    var isPaused: Bool { pauseEnd != nil }
+    private var pauseEnd: Scheduled<Void>?
     private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
 
@@ -59,11 +61,14 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     /// Reads nothing for so long.
     func pause(_ time: TimeAmount) {
         guard let context, !isPaused else { return }
-        isPaused = true
-        context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in
-            isPaused = false
-            if let context = self.context { readIfAsked(context) }
-        }
+        pauseEnd = context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in resume() }
+    }
+
+    /// Ends a pause.
+    func resume() {
+        pauseEnd?.cancel()
+        pauseEnd = nil
+        if let context { readIfAsked(context) }
     }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
@@ -94,6 +99,8 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     func channelInactive(context: ChannelHandlerContext) {
         end?.cancel()
         end = nil
+        pauseEnd?.cancel()
+        pauseEnd = nil
         self.context = nil
         context.fireChannelInactive()
     }

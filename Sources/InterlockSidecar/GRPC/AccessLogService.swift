@@ -9,6 +9,8 @@ internal import SwiftProtobuf
 /// permits for. Entries without a permit say nothing here.
 final class AccessLogService {
     static let name = "envoy.service.accesslog.v3.AccessLogService"
+    /// Of one message: more than Envoy puts together.
+    private static let mostEntries = 10_000
 
     private let calls: CoordinatorCalls
     private let reported = counter("reported")
@@ -45,6 +47,10 @@ final class AccessLogService {
         }
 
         func received(_ message: ByteBuffer) {
+            // Before they are all decoded.
+            guard message.countOfProtobufFields(2, 1) <= AccessLogService.mostEntries else {
+                return call.fail(.resourceExhausted, "a message has at most \(AccessLogService.mostEntries) entries")
+            }
             guard let message = call.request(Envoy_Service_Accesslog_V3_StreamAccessLogsMessage.self, message) else { return }
             for entry in message.httpLogs.logEntry { service.take(entry) }
         }
@@ -118,7 +124,8 @@ extension Envoy_Data_Accesslog_V3_AccessLogCommon {
 }
 
 extension Google_Protobuf_Duration {
-    fileprivate var milliseconds: Int64 { seconds * 1000 + Int64(nanos) / 1_000_000 }
+    /// What is longer than a day counts as one.
+    fileprivate var milliseconds: Int64 { min(max(0, seconds), 86_400) * 1000 + Int64(nanos) / 1_000_000 }
 }
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {

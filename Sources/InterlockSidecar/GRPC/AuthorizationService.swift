@@ -40,8 +40,7 @@ final class AuthorizationService {
             }
             self.service = service
             cost = try CheckRoutes.cost(said["cost"])
-            let subject = said["subject_header"].flatMap { attributes.request.http.headers[$0.lowercased()] } ?? said["subject"]
-            self.subject = try subject.map { try ResourceName($0, what: "subject").text }
+            subject = said["subject_header"].flatMap { attributes.request.http.headers[$0.lowercased()] } ?? said["subject"]
             switch said["outcome"] {
             case nil: isReported = false
             case "access_log": isReported = true
@@ -66,6 +65,10 @@ final class AuthorizationService {
         guard let request = call.request(Request.self, message) else { return }
         do {
             let question = try Question(request.attributes)
+            // Said by the caller: were it an error of this call, a filter that allows on errors would let the caller pass.
+            if let subject = question.subject, (try? ResourceName(subject)) == nil {
+                return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \(Excerpt(subject)) is no name")))
+            }
             let service = try calls.service(question.service).get()
             if question.isReported { acquire(call, question, service) } else { look(call, question, service) }
         } catch let error as InterlockError {
@@ -97,7 +100,7 @@ final class AuthorizationService {
                                 reason, state, service: question.service, subject: question.subject, retryAfter: retryAfter,
                                 cause: calls.causeOfBreaker(ofService: question.service),
                                 limits: calls.definition(ofService: question.service)?.limits ?? [])))
-                case .failed(let error): call.fail(HTTPProblem(error))
+                case .failed(let error): Self.fail(call, error)
                 }
                 return true
             })
@@ -134,7 +137,7 @@ final class AuthorizationService {
                     var response = Self.pass
                     response.okResponse.responseHeadersToAdd = Self.options(headers)
                     call.answer(response)
-                case .failed(let error): call.fail(HTTPProblem(error))
+                case .failed(let error): Self.fail(call, error)
                 }
                 return true
             })
@@ -159,6 +162,12 @@ final class AuthorizationService {
         }
     }
 
+    /// That the caller says no subject, or asks for more than there can be, is the caller's doing as well.
+    private static func fail(_ call: GRPCCall, _ error: InterlockError) {
+        let problem = HTTPProblem(error)
+        if problem.code == .invalid { call.answer(denied(problem)) } else { call.fail(problem) }
+    }
+
     private static func options(_ headers: HTTPHeaders) -> [Envoy_Config_Core_V3_HeaderValueOption] {
         headers.map { name, value in
             .with {
@@ -172,5 +181,7 @@ final class AuthorizationService {
 extension Envoy_Service_Auth_V3_CheckResponse: GRPCMessage {}
 
 extension GRPCCall {
-    fileprivate func fail(_ problem: HTTPProblem) { fail(GRPCStatus(problem.code), problem.detail) }
+    fileprivate func fail(_ problem: HTTPProblem) {
+        fail(problem.code == .unknownService ? .notFound : GRPCStatus(problem.code), problem.detail)
+    }
 }

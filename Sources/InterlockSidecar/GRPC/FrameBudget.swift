@@ -5,8 +5,8 @@ struct FrameBudget {
     /// Frames that a client may send whatever they are, in a second.
     static let perSecond: Int64 = 1000
     private static let most: Int64 = 1000
-    /// Enough for as many calls as may be under way at a time.
-    private static let first: Int64 = 600
+    /// As many calls as may be under way at a time earn while they come.
+    private static let first: Int64 = 300
     /// For a call, which is of two frames and a few about windows.
     static let earned: Int64 = 8
     private static let nanosecondsPerFrame: Int64 = 1_000_000_000 / perSecond

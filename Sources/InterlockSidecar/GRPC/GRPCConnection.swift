@@ -174,6 +174,7 @@ final class GRPCConnection: ChannelDuplexHandler {
         while !call.isOver, let reader = call.reader {
             guard let length = announced(call.received, call) else { return }
             guard call.received.readableBytes >= Self.prefixLength + length else {
+                if call.received.readableBytes == 0 { call.partSince = nil } else { call.partSince = call.partSince ?? .now() }
                 guard isLast else { return }
                 return call.received.readableBytes == 0
                     ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
@@ -181,7 +182,8 @@ final class GRPCConnection: ChannelDuplexHandler {
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
-            budget.earn()
+            earn()
+            call.partSince = nil
             reader.received(message)
         }
     }
@@ -266,8 +268,18 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
         call.method.counters.answered(status, since: call.began)
-        if status == .ok { budget.earn() }
+        switch status {
+        case .ok, .unavailable, .notFound: earn()
+        // What is wrong with it is the client's doing.
+        default: break
+        }
         cut(call)
+    }
+
+    /// Something was done for the client.
+    private func earn() {
+        budget.earn()
+        if gate.isPaused, !budget.isSpent { gate.resume() }
     }
 
     /// A call whose answer is written: its stream ends when its request has been read, else the client is told to send no more of it.
@@ -323,7 +335,7 @@ final class GRPCConnection: ChannelDuplexHandler {
         if lastStream == .rootStream, firstCallBy <= now { return endGently() }
         if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
-        for call in Array(calls.values) where !call.isRead && call.reader == nil && call.began <= limit {
+        for call in Array(calls.values) where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
                 .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
         }

@@ -15,6 +15,8 @@ final class GRPCCall {
 
     // What its connection keeps of it.
     var received = ByteBuffer()
+    /// Since when a part of a message waits for the rest, of a call that has many; `nil`: none does.
+    var partSince: NIODeadline?
     /// The client sends no more of it.
     var isRead = false
     /// The answer's head is written.

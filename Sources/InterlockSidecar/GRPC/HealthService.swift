@@ -55,12 +55,16 @@ final class HealthService {
         guard look == nil, !watches.isEmpty else { return }
         look = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
             look = nil
+            watches.removeAll { $0.call.isOver }
+            var news: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
             for place in watches.indices {
                 let status = status(of: watches[place].service) ?? .serviceUnknown
                 guard status != watches[place].told else { continue }
                 watches[place].told = status
-                watches[place].call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+                news.append((watches[place].call, status))
             }
+            // One that does not listen may be given up by this.
+            for (call, status) in news { call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
             planLook()
         }
     }
@@ -95,38 +99,45 @@ extension GRPCCall {
 }
 
 extension ByteBuffer {
-    /// How often a message has a field, as far as it is one; nothing is decoded.
+    /// How often a message has the last of these fields, within those before it, as far as it is one; nothing is decoded.
     /// <https://protobuf.dev/programming-guides/encoding/>
-    func countOfProtobufField(_ number: UInt64) -> Int {
-        withUnsafeReadableBytes { bytes in
-            var place = 0
-            func varint() -> UInt64? {
-                var value: UInt64 = 0
-                for shift in stride(from: UInt64(0), to: 64, by: 7) {
-                    guard place < bytes.count else { return nil }
-                    let byte = bytes[place]
-                    place += 1
-                    value |= UInt64(byte & 0x7F) << shift
-                    if byte < 0x80 { return value }
-                }
-                return nil
+    func countOfProtobufFields(_ path: UInt64...) -> Int {
+        withUnsafeReadableBytes { Self.countOfFields(path[...], in: $0) }
+    }
+
+    private static func countOfFields(_ path: ArraySlice<UInt64>, in bytes: UnsafeRawBufferPointer) -> Int {
+        var place = 0
+        func varint() -> UInt64? {
+            var value: UInt64 = 0
+            for shift in stride(from: UInt64(0), to: 64, by: 7) {
+                guard place < bytes.count else { return nil }
+                let byte = bytes[place]
+                place += 1
+                value |= UInt64(byte & 0x7F) << shift
+                if byte < 0x80 { return value }
             }
-            var count = 0
-            while let tag = varint() {
-                if tag >> 3 == number { count += 1 }
-                switch tag & 7 {
-                case 0: if varint() == nil { return count }
-                case 1: place += 8
-                case 2:
-                    guard let length = varint(), length <= UInt64(bytes.count - place) else { return count }
-                    place += Int(length)
-                case 5: place += 4
-                default: return count
-                }
-                guard place <= bytes.count else { return count }
-            }
-            return count
+            return nil
         }
+        var count = 0
+        while let tag = varint() {
+            let isNext = tag >> 3 == path.first
+            if isNext, path.count == 1 { count += 1 }
+            switch tag & 7 {
+            case 0: if varint() == nil { return count }
+            case 1: place += 8
+            case 2:
+                guard let length = varint(), length <= UInt64(bytes.count - place) else { return count }
+                let end = place + Int(length)
+                if isNext, path.count > 1 {
+                    count += countOfFields(path.dropFirst(), in: UnsafeRawBufferPointer(rebasing: bytes[place..<end]))
+                }
+                place = end
+            case 5: place += 4
+            default: return count
+            }
+            guard place <= bytes.count else { return count }
+        }
+        return count
     }
 }
 

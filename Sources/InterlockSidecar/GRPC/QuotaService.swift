@@ -10,6 +10,12 @@ final class QuotaService {
     static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
     /// Of one bucket.
     private static let mostEntries = 64
+    /// Of one bucket's keys and values together, in bytes.
+    private static let longestBucket = 4096
+    /// Of one message, as many as a data plane may have.
+    private static let mostUsages = 10_000
+    /// What waits for long is not heard while it counts.
+    private static let mostUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
     private typealias Response = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse
@@ -44,14 +50,25 @@ final class QuotaService {
         }
 
         func received(_ message: ByteBuffer) {
+            // Before they are all decoded.
+            guard message.countOfProtobufFields(2) <= QuotaService.mostUsages else {
+                return call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
+            }
             guard let reports = call.request(Reports.self, message) else { return }
             guard let session = session(for: reports) else {
                 return call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
             }
-            guard reports.bucketQuotaUsages.allSatisfy({ $0.bucketID.bucket.count <= QuotaService.mostEntries }) else {
-                return call.fail(.invalidArgument, "a bucket has at most \(QuotaService.mostEntries) entries")
+            guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
+                return call.fail(
+                    .invalidArgument,
+                    "a bucket has at most \(QuotaService.mostEntries) entries, of \(QuotaService.longestBucket) bytes together")
             }
             session.report(reports.bucketQuotaUsages.map(QuotaUsage.init))
+        }
+
+        private static func isSmall(_ bucket: [String: String]) -> Bool {
+            bucket.count <= QuotaService.mostEntries
+                && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.longestBucket
         }
 
         func ended() { call.finish() }
@@ -67,7 +84,8 @@ final class QuotaService {
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
             session = calls.beginQuotas(domain: domain, address: call.connection.address, isReturning: isReturning) {
                 [weak call] actions in
-                call?.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
+                guard let call, call.unsent < QuotaService.mostUnsent else { return }
+                call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
             }
             return session
         }
@@ -93,7 +111,7 @@ extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
             abandonAction = .init()
             return
         }
-        quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaAction.lifetimeSeconds)
+        quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaRate.lifetimeSeconds)
         switch told.action {
         case .share(let share, let rate):
             quotaAssignmentAction.rateLimitStrategy.tokenBucket = .with {

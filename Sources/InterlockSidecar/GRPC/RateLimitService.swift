@@ -35,7 +35,7 @@ final class RateLimitService {
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
         // Before they are all decoded.
-        let descriptors = message.countOfProtobufField(2)
+        let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= Self.mostDescriptors else { return Self.refuse(call, descriptors: descriptors) }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return }
         guard !request.domain.isEmpty else { return call.fail(.invalidArgument, "the domain is empty") }

@@ -136,6 +136,13 @@ final class SidecarHost {
         process.loop.enter { body(process.coordinator.callsOnEventLoop()) }
     }
 
+    /// SIGHUP, with other domains.
+    func reload(domains: [RateLimitDomain]) {
+        configuration.domains.definitions = domains
+        guard let process, !isStopped else { return }
+        process.loop.enter { process.coordinator.assumeIsolated { $0.reload(domains: domains) } }
+    }
+
     /// SIGHUP.
     func reload(_ services: [ServiceDefinition]) {
         configuration.services = services
