@@ -292,7 +292,7 @@ class Check:
         ops.page.get_by_label("Part of the name").fill("mail")
         expect(ops.page.locator("tbody tr")).to_have_count(1)
         ops.go("domains")
-        ops.shows("tbody", "5 in 1 s")
+        ops.shows("tbody", "5 in 1.0 s")
         ops.shows("tbody", MARKUP)
         ops.go("grants")
         ops.shows("tbody", "worker-4")

@@ -141,6 +141,8 @@ class Check:
         terminal.press("?")
         terminal.shows("open the lock or the service")
         terminal.press("x", "Tab")
+        terminal.shows(r"\[6 domains\]")
+        terminal.press("Tab")
         terminal.shows(r"\[1 overview\]")
         self.leave("q")
 
