@@ -103,7 +103,7 @@ package final class RedisPipeline: RedisSender {
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        guard let handler = link.handler else { return refuse(completion) }
         handler.send(command, timeout: timeout, completion: completion)
     }
 
@@ -113,7 +113,7 @@ package final class RedisPipeline: RedisSender {
         timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        guard let handler = link.handler else { return refuse(completion) }
         handler.send(script: command, timeout: timeout, completion: completion)
     }
 
@@ -124,7 +124,7 @@ package final class RedisPipeline: RedisSender {
     ) {
         guard let handler = link.handler else {
             written.clear()
-            return completion(.failure(notConnected))
+            return refuse(completion)
         }
         handler.send(command, written: &written, timeout: timeout, completion: completion)
     }
@@ -136,7 +136,7 @@ package final class RedisPipeline: RedisSender {
     ) {
         guard let handler = link.handler else {
             written.clear()
-            return completion(.failure(notConnected))
+            return refuse(completion)
         }
         handler.send(script: command, written: &written, timeout: timeout, completion: completion)
     }
@@ -154,7 +154,7 @@ package final class RedisPipeline: RedisSender {
     func ask<Command: ScriptCommand>(
         script command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard let handler = link.handler else { return completion(.failure(notConnected)) }
+        guard let handler = link.handler else { return refuse(completion) }
         handler.send(Asking(), timeout: timeout) { _ in }
         handler.send(source: command, timeout: timeout, completion: completion)
     }
@@ -185,7 +185,9 @@ package final class RedisPipeline: RedisSender {
         return link.close()
     }
 
-    private var notConnected: RedisError {
-        RedisError(.notConnected, lastFailure?.message ?? "Redis is not connected yet")
+    /// By itself, so that the callers ask for the type of the result, which is not known when they are compiled, only when they need it.
+    @inline(never)
+    private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
+        completion(.failure(RedisError(.notConnected, lastFailure?.message ?? "Redis is not connected yet")))
     }
 }

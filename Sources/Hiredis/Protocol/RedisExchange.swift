@@ -122,7 +122,7 @@ final class RedisExchange {
     ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(&encoder, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+        enqueue(&encoder, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
     }
 
     /// Appends a script by its digest, and once more when the server does not know it: with its source, unless that has gone there
@@ -150,7 +150,7 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return written.clear() }
-        enqueue(&written, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+        enqueue(&written, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
     }
 
     /// The same of a script.
@@ -169,7 +169,7 @@ final class RedisExchange {
     ) {
         guard admit(completion) else { return }
         command.encodeWithSource(into: &encoder)
-        enqueue(&encoder, timeout: timeout, now: now) { completion($0.decoded(by: command)) }
+        enqueue(&encoder, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
     }
 
     /// Appends a command whose reply comes by `onPush`, as those of a subscription do.
@@ -179,15 +179,19 @@ final class RedisExchange {
     }
 
     private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
+        guard closeReason != nil || pending.count >= maximumPending else { return true }
+        refuse(completion)
+        return false
+    }
+
+    /// By itself, so that the callers ask for the type of the result, which is not known when they are compiled, only when they need it.
+    @inline(never)
+    private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
         if let closeReason {
             completion(.failure(RedisError(.notConnected, closeReason.message)))
-            return false
-        }
-        guard pending.count < maximumPending else {
+        } else {
             completion(.failure(RedisError(.overloaded, "\(pending.count) commands already await replies from Redis")))
-            return false
         }
-        return true
     }
 
     private func enqueue<Command: ScriptCommand>(
@@ -198,7 +202,7 @@ final class RedisExchange {
         let number = commandsSent
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
-                return completion(result.decoded(by: command))
+                return result.tell(completion, decodedBy: command)
             }
             // In what is left of its time.
             let left = max(end - self.lastRead, .nanoseconds(1))
@@ -320,16 +324,13 @@ final class RedisExchange {
 }
 
 extension Result where Success == RedisReply, Failure == RedisError {
-    fileprivate func decoded<Command: RedisCommand>(by command: Command) -> Result<Command.Reply, RedisError> {
+    fileprivate func tell<Command: RedisCommand>(
+        _ completion: (Result<Command.Reply, RedisError>) -> Void, decodedBy command: Command
+    ) {
         switch self {
-        case .failure(let error): return .failure(error)
-        case .success(.error(let error)) where !(command is AnyCommand): return .failure(error)
-        case .success(let reply):
-            do throws(RedisError) {
-                return .success(try command.decode(reply))
-            } catch {
-                return .failure(error)
-            }
+        case .failure(let error): completion(.failure(error))
+        case .success(.error(let error)) where !(command is AnyCommand): completion(.failure(error))
+        case .success(let reply): completion(Result<_, RedisError> { () throws(RedisError) in try command.decode(reply) })
         }
     }
 }

@@ -1,8 +1,8 @@
 package import InterlockCore
 
 /// Every key and channel name, in one place. All keys of one thing share a hash tag, so that each script runs on a
-/// Redis Cluster.
-package struct KeySpace: Hashable, Sendable {
+/// Redis Cluster. An object, for each script is handed it, and a dozen texts would have to be copied with it.
+package final class KeySpace: Sendable {
     /// What every key and channel begins with.
     package let prefix: String
     /// See `LockSettings.keyPrefix`.
@@ -23,7 +23,7 @@ package struct KeySpace: Hashable, Sendable {
     let countsStart: String
     let stillStart: String
 
-    package init(prefix: String = Self.defaultPrefix, lockKeyPrefix: String? = nil, isOnCluster: Bool = false) {
+    package init(prefix: String = KeySpace.defaultPrefix, lockKeyPrefix: String? = nil, isOnCluster: Bool = false) {
         self.prefix = prefix
         self.isOnCluster = isOnCluster
         self.lockKeyPrefix = lockKeyPrefix
