@@ -83,6 +83,7 @@ struct HTTPCheckTests {
             let refused = try await door.client.send("GET", Self.path)
             #expect(refused.status == 503)
             #expect(refused.body.contains(#""code":"open""#))
+            #expect(refused.body.contains(#""cause":"forced""#))
             #expect(Int(refused.headers["retry-after"] ?? "") ?? 0 > 50)
             _ = try await door.coordinator.forceBreaker(service: "catalog", to: nil, reason: "", by: "test")
             #expect(try await door.client.send("GET", Self.path).headers["ratelimit"] == #""hour";r=2;t=3600"#)

@@ -25,11 +25,8 @@ struct DescriptorScript: ScriptCommand {
         numbers.append(batch.counters.count)
         numbers.append(0)
         for counter in batch.counters {
-            numbers.append(counter.isAligned ? 3 : counter.limit.algorithm.scriptNumber)
-            numbers.append(counter.limit.capacity)
-            numbers.append(counter.limit.limit)
-            numbers.append(counter.limit.windowMilliseconds)
-            numbers.append(counter.isShadow ? 1 : 0)
+            let algorithm = counter.isAligned ? 3 : counter.limit.algorithm.scriptNumber
+            numbers.append(counter.limit, algorithm: algorithm, isShadow: counter.isShadow)
         }
         // When fixed windows end is not known here.
         numbers.append(0)

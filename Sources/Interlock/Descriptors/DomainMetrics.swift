@@ -24,26 +24,20 @@ final class DomainMetrics {
             shadow = counter("shadow")
         }
 
-        func count(_ status: DescriptorStatus) {
-            note(status)
+        /// - Parameter inSumOnly: its metrics tell values apart.
+        func count(_ status: DescriptorStatus, inSumOnly: Bool = false) {
+            let counter: Counter
             if status.isOverLimit {
-                overLimit.increment()
-            } else if status.isShadowRefusal {
-                shadow.increment()
-            } else {
-                ok.increment()
-            }
-        }
-
-        /// In the sum only, for those whose metrics tell values apart.
-        func note(_ status: DescriptorStatus) {
-            if status.isOverLimit {
+                counter = overLimit
                 sum.overLimit += 1
             } else if status.isShadowRefusal {
+                counter = shadow
                 sum.shadow += 1
             } else {
+                counter = ok
                 sum.ok += 1
             }
+            if !inSumOnly { counter.increment() }
         }
 
         func destroy() { for counter in [ok, overLimit, shadow] { counter.destroy() } }
@@ -80,7 +74,7 @@ final class DomainMetrics {
                 rules[rule]?.count(status)
                 continue
             }
-            rules[rule]?.note(status)
+            rules[rule]?.count(status, inSumOnly: true)
             var name = CounterName()
             for entry in ask.entries { name.append(key: entry.key, value: entry.value) }
             decisions(ofValue: name.text).count(status)

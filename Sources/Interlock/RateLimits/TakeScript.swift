@@ -29,11 +29,7 @@ struct TakeScript: ScriptCommand {
         numbers.append(batch.serviceWideCount)
         numbers.append(batch.perSubjectCount)
         for definition in batch.definitionsInOrder {
-            numbers.append(definition.algorithm.scriptNumber)
-            numbers.append(definition.capacity)
-            numbers.append(definition.limit)
-            numbers.append(definition.windowMilliseconds)
-            numbers.append(definition.isShadow ? 1 : 0)
+            numbers.append(definition, algorithm: definition.algorithm.scriptNumber, isShadow: definition.isShadow)
         }
         let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
         numbers.append(base == .max ? 0 : base)
@@ -98,6 +94,17 @@ extension LimitVerdict {
             counters[index].excess = excess
         }
         return (time, false, counters)
+    }
+}
+
+extension PackedNumbers {
+    /// A limit as `batch.lua` reads it.
+    mutating func append(_ limit: LimitDefinition, algorithm: Int, isShadow: Bool) {
+        append(algorithm)
+        append(limit.capacity)
+        append(limit.limit)
+        append(limit.windowMilliseconds)
+        append(isShadow ? 1 : 0)
     }
 }
 

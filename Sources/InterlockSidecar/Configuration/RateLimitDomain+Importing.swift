@@ -73,11 +73,7 @@ extension DescriptorRule {
             }
             section.read("rate_limit") { rule.read(limit: $0) }
             section.read("shadow_mode", into: &rule.isShadow) { $0.flag() }
-            section.read("share_threshold", into: &rule.sharesCount) { item in
-                let flag = item.flag()
-                if flag == true, rule.value?.hasStars != true { item.refuse("true goes with a value with a star in it only") }
-                return flag
-            }
+            section.read("share_threshold", into: &rule.sharesCount) { $0.sharing(by: rule.value) }
             for metrics in ["detailed_metric", "value_to_metric"] {
                 section.read(metrics) { item in if item.flag() == true { rule.hasDetailedMetrics = true } }
             }

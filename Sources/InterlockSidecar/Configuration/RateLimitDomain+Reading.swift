@@ -99,11 +99,7 @@ extension DescriptorRule {
         value.section { section in
             key = section.required("key", "the key of a descriptor's entry") { $0.parsed(insteadOf: Self.expectedKey) }
             section.readOptional("value", into: &rule.value) { $0.parsed { text in DescriptorPattern(text) } }
-            section.read("share", into: &rule.sharesCount) { value in
-                let flag = value.flag()
-                if flag == true, rule.value?.hasStars != true { value.refuse("true goes with a value with a star in it only") }
-                return flag
-            }
+            section.read("share", into: &rule.sharesCount) { $0.sharing(by: rule.value) }
             section.read("shadow", into: &rule.isShadow) { $0.flag() }
             section.read("detailed_metrics", into: &rule.hasDetailedMetrics) { $0.flag() }
             section.readOptional("name", into: &rule.name) { $0.parsed(insteadOf: ResourceName.expectedPart) }
@@ -160,5 +156,14 @@ extension [DescriptorRule] {
             return value.refuse("the key \(ConfigurationValue.quoted(rule.key)) with this value is there already; give each once")
         }
         append(rule)
+    }
+}
+
+extension ConfigurationValue {
+    /// Whether the values that a rule is for share one count, which is for patterns only.
+    func sharing(by pattern: DescriptorPattern?) -> Bool? {
+        let flag = flag()
+        if flag == true, pattern?.hasStars != true { refuse("true goes with a value with a star in it only") }
+        return flag
     }
 }

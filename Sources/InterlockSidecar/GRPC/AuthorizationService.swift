@@ -112,12 +112,8 @@ final class AuthorizationService {
     private func look(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
         let name = question.service
         let now = calls.now()
-        if let (state, retryAfter) = calls.refusalByBreaker(of: service, now: now) {
-            return call.answer(
-                Self.denied(
-                    .refused(
-                        .open, state, service: name, subject: question.subject, retryAfter: retryAfter,
-                        cause: calls.causeOfBreaker(ofService: name), limits: [])))
+        if let problem = CheckRoutes.refusal(by: calls, of: service, named: name, now: now) {
+            return call.answer(Self.denied(problem))
         }
         guard calls.hasLimits(service) else { return call.answer(Self.pass) }
         _ = calls.take(

@@ -27,9 +27,7 @@ struct CheckRoutes {
         let calls = coordinator.callsOnEventLoop()
         let reference = try calls.service(service).get()
         let now = calls.now()
-        if let (state, retryAfter) = calls.refusalByBreaker(of: reference, now: now) {
-            throw HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
-        }
+        if let problem = Self.refusal(by: calls, of: reference, named: service, now: now) { throw problem }
         guard calls.hasLimits(reference) else {
             let pass = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
             reply(.object(pass.members))
@@ -40,6 +38,16 @@ struct CheckRoutes {
         _ = calls.take(
             reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
             completion: trace.map { completion.told(to: $0.answered) } ?? completion)
+    }
+
+    /// What is answered while the service's breaker is open; `nil`: as far as that goes the call may be made.
+    static func refusal(
+        by calls: CoordinatorCalls, of reference: ServiceReference, named service: String, now: Instant
+    ) -> HTTPProblem? {
+        guard let (state, retryAfter) = calls.refusalByBreaker(of: reference, now: now) else { return nil }
+        var problem = HTTPProblem.refused(.open, state, service: service, retryAfter: retryAfter)
+        problem.members["cause"] = .text(calls.causeOfBreaker(ofService: service))
+        return problem
     }
 
     /// What is said in a field or in the query, for servers that can set only one of them.
