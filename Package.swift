@@ -189,8 +189,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "Hiredis", "InterlockTesting", nioCore,
-                nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging,
+                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "InterlockEnvoy", "Hiredis",
+                "InterlockTesting", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
             swiftSettings: houseRules
@@ -256,10 +256,9 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore,
-                nioLocks, nioPosix, nioSSL,
-                logging, coreMetrics, lifecycle,
-                nioHTTP1, nioHPACK,
+                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockEnvoy", "Hiredis", "InterlockProcesses",
+                "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle, nioHTTP1, nioHPACK,
+                protobuf,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules

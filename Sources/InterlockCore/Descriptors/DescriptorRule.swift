@@ -1,5 +1,8 @@
 /// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`.
 package struct DescriptorEntry: Hashable, Sendable {
+    /// Of one descriptor, or of one bucket of quotas.
+    package static let most = 64
+
     package var key: String
     package var value: String
 

@@ -1,6 +1,7 @@
 internal import CoreMetrics
 internal import NIOCore
 internal import NIOHTTP2
+internal import SwiftProtobuf
 
 /// A call of the gRPC door: who asked, and on which stream. It is answered once, or told piece by piece. Confined to the coordinator's
 /// event loop.
@@ -57,9 +58,30 @@ final class GRPCCall {
     }
 }
 
+extension GRPCCall {
+    /// What a message says; `nil`, and the call has failed: it is none.
+    func request<Request: Message>(_ type: Request.Type, _ message: ByteBuffer) -> Request? {
+        do {
+            return try message.withUnsafeReadableBytes { bytes in
+                var options = BinaryDecodingOptions()
+                options.messageDepthLimit = 20
+                options.discardUnknownFields = true
+                return try Request(serializedBytes: Array(bytes), options: options)
+            }
+        } catch {
+            fail(.invalidArgument, "the message is no \(Request.protoMessageName)")
+            return nil
+        }
+    }
+}
+
 /// What can be written as a message.
 protocol GRPCMessage {
     func write(to buffer: inout ByteBuffer) throws
+}
+
+extension GRPCMessage where Self: Message {
+    func write(to buffer: inout ByteBuffer) throws { buffer.writeBytes(try serializedBytes() as [UInt8]) }
 }
 
 /// The request of a call that has many messages.

@@ -8,8 +8,6 @@ internal import SwiftProtobuf
 /// as token buckets and report what they let pass. Experimental, as Envoy's own side of it is.
 final class QuotaService {
     static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
-    /// Of one bucket.
-    private static let mostEntries = 64
     /// Of one bucket's keys and values together, in bytes.
     private static let longestBucket = 4096
     /// Of one message, as many as a data plane may have.
@@ -61,13 +59,13 @@ final class QuotaService {
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
                 return call.fail(
                     .invalidArgument,
-                    "a bucket has at most \(QuotaService.mostEntries) entries, of \(QuotaService.longestBucket) bytes together")
+                    "a bucket has at most \(DescriptorEntry.most) entries, of \(QuotaService.longestBucket) bytes together")
             }
             session.report(reports.bucketQuotaUsages.map(QuotaUsage.init))
         }
 
         private static func isSmall(_ bucket: [String: String]) -> Bool {
-            bucket.count <= QuotaService.mostEntries
+            bucket.count <= DescriptorEntry.most
                 && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.longestBucket
         }
 

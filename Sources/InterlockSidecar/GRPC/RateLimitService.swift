@@ -1,7 +1,7 @@
 internal import CoreMetrics
 internal import Interlock
-internal import InterlockCore
-internal import InterlockEnvoy
+package import InterlockCore
+package import InterlockEnvoy
 internal import Logging
 internal import NIOCore
 internal import SwiftProtobuf
@@ -10,12 +10,7 @@ internal import SwiftProtobuf
 final class RateLimitService {
     static let name = "envoy.service.ratelimit.v3.RateLimitService"
     /// Of one request.
-    private static let mostDescriptors = 1000
-    /// Of one descriptor.
-    private static let mostEntries = 64
-
-    private typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
-
+    static let mostDescriptors = 1000
     /// Between two complaints about domains that are not configured.
     private static let pause = TimeAmount.minutes(1)
 
@@ -34,32 +29,12 @@ final class RateLimitService {
     }
 
     private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
-        // Before they are all decoded.
-        let descriptors = message.countOfProtobufFields(2)
-        guard descriptors <= Self.mostDescriptors else { return Self.refuse(call, descriptors: descriptors) }
-        guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return }
-        guard !request.domain.isEmpty else { return call.fail(.invalidArgument, "the domain is empty") }
-        guard !request.descriptors.isEmpty else { return Self.refuse(call, descriptors: 0) }
-        var asks: [DescriptorAsk] = []
-        asks.reserveCapacity(request.descriptors.count)
-        for descriptor in request.descriptors {
-            guard descriptor.entries.count <= Self.mostEntries else {
-                return call.fail(
-                    .invalidArgument, "a descriptor has at most \(Self.mostEntries) entries, not \(descriptor.entries.count)")
-            }
-            guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
-                return call.fail(
-                    .invalidArgument,
-                    "hits are at most \(LimitRequest.costs.upperBound), and a limit has a unit of second to year")
-            }
-            asks.append(ask)
-        }
+        guard let question = RateLimitQuestion(plain: message) ?? Self.question(call, message) else { return }
         let isKnown = calls.decide(
-            request.domain, asks,
+            question.domain, question.asks,
             completion: Completion { _, decision in
                 switch decision {
-                case .decided(let answer):
-                    call.answer(Self.response(answer))
+                case .decided(let decision): call.answer(RateLimitAnswer(decision))
                 case .failed(let error): call.fail(error.code == .unavailable ? .unavailable : .internal, error.message)
                 }
                 return true
@@ -69,58 +44,49 @@ final class RateLimitService {
         unknownDomains.increment()
         if .now() >= nextComplaint {
             nextComplaint = .now() + Self.pause
-            logger.log(.domainUnknown, ["domain": Excerpt(request.domain).description])
+            logger.log(.domainUnknown, ["domain": Excerpt(question.domain).description])
         }
-        let statuses = asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
-        call.answer(Self.response(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
+        let statuses = question.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
+        call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
     }
 
-    private static func refuse(_ call: GRPCCall, descriptors: Int) {
-        call.fail(.invalidArgument, "a request has 1 to \(mostDescriptors) descriptors, not \(descriptors)")
-    }
-
-    private static func response(_ answer: DescriptorAnswer) -> Response {
-        // A limit without a rule is one that the request brought.
-        func name(_ status: DescriptorStatus) -> String { status.rule.map { $0.rule.name ?? $0.path } ?? "request" }
-        var response = Response()
-        response.overallCode = answer.isOverLimit ? .overLimit : .ok
-        response.statuses = answer.statuses.map { status in
-            var told = Response.DescriptorStatus()
-            told.code = status.isOverLimit ? .overLimit : .ok
-            switch status.bound {
-            case .none: break
-            case .unlimited: told.limitRemaining = .max
-            case .limited(let limit, let window):
-                told.currentLimit.requestsPerUnit = UInt32(clamping: limit)
-                told.currentLimit.unit = .init(window)
-                told.currentLimit.name = name(status)
-                told.limitRemaining = UInt32(clamping: status.remaining)
-                told.durationUntilReset = .init(
-                    seconds: status.resetAfter / 1000, nanos: Int32(status.resetAfter % 1000 * 1_000_000))
+    /// `nil`, and the call has failed: it asks nothing that can be answered.
+    private static func question(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
+        // Before they are all decoded.
+        let descriptors = message.countOfProtobufFields(2)
+        guard descriptors <= mostDescriptors else { return refuse(call, descriptors: descriptors) }
+        guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
+        guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
+        guard !request.descriptors.isEmpty else { return refuse(call, descriptors: 0) }
+        var asks: [DescriptorAsk] = []
+        asks.reserveCapacity(request.descriptors.count)
+        for descriptor in request.descriptors {
+            guard descriptor.entries.count <= DescriptorEntry.most else {
+                return refuse(
+                    call, "a descriptor has at most \(DescriptorEntry.most) entries, not \(descriptor.entries.count)")
             }
-            return told
+            guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
+                return refuse(
+                    call, "hits are at most \(LimitRequest.costs.upperBound), and a limit has a unit of second to year")
+            }
+            asks.append(ask)
         }
-        // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left.
-        guard let binding = answer.binding, case .limited(let limit, let window) = binding.bound else { return response }
-        response.responseHeadersToAdd = [
-            .with {
-                $0.key = "RateLimit"
-                $0.value = RateLimitFields.current(name(binding), remaining: binding.remaining, time: binding.resetAfter)
-            },
-            .with {
-                $0.key = "RateLimit-Policy"
-                $0.value = RateLimitFields.policy(name(binding), limit: limit, window: window.wholeMilliseconds)
-            },
-        ]
-        return response
+        return RateLimitQuestion(domain: request.domain, asks: asks)
+    }
+
+    private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuestion? {
+        refuse(call, "a request has 1 to \(mostDescriptors) descriptors, not \(descriptors)")
+    }
+
+    private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuestion? {
+        call.fail(.invalidArgument, reason)
+        return nil
     }
 }
 
-extension Envoy_Service_Ratelimit_V3_RateLimitResponse: GRPCMessage {}
-
 extension DescriptorAsk {
     /// `nil`: it asks for more than can be, or for a limit without a unit.
-    init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
+    package init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
         let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))
         guard cost <= UInt64(LimitRequest.costs.upperBound) else { return nil }
         self.init(
@@ -137,6 +103,9 @@ extension DescriptorAsk {
 /// The units of Envoy's limits. A month has 30 days and a year 365, as the reference counts them.
 enum RateLimitUnit: String, CaseIterable {
     case second, minute, hour, day, week, month, year
+
+    /// Made once: this is asked for with each answer.
+    static let all = allCases
 
     var window: Duration {
         switch self {
@@ -170,7 +139,7 @@ extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
     /// `unknown`: none of them is as long.
     init(_ window: Duration) {
         self =
-            switch RateLimitUnit.allCases.first(where: { $0.window == window }) {
+            switch RateLimitUnit.all.first(where: { $0.window == window }) {
             case .second: .second
             case .minute: .minute
             case .hour: .hour

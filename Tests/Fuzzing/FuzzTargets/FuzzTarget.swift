@@ -14,6 +14,8 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case probes
     /// What clients send to the HTTP door, as bytes, after one that says how they are cut.
     case door
+    /// What Envoy asks the rate limit service.
+    case ratelimit
     /// What servers answer the proxy, as bytes, after one that chooses the request and one that says how they are cut.
     case upstream
 
@@ -28,6 +30,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .http: try HTTPPromises.check(input)
         case .probes: try ProbePromises.check(input)
         case .door: try DoorPromises.check(input)
+        case .ratelimit: try RateLimitPromises.check(input)
         case .upstream: try UpstreamPromises.check(input)
         }
     }

@@ -1,0 +1,25 @@
+internal import InterlockCore
+internal import InterlockEnvoy
+internal import InterlockSidecar
+internal import NIOCore
+internal import SwiftProtobuf
+
+/// What Envoy asks is read field by field as the generated type reads it, or left to that.
+enum RateLimitPromises {
+    private typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
+
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        let message = ByteBuffer(bytes: input)
+        let count = message.countOfProtobufFields(2)
+        let request = try? Request(serializedBytes: input)
+        if let request {
+            try expect(count >= request.descriptors.count, "of \(request.descriptors.count) descriptors \(count) were counted")
+        }
+        guard let question = RateLimitQuestion(plain: message) else { return }
+        guard let request else { throw FuzzFinding("what is no request was read as \(question)") }
+        let asks = request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) }
+        let expected = RateLimitQuestion(domain: request.domain, asks: asks)
+        try expect(question == expected, "\(request.textFormatString()) was read as \(question)")
+        try expect(count == asks.count, "of \(asks.count) descriptors \(count) were counted")
+    }
+}

@@ -1,0 +1,206 @@
+import InterlockCore
+import InterlockEnvoy
+import NIOCore
+import SwiftProtobuf
+import Testing
+
+@testable import InterlockSidecar
+
+/// What is read and written field by field is what the generated types read and write.
+@Suite("The messages of the rate limit service")
+struct RateLimitMessagesTests {
+    typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
+    typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
+
+    private static let rules = DescriptorIndex([
+        rule("plain", name: nil), rule("named", name: "a name"), rule(String(repeating: "long", count: 60), name: nil),
+    ]).rules
+
+    private static func rule(_ key: String, name: String?) -> DescriptorRule {
+        var rule = DescriptorRule(key: key)
+        rule.name = name
+        rule.limit = .rate(LimitDefinition(name: "default", limit: 5, window: .seconds(1)), isAligned: false)
+        return rule
+    }
+
+    @Test(
+        "a question is read as the generated type reads it, whatever becomes of its bytes on the way",
+        arguments: 0..<20 as Range<UInt64>)
+    func questions(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        var plain = 0
+        for _ in 0..<200 {
+            let request = Self.request(&random)
+            var bytes: [UInt8] = try request.serializedBytes()
+            let question = RateLimitQuestion(plain: ByteBuffer(bytes: bytes))
+            let isPlain = request.descriptors.allSatisfy { !$0.hasLimit && !$0.hasHitsAddend && !$0.isNegativeHits }
+            #expect((question != nil) == (isPlain && !request.domain.isEmpty && !request.descriptors.isEmpty))
+            if let question {
+                plain += 1
+                #expect(question == Self.question(request))
+            }
+            guard !bytes.isEmpty else { continue }
+            for _ in 0..<3 {
+                switch random.below(3) {
+                case 0: bytes[random.below(bytes.count)] = UInt8(truncatingIfNeeded: random.next())
+                case 1: bytes.append(UInt8(truncatingIfNeeded: random.next()))
+                default: bytes.removeLast()
+                }
+                guard !bytes.isEmpty, let other = RateLimitQuestion(plain: ByteBuffer(bytes: bytes)) else { break }
+                #expect(try other == Self.question(Request(serializedBytes: bytes)))
+            }
+        }
+        #expect(plain > 20)
+    }
+
+    @Test("a question of more entries or descriptors than there may be is left to those who say so")
+    func largeQuestions() throws {
+        var request = Request()
+        request.domain = "edge"
+        request.descriptors = [.with { $0.entries = Array(repeating: .with { $0.key = "k" }, count: DescriptorEntry.most) }]
+        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
+        request.descriptors[0].entries.append(.init())
+        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
+        request.descriptors = Array(repeating: .init(), count: RateLimitService.mostDescriptors)
+        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
+        request.descriptors.append(.init())
+        #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
+        // Of 32 bits, whatever is written: the generated type drops those above.
+        #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 5]))?.asks[0].cost == 5)
+        #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
+    }
+
+    @Test("an answer is written byte for byte as the generated type writes it", arguments: 0..<20 as Range<UInt64>)
+    func answers(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        for _ in 0..<200 {
+            let statuses = (0..<random.below(4)).map { _ in Self.status(&random) }
+            let decision = DescriptorAnswer(isOverLimit: statuses.contains(where: \.isOverLimit), statuses: statuses)
+            var buffer = ByteBuffer()
+            RateLimitAnswer(decision).write(to: &buffer)
+            let bytes = Array(buffer.readableBytesView)
+            let response = try Response(serializedBytes: bytes)
+            #expect(try response.serializedBytes() as [UInt8] == bytes)
+            #expect(response.overallCode == (decision.isOverLimit ? .overLimit : .ok))
+            #expect(response.statuses.count == statuses.count)
+            for (told, status) in zip(response.statuses, statuses) { Self.check(told, status) }
+            let fields = response.responseHeadersToAdd.map(\.key)
+            #expect(fields == (decision.binding == nil ? [] : ["RateLimit", "RateLimit-Policy"]))
+        }
+    }
+
+    @Test("the fields of an answer name the limit that binds")
+    func fields() throws {
+        let status = DescriptorStatus(
+            isOverLimit: true, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[1], remaining: 3,
+            resetAfter: 1500)
+        let other = DescriptorStatus(
+            isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
+        #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
+        #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
+    }
+
+    @Test(
+        "a name that cannot stand in a field is written so that it can",
+        arguments: [
+            (#"a"b\é"#, #"a\"b\\%C3%A9"#), ("\n\u{7F}", "%0A%7F"),
+            (String(repeating: "long", count: 60), String(repeating: "long", count: 60)),
+        ])
+    func names(name: String, written: String) throws {
+        let rule = DescriptorIndex([Self.rule("key", name: name)]).rules[0]
+        let status = DescriptorStatus(
+            isOverLimit: false, bound: .limited(limit: 5, window: .seconds(1)), rule: rule, remaining: 4)
+        #expect(try Self.fields([status]) == ["\"\(written)\";r=4;t=0", "\"\(written)\";q=5;w=1"])
+    }
+
+    @Test("a limit that the request brought is called so")
+    func brought() throws {
+        let status = DescriptorStatus(isOverLimit: false, bound: .limited(limit: 5, window: .seconds(1)), rule: nil, remaining: 4)
+        #expect(try Self.fields([status])[0] == #""request";r=4;t=0"#)
+    }
+
+    @Test(
+        "windows are told in the published units",
+        arguments: [
+            (1, Response.RateLimit.Unit.second), (60, .minute), (3600, .hour), (86_400, .day), (604_800, .week),
+            (2_592_000, .month),
+            (31_536_000, .year), (90, .unknown),
+        ])
+    func units(seconds: Int, unit: Response.RateLimit.Unit) {
+        #expect(Response.RateLimit.Unit(.seconds(seconds)) == unit)
+    }
+
+    /// The values of an answer's fields.
+    private static func fields(_ statuses: [DescriptorStatus]) throws -> [String] {
+        var buffer = ByteBuffer()
+        RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)).write(to: &buffer)
+        return try Response(serializedBytes: Array(buffer.readableBytesView)).responseHeadersToAdd.map(\.value)
+    }
+
+    // MARK: Chance
+
+    private static func request(_ random: inout SeededRandom) -> Request {
+        var request = Request()
+        if random.happens(0.95) { request.domain = text(&random) }
+        request.descriptors = (0..<random.below(4)).map { _ in
+            .with { descriptor in
+                descriptor.entries = (0..<random.below(4)).map { _ in
+                    .with {
+                        $0.key = text(&random)
+                        $0.value = text(&random)
+                    }
+                }
+                if random.happens(0.05) { descriptor.limit.requestsPerUnit = 5 }
+                if random.happens(0.05) { descriptor.hitsAddend = .init(7) }
+                if random.happens(0.05) { descriptor.isNegativeHits = true }
+            }
+        }
+        if random.happens(0.3) { request.hitsAddend = UInt32(random.below(300)) }
+        return request
+    }
+
+    /// Not empty.
+    private static func text(_ random: inout SeededRandom) -> String {
+        String(repeating: ["x", "é", "\u{1F511}", "="][random.below(4)], count: 1 + random.below(random.happens(0.1) ? 200 : 9))
+    }
+
+    /// As the generated type has it; only of what is plain.
+    private static func question(_ request: Request) -> RateLimitQuestion {
+        RateLimitQuestion(
+            domain: request.domain, asks: request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) })
+    }
+
+    private static func status(_ random: inout SeededRandom) -> DescriptorStatus {
+        let windows: [Duration] = RateLimitUnit.allCases.map(\.window) + [.seconds(90)]
+        let bounds: [DescriptorStatus.Bound] = [
+            .none, .unlimited, .limited(limit: 0, window: .seconds(1)), .limited(limit: .max, window: .seconds(3600)),
+            .limited(limit: Int64(random.below(100_000)), window: windows[random.below(windows.count)]),
+        ]
+        var status = DescriptorStatus(
+            isOverLimit: random.happens(0.3), bound: bounds[random.below(bounds.count)],
+            rule: random.happens(0.8) ? rules[random.below(rules.count)] : nil)
+        if case .limited = status.bound {
+            status.remaining = random.happens(0.1) ? .max : Int64(random.below(100_000))
+            status.resetAfter = Int64(random.below(5_000_000))
+        }
+        return status
+    }
+
+    private static func check(_ told: Response.DescriptorStatus, _ status: DescriptorStatus) {
+        #expect(told.code == (status.isOverLimit ? .overLimit : .ok))
+        guard case .limited(let limit, let window) = status.bound else {
+            #expect(!told.hasCurrentLimit && !told.hasDurationUntilReset)
+            #expect(told.limitRemaining == (status.bound == .unlimited ? .max : 0))
+            return
+        }
+        #expect(told.currentLimit.requestsPerUnit == UInt32(clamping: limit))
+        #expect(told.currentLimit.unit == .init(window))
+        #expect(told.currentLimit.name == status.rule.map { $0.rule.name ?? $0.path } ?? "request")
+        #expect(told.limitRemaining == UInt32(clamping: status.remaining))
+        #expect(told.durationUntilReset.seconds * 1000 + Int64(told.durationUntilReset.nanos / 1_000_000) == status.resetAfter)
+    }
+}
+
+extension SeededRandom {
+    fileprivate mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &self) }
+}
