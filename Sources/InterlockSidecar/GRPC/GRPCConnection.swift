@@ -205,6 +205,8 @@ final class GRPCConnection: ChannelDuplexHandler {
 
     // MARK: Answers
 
+    /// Asking the channel for its own takes as long as the allocation.
+    private static let allocator = ByteBufferAllocator()
     private static let goodHead = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
     private static let good = HPACKHeaders([("grpc-status", "0")])
 
@@ -232,7 +234,7 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// - Returns: whether it is awaited.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
         guard !call.isOver, let context else { return false }
-        var buffer = context.channel.allocator.buffer(capacity: 256)
+        var buffer = Self.allocator.buffer(capacity: 256)
         buffer.writeInteger(UInt8(0))
         buffer.writeInteger(UInt32(0))
         do {
@@ -385,13 +387,16 @@ final class GRPCConnection: ChannelDuplexHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        switch event {
-        case is NIOHTTP2StreamCreatedEvent: break
-        case let closed as StreamClosedEvent: if closed.reason != nil { calls[closed.streamID].map(giveUp) }
-        case let updated as NIOHTTP2WindowUpdatedEvent:
+        // Each call has several of them: a comparison of types is cheap, a cast is not.
+        let kind = type(of: event)
+        if kind == NIOHTTP2WindowUpdatedEvent.self, let updated = event as? NIOHTTP2WindowUpdatedEvent {
             if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }
-        case let event as ChannelEvent: if event == .inputClosed { context.close(promise: nil) }
-        default: context.fireUserInboundEventTriggered(event)
+        } else if kind == StreamClosedEvent.self, let closed = event as? StreamClosedEvent {
+            if closed.reason != nil { calls[closed.streamID].map(giveUp) }
+        } else if kind == ChannelEvent.self, let event = event as? ChannelEvent {
+            if event == .inputClosed { context.close(promise: nil) }
+        } else if kind != NIOHTTP2StreamCreatedEvent.self {
+            context.fireUserInboundEventTriggered(event)
         }
     }
 
