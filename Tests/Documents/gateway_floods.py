@@ -47,6 +47,7 @@ BATCH = 64
 #: Calls of one connection whose messages do not end: as many as may be under way before the sidecar has said how many.
 ENDLESS = 100
 FIELDS = request_head(SHOULD_RATE_LIMIT)
+LOG_FIELDS = request_head("/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs")
 
 
 def body(descriptors: int = 1, value: str = "a") -> bytes:
@@ -119,11 +120,11 @@ class Flooder:
             elif kind == RESET or (kind in (HEADERS, DATA) and flags & END_STREAM):
                 self.windows.pop(stream, None)
 
-    def head(self) -> bytes:
+    def head(self, fields: bytes = FIELDS) -> bytes:
         """Begins a call."""
         self.stream += 2
         self.windows[self.stream] = self.first_window
-        return frame(HEADERS, END_HEADERS, self.stream, FIELDS)
+        return frame(HEADERS, END_HEADERS, self.stream, fields)
 
     def data(self, stream: int, payload: bytes, flags: int = END_STREAM) -> bytes:
         """Waits until the sidecar takes so much; nothing, when it takes no more of this call."""
@@ -206,6 +207,15 @@ def beginnings(flooder: Flooder, count: Count) -> NoReturn:
         count(3)
 
 
+def silent(flooder: Flooder, count: Count) -> NoReturn:
+    """A stream of access logs whose messages have one field that nobody knows, a thousand in each frame."""
+    messages = message(b"\x78\x00") * 1000
+    while True:
+        head = b"" if flooder.windows else flooder.head(LOG_FIELDS)
+        flooder.send(head + flooder.data(flooder.stream, messages, 0))
+        count(1000)
+
+
 def answered(flooder: Flooder, count: Count, payload: bytes, at_once: int) -> NoReturn:
     """Sends so many calls, waits until they are answered, and sends the next."""
     while True:
@@ -236,6 +246,7 @@ FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
     "deadlines of 1 ms": (deadlines, "calls"),
     "messages that never end": (endless, "frames"),
     "messages that only begin": (beginnings, "frames"),
+    "messages that say nothing": (silent, "messages"),
     "10,000 descriptors": (many_descriptors, "calls"),
     "messages of 2 MB": (long_messages, "calls"),
     "malformed messages": (nonsense, "calls"),

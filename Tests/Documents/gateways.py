@@ -41,6 +41,7 @@ PUBLISHED = [
 #: Envoy 1.38 has it, the package does not yet; `given_back` has Envoy send it.
 NEWER = frozenset({"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.is_negative_hits"})
 SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
+ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
 
 DOMAIN = """
 redis: {{ url: "redis://127.0.0.1:{redis}" }}
@@ -273,6 +274,17 @@ def client(port: int) -> None:
             raise Failure("a domain that is not configured limits somebody")
 
 
+def silent_stream(port: int) -> None:
+    """Messages that say nothing are read a thousand in a second, and so is what comes behind them."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        log = channel.stream_unary(f"/{ACCESS_LOG}/StreamAccessLogs")
+        began = time.monotonic()
+        log(iter([b""] * 1500), timeout=PATIENCE)
+        took = time.monotonic() - began
+    if took < 1:
+        raise Failure(f"1,500 messages that say nothing were read within {took:.2f} s")
+
+
 def certificates(world: World) -> None:
     """The door lets in who shows a certificate of the right authority, and nobody else."""
 
@@ -334,6 +346,7 @@ def main() -> None:
         print(f"envoy: {count} fields of ours are as Envoy and gRPC published them")
         gateways = [Gateway(world, envoy, 0, "allow", False), Gateway(world, envoy, 1, "deny", True)]
         client(gateways[0].grpc)
+        silent_stream(gateways[0].grpc)
         certificates(world)
         check = Check(world, gateways)
         check.limits()

@@ -46,13 +46,17 @@ final class AccessLogService {
             self.call = call
         }
 
-        func received(_ message: ByteBuffer) {
+        func received(_ message: ByteBuffer) -> Bool {
             // Before they are all decoded.
             guard message.countOfProtobufFields(2, 1) <= AccessLogService.mostEntries else {
-                return call.fail(.resourceExhausted, "a message has at most \(AccessLogService.mostEntries) entries")
+                call.fail(.resourceExhausted, "a message has at most \(AccessLogService.mostEntries) entries")
+                return false
             }
-            guard let message = call.request(Envoy_Service_Accesslog_V3_StreamAccessLogsMessage.self, message) else { return }
+            guard let message = call.request(Envoy_Service_Accesslog_V3_StreamAccessLogsMessage.self, message) else {
+                return false
+            }
             for entry in message.httpLogs.logEntry { service.take(entry) }
+            return !message.httpLogs.logEntry.isEmpty
         }
 
         func ended() { call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }

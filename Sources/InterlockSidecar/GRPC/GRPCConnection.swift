@@ -182,9 +182,9 @@ final class GRPCConnection: ChannelDuplexHandler {
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
-            earn()
             call.partSince = nil
-            reader.received(message)
+            // A frame may bring thousands that say nothing.
+            if reader.received(message) { earn() } else { budget.spend() }
         }
     }
 

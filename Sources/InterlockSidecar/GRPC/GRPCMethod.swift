@@ -87,7 +87,8 @@ extension GRPCMessage where Self: Message {
 /// The request of a call that has many messages.
 protocol GRPCRequestStream: AnyObject {
     /// Another message has come.
-    func received(_ message: ByteBuffer)
+    /// - Returns: whether it said anything.
+    func received(_ message: ByteBuffer) -> Bool
     /// The client sends no further one.
     func ended()
 }

@@ -47,21 +47,31 @@ final class QuotaService {
             self.call = call
         }
 
-        func received(_ message: ByteBuffer) {
+        func received(_ message: ByteBuffer) -> Bool {
+            guard let (session, usages) = reported(message) else { return false }
+            session.report(usages.map(QuotaUsage.init))
+            return !usages.isEmpty
+        }
+
+        /// `nil`, and the call has failed: it reports nothing that can be taken.
+        private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
             // Before they are all decoded.
             guard message.countOfProtobufFields(2) <= QuotaService.mostUsages else {
-                return call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
+                call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
+                return nil
             }
-            guard let reports = call.request(Reports.self, message) else { return }
+            guard let reports = call.request(Reports.self, message) else { return nil }
             guard let session = session(for: reports) else {
-                return call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
+                call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
+                return nil
             }
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
-                return call.fail(
+                call.fail(
                     .invalidArgument,
                     "a bucket has at most \(DescriptorEntry.most) entries, of \(QuotaService.longestBucket) bytes together")
+                return nil
             }
-            session.report(reports.bucketQuotaUsages.map(QuotaUsage.init))
+            return (session, reports.bucketQuotaUsages)
         }
 
         private static func isSmall(_ bucket: [String: String]) -> Bool {
