@@ -1,0 +1,175 @@
+"""Measures what traces cost: processor time of an acquire and its release with 1 % of the calls traced, and with none.
+
+`make traces-speed` takes three minutes, and wants a machine that does nothing else. Two sidecars at a time take turns
+in bursts, so that what disturbs one disturbs both. How a process lies in memory differs from start to start by as much
+as is measured: the bound holds for the median of several pairs. The exit code is 1 if it is missed.
+"""
+
+import argparse
+import http.server
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from servers import PATIENCE, REDIS, Failure, World, free_ports
+
+CONFIGURATION = """
+redis: {{ url: "redis://127.0.0.1:{redis}" }}
+listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}" }}
+"""
+TRACING = 'tracing: {{ endpoint: "http://127.0.0.1:{collector}", sample: 1% }}\n'
+#: Locks that a client takes and gives back at once, without waiting for replies in between.
+LOCKS = 25
+#: Of one sidecar, before it is the other's turn; and turns of a pair.
+ROUND_TRIPS, TURNS = 300, 20
+#: What traces may add.
+MOST_ADDED = 0.03
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """Takes all spans, and forgets them."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Forgetting)
+        self.requests = 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Forgetting(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Collector)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests += 1
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def command(*words: str) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words)
+
+
+def pairs() -> bytes:
+    owners = [(f"lock-{number}", f"speed/token-{number:04}-abcdefgh") for number in range(LOCKS)]
+    return b"".join(
+        command("LOCK.ACQUIRE", name, "30000", "OWNER", owner) + command("LOCK.RELEASE", name, owner)
+        for name, owner in owners
+    )
+
+
+class Sidecar:
+    """A sidecar, and a client that keeps it busy."""
+
+    def __init__(self, world: World, tracing: str) -> None:
+        port, http_port = free_ports(2)
+        file = world.folder / f"{port}.yaml"
+        file.write_text(CONFIGURATION.format(redis=world.ports[REDIS], resp=port, http=http_port) + tracing)
+        self.world = world
+        self.process = world.start(str(world.binary), "serve", "--config", str(file))
+        world.until("a sidecar is ready", lambda: self.connect(port))
+        self.sent = pairs()
+
+    def connect(self, port: int) -> bool:
+        try:
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        except OSError:
+            return False
+        self.replies = self.socket.makefile("rb")
+        self.socket.sendall(command("LOCK.ACQUIRE", "first", "30000", "OWNER", "speed/first-token-abcdefgh"))
+        if self.reply() != b"-":
+            return True
+        self.socket.close()
+        return False
+
+    def reply(self) -> bytes:
+        """Reads one, and says of what kind it was."""
+        line = self.replies.readline()
+        match line[:1]:
+            case b"*":
+                for _ in range(int(line[1:])):
+                    self.reply()
+            case b"$" if line[1:2] != b"-":
+                self.replies.readline()
+            case b"":
+                raise Failure("a sidecar has closed the connection")
+        return line[:1]
+
+    def run(self) -> None:
+        for _ in range(ROUND_TRIPS):
+            self.socket.sendall(self.sent)
+            for _ in range(LOCKS):
+                if self.reply() != b"*" or self.reply() != b":":
+                    raise Failure("a lock could not be taken, or not be given back")
+
+    def burst(self) -> float:
+        """Microseconds of processor time for an acquire and its release, those of all threads."""
+        before = self.processor_time()
+        self.run()
+        return (self.processor_time() - before) / (ROUND_TRIPS * LOCKS) / 1e3
+
+    def processor_time(self) -> int:
+        """Nanoseconds, of the threads that there are: none ends while it is busy."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+    def stop(self) -> None:
+        self.socket.close()
+        self.world.stop(self.process)
+
+
+def measure(world: World, tracing: str, tracing_first: bool) -> tuple[float, float]:
+    """Microseconds without traces, and with them."""
+    order = sorted(("", tracing), reverse=tracing_first)
+    sidecars = {text: Sidecar(world, text) for text in order}
+    bursts: dict[str, list[float]] = {text: [] for text in order}
+    for sidecar in sidecars.values():
+        sidecar.run()
+    for turn in range(TURNS):
+        for text in sorted(order, reverse=turn % 2 == 1):
+            bursts[text].append(sidecars[text].burst())
+    for sidecar in sidecars.values():
+        sidecar.stop()
+    return statistics.mean(bursts[""]), statistics.mean(bursts[tracing])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
+    parser.add_argument("--pairs", type=int, default=8, choices=range(1, 101), metavar="N", help="1 to 100")
+    arguments = parser.parse_args()
+    collector = Collector()
+    tracing = TRACING.format(collector=collector.server_port)
+    world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-trace-speed-")))
+    found: list[tuple[float, float]] = []
+    try:
+        for number in range(arguments.pairs):
+            off, on = measure(world, tracing, number % 2 == 1)
+            found.append((off, on))
+            print(f"pair: {off:.2f} µs without traces, {on:.2f} with 1 %: {on / off - 1:+.1%}", flush=True)
+        if collector.requests == 0:
+            raise Failure("no span has arrived")
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
+        sys.exit(f"traces-speed: {failure}")
+    finally:
+        world.close()
+    ratio = statistics.median(on / off for off, on in found)
+    off, on = (statistics.median(figures) for figures in zip(*found, strict=True))
+    is_met = ratio <= 1 + MOST_ADDED
+    print(
+        f"traces: {off:.2f} µs without, {on:.2f} with 1 %; the median of {len(found)} pairs is {ratio - 1:+.1%} "
+        f"(bound: at most {MOST_ADDED:.0%} more){'' if is_met else ' MISSED'}"
+    )
+    sys.exit(0 if is_met else 1)
+
+
+if __name__ == "__main__":
+    main()
