@@ -86,6 +86,9 @@ struct Serve: AsyncParsableCommand {
             "  RESP   redis-cli -p \(addresses.respPort) PING",
             "  HTTP   curl -s localhost:\(addresses.httpPort)/readyz",
         ]
+        if let port = addresses.grpcPort {
+            lines.append("  gRPC   localhost:\(port)    (Envoy's rate limits, breakers and quotas)")
+        }
         if let path = configuration.listen.unix { lines.append("  Unix   redis-cli -s \(path) PING") }
         if let socket = addresses.privateRedis {
             lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")

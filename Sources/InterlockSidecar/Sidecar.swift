@@ -70,7 +70,7 @@ package struct Sidecar: Sendable {
     }
 
     /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
-    /// - Parameter onReady: called once both doors are open and Redis is connected.
+    /// - Parameter onReady: called once all doors are open and Redis is connected.
     package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         let clock = ContinuousClock()
         let began = clock.now

@@ -42,7 +42,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .openFiles:
             (
                 .warning,
-                "Fewer files may be open than listen.max_connections wants at both doors: connections beyond will wait "
+                "Fewer files may be open than listen.max_connections wants at all doors: connections beyond will wait "
                     + "unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections"
             )
         case .configurationDoubtful: (.warning, "The configuration is accepted, and something in it may be a mistake")
