@@ -263,9 +263,8 @@ package final class QuotaSession {
             case .success(let shares):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
                 // It would be used when it counts no more.
-                guard took < QuotaCoordinator.delayMilliseconds / 2 else { return }
-                answer(names, batch, shares)
-            case .failure(let error): if error.isUnavailability { answerAlone(names) }
+                if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, shares) } else { leaveUnassigned(names) }
+            case .failure(let error): if error.isUnavailability { answerAlone(names) } else { leaveUnassigned(names) }
             }
         }
     }
@@ -291,7 +290,10 @@ package final class QuotaSession {
         switch coordinator.domains.policy(of: domain) {
         case .allow: tell(names.map { ($0, .allow) })
         case .deny: tell(names.map { ($0, .deny) })
-        case .local, nil: for _ in names { coordinator.unassigned.increment() }
+        case .local, nil: leaveUnassigned(names)
         }
     }
+
+    /// They are told nothing: what they have lasts for its time, and they report again.
+    private func leaveUnassigned(_ names: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: names.count) }
 }
