@@ -249,7 +249,7 @@ public actor Coordinator: Service {
             service.metrics.destroy()
         }
         calls.services = next
-        calls.fleet.reconfigured(ConfigurationDigest(services: next.mapValues(\.digest)))
+        calls.reconfigured()
         for service in guarded {
             calls.limits.reconsider(service)
             calls.permits.reconsider(service)
@@ -259,7 +259,10 @@ public actor Coordinator: Service {
     }
 
     /// Takes over new rules of domains.
-    package func reload(domains: [RateLimitDomain]) { calls.domains.redefine(domains) }
+    package func reload(domains: [RateLimitDomain]) {
+        calls.domains.redefine(domains)
+        calls.reconfigured()
+    }
 
     /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
     public var isReady: Bool {

@@ -81,8 +81,14 @@ package final class CoordinatorCalls {
             configuration.services.map { ($0.name, GuardedService(definition: $0)) }, uniquingKeysWith: { $1 })
         fleet = FleetCoordinator(
             runtime: runtime, version: configuration.version,
-            configuration: ConfigurationDigest(services: services.mapValues(\.digest)))
+            configuration: ConfigurationDigest(
+                services: services.mapValues(\.digest), domains: domains.digests))
         servicesInOrder = services.values.sorted { $0.name < $1.name }
+    }
+
+    /// Other definitions of services or domains are in force: the other sidecars are told.
+    func reconfigured() {
+        fleet.reconfigured(ConfigurationDigest(services: services.mapValues(\.digest), domains: domains.digests))
     }
 
     /// What is to be told to the metrics before they are read.

@@ -46,9 +46,9 @@ struct ConfigCommand: AsyncParsableCommand {
 
 /// A configuration as YAML, with the digests that sidecars compare.
 struct ShownConfiguration: Answer {
-    /// Of all services.
+    /// Of all services and domains.
     var configuration: String
-    /// Of each service.
+    /// Of each service, and of each domain by `domain:NAME`.
     var services: [String: String]
     var yaml: String
 
@@ -59,7 +59,11 @@ struct ShownConfiguration: Answer {
     }
 
     var table: String {
-        let digests = services.sorted { $0.key < $1.key }.map { "# service \($0.key.printable) \($0.value)" }
+        let digests = services.sorted { $0.key < $1.key }.map { name, digest in
+            name.hasPrefix(ConfigurationDigest.domainPrefix)
+                ? "# domain \(name.dropFirst(ConfigurationDigest.domainPrefix.count).printable) \(digest)"
+                : "# service \(name.printable) \(digest)"
+        }
         return (["# configuration \(configuration)"] + digests).joined(separator: "\n") + "\n"
             + yaml.split(separator: "\n").map { String($0).printable }.joined(separator: "\n")
     }

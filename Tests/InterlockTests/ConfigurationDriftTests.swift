@@ -38,6 +38,21 @@ struct ConfigurationDriftTests {
         }
     }
 
+    @Test("so do those with different rules of a domain")
+    func domains() async throws {
+        func domain(limit: Int64) -> RateLimitDomain {
+            let limit = LimitDefinition(name: "default", limit: limit, window: .seconds(1))
+            return RateLimitDomain(name: "catalog", rules: [DescriptorRule(key: "k", limit: .rate(limit, isAligned: false))])
+        }
+        try await Fleet.run(of: 2, services: [Self.before]) { fleet in
+            try await fleet.sidecars[0].reload(domains: [domain(limit: 5)])
+            try await fleet.sidecars[1].reload(domains: [domain(limit: 6)])
+            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["domain:catalog"]) }
+            try await fleet.sidecars[1].reload(domains: [domain(limit: 5)])
+            for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
+        }
+    }
+
     @Test("nobody differs any more when the other has left")
     func left() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in

@@ -23,6 +23,8 @@ final class DomainCoordinator {
         // Unchecked: touched on one event loop, and calls nothing back while it changes.
         @exclusivity(unchecked) var limiter: DomainLimiter
         var metrics: DomainMetrics
+        /// Looking through a thousand rules takes too long to do it for each reload that changes none of them.
+        var digest: String
         var callers = Slab<Caller>()
         /// Counts while Redis is away or late, and is kept until what was granted then counts no more.
         var localCounters: LocalCounters?
@@ -32,6 +34,7 @@ final class DomainCoordinator {
 
         init(_ domain: RateLimitDomain) {
             limiter = DomainLimiter(domain: domain)
+            digest = domain.digest
             metrics = DomainMetrics(domain: domain.name, index: limiter.index)
         }
 
@@ -86,6 +89,7 @@ final class DomainCoordinator {
             next[name] = known
             guard known.limiter.domain != definition else { continue }
             known.limiter = known.limiter.redefined(definition)
+            known.digest = definition.digest
             known.metrics.destroy()
             known.metrics = DomainMetrics(domain: definition.name, index: known.limiter.index)
         }
@@ -96,6 +100,11 @@ final class DomainCoordinator {
     /// The rule that a bucket of quotas meets, whose entries have no order; `nil`: none limits it.
     func match(unordered entries: [DescriptorEntry], in domain: String) -> DescriptorIndex.Match? {
         domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
+    }
+
+    /// The digests of all domains, by their names.
+    var digests: [String: String] {
+        Dictionary(domains.values.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 })
     }
 
     /// All domains, by name.

@@ -66,7 +66,7 @@ final class FleetCoordinator {
         }
     }
 
-    /// The services were reloaded: says with what this sidecar runs now.
+    /// Services or domains were reloaded: says with what this sidecar runs now.
     func reconfigured(_ new: ConfigurationDigest) {
         guard new != configuration else { return }
         configuration = new

@@ -8,8 +8,8 @@ struct FleetCommand: AsyncParsableCommand {
         commandName: "fleet",
         abstract: "List the live sidecars.",
         discussion: """
-            Those with the same CONFIGURATION run with the same services; DIFFERS names the services that a sidecar defines \
-            differently from the one that was asked. Sidecars of older versions say less of themselves. \
+            Those with the same CONFIGURATION run with the same services and domains; DIFFERS names the services, and the \
+            domains as domain:NAME, that a sidecar defines differently from the one that was asked. Sidecars of older versions say less of themselves. \
             `CLIENT LIST` at Redis calls a sidecar's connections interlock/ID.
 
             EXAMPLES

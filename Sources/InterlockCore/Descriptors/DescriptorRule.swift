@@ -120,3 +120,30 @@ package struct RateLimitDomain: Hashable, Sendable {
         self.rules = rules
     }
 }
+
+extension RateLimitDomain {
+    /// As `ServiceDefinition.digest`: what has its default does not count.
+    package var digest: String {
+        var own = self
+        own.name = ""
+        own.rules = []
+        let settings = Self.changed(own, from: Self.unset) + Self.settings(of: rules, at: "")
+        return TextDigest.of(settings.joined(separator: "\n"))
+    }
+
+    private static func settings(of rules: [DescriptorRule], at path: String) -> [String] {
+        rules.enumerated().flatMap { place, rule in
+            let path = "\(path).\(place)"
+            var own = rule
+            own.rules = []
+            return changed(own, from: unsetRule).map { path + $0 } + settings(of: rule.rules, at: path)
+        }
+    }
+
+    private static let unset = Set(TextDigest.settings(of: RateLimitDomain(name: "")))
+    private static let unsetRule = Set(TextDigest.settings(of: DescriptorRule(key: "")))
+
+    private static func changed(_ value: Any, from unset: Set<String>) -> [String] {
+        TextDigest.settings(of: value).filter { !unset.contains($0) }
+    }
+}

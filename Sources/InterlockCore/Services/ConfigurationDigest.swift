@@ -1,18 +1,24 @@
-/// By what sidecars tell each other which definitions of services they run with: one digest for each service, and one of them all.
+/// By what sidecars tell each other which definitions of services and domains they run with: one digest for each, and one of them all.
 package struct ConfigurationDigest: Hashable, Sendable {
-    /// The definitions' digests by the services' names.
+    /// What stands before a domain's name: no service's has a colon.
+    package static let domainPrefix = "domain:"
+
+    /// The definitions' digests by the services' names, and by the domains' behind `domainPrefix`.
     package let services: [String: String]
-    /// Of all of them: two sidecars with the same one run with the same services. 16 hexadecimal digits.
+    /// Of all of them: two sidecars with the same one run with the same services and domains. 16 hexadecimal digits.
     package let whole: String
 
-    package init(_ definitions: [ServiceDefinition]) {
-        self.init(services: Dictionary(definitions.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 }))
+    /// - Parameter domains: the digests of domains, by their names.
+    package init(_ definitions: [ServiceDefinition], domains: [String: String] = [:]) {
+        self.init(services: Dictionary(definitions.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 }), domains: domains)
     }
 
     /// Of digests that are known.
-    package init(services: [String: String]) {
-        self.services = services
-        whole = TextDigest.of(Self.text(of: services))
+    package init(services: [String: String], domains: [String: String] = [:]) {
+        var digests = services
+        for (name, digest) in domains { digests[Self.domainPrefix + name] = digest }
+        self.services = digests
+        whole = TextDigest.of(Self.text(of: digests))
     }
 
     /// Names and digests by turns, with spaces between, by name: no name has a space.
@@ -68,5 +74,14 @@ package enum TextDigest {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         for byte in text.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
         return OwnerToken.hexadecimal(hash)
+    }
+
+    /// Every setting of a value with its path, in the order in which they are declared.
+    static func settings(of value: Any, at path: String = "") -> [String] {
+        let children = Mirror(reflecting: value).children
+        guard !children.isEmpty, !(value is Duration) else { return ["\(path)=\(value)"] }
+        return children.enumerated().flatMap { index, child in
+            settings(of: child.value, at: "\(path).\(child.label ?? "\(index)")")
+        }
     }
 }

@@ -73,18 +73,9 @@ extension ServiceDefinition {
         unset.insert(".name=\(name)")
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
-        let settings = Self.settings(of: self, at: "").filter { !unset.contains($0) }
+        let settings = TextDigest.settings(of: self).filter { !unset.contains($0) }
         return TextDigest.of(settings.joined(separator: "\n"))
     }
 
-    private static let unset = Set(settings(of: ServiceDefinition(name: ""), at: ""))
-
-    /// Every setting with its path, in the order in which they are declared.
-    private static func settings(of value: Any, at path: String) -> [String] {
-        let children = Mirror(reflecting: value).children
-        guard !children.isEmpty, !(value is Duration) else { return ["\(path)=\(value)"] }
-        return children.enumerated().flatMap { index, child in
-            settings(of: child.value, at: "\(path).\(child.label ?? "\(index)")")
-        }
-    }
+    private static let unset = Set(TextDigest.settings(of: ServiceDefinition(name: "")))
 }

@@ -15,7 +15,8 @@ package struct EffectiveConfiguration {
     /// - Throws: what the library throws that writes YAML; none of these settings makes it.
     package init(_ configuration: SidecarConfiguration) throws {
         yaml = try YAMLWriter.text(of: Self.tree(configuration))
-        digest = ConfigurationDigest(configuration.services)
+        let domains = configuration.domains.definitions.map { ($0.name, $0.digest) }
+        digest = ConfigurationDigest(configuration.services, domains: Dictionary(domains, uniquingKeysWith: { $1 }))
     }
 
     private static func tree(_ configuration: SidecarConfiguration) -> YAMLNode {
