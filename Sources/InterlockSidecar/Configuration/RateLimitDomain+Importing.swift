@@ -45,12 +45,7 @@ extension DescriptorRule {
             value.refuse("expected descriptors nested \(RateLimitDomain.deepest) deep at most")
             return []
         }
-        var rules: [DescriptorRule] = []
-        for item in value.list() {
-            guard let rule = DescriptorRule(importing: item, deep: depth, isDetailed: isDetailed) else { continue }
-            rules.add(rule, at: item)
-        }
-        return rules
+        return siblings(value) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
     }
 
     private init?(importing value: ConfigurationValue, deep depth: Int, isDetailed: Bool) {

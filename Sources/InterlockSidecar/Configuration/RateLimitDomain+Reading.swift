@@ -85,12 +85,20 @@ extension DescriptorRule {
             value.refuse("expected descriptors nested \(RateLimitDomain.deepest) deep at most")
             return []
         }
-        var rules: [DescriptorRule] = []
-        for item in value.list() {
-            guard let rule = DescriptorRule(reading: item, deep: depth) else { continue }
-            rules.add(rule, at: item)
+        return siblings(value) { DescriptorRule(reading: $0, deep: depth) }
+    }
+
+    /// Rules of one list: two for the same entry would leave one without effect.
+    static func siblings(_ value: ConfigurationValue, read: (ConfigurationValue) -> DescriptorRule?) -> [DescriptorRule] {
+        var entries: Set<[ExactText?]> = []
+        return value.list().compactMap { item in
+            guard let rule = read(item) else { return nil }
+            guard entries.insert([ExactText(rule.key), rule.value.map { ExactText($0.text) }]).inserted else {
+                item.refuse("the key \(ConfigurationValue.quoted(rule.key)) with this value is there already; give each once")
+                return nil
+            }
+            return rule
         }
-        return rules
     }
 
     private init?(reading value: ConfigurationValue, deep depth: Int) {
@@ -145,17 +153,6 @@ extension DescriptorRule {
             algorithm: algorithm == .sliding ? .sliding : algorithm == .gcra ? .gcra(burst: burst) : .fixed)
         if let expected = definition.expectedOfAlgorithm { section.whole.refuse(expected) }
         return .rate(definition, isAligned: algorithm == .aligned)
-    }
-}
-
-extension [DescriptorRule] {
-    /// Two rules for the same entry would leave one without effect.
-    mutating func add(_ rule: DescriptorRule, at value: ConfigurationValue) {
-        let isThere = contains { ExactText($0.key) == ExactText(rule.key) && $0.value?.text == rule.value?.text }
-        guard !isThere else {
-            return value.refuse("the key \(ConfigurationValue.quoted(rule.key)) with this value is there already; give each once")
-        }
-        append(rule)
     }
 }
 
