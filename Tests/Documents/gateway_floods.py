@@ -95,7 +95,7 @@ class Flooder:
 
     def read(self, wait: bool = False) -> None:
         if wait:
-            select.select([self.socket], [], [])
+            select.select([self.socket], [], [], PATIENCE)
         try:
             data = self.socket.recv(1 << 16)
         except BlockingIOError:
@@ -119,6 +119,14 @@ class Flooder:
                 self.windows[stream] += int.from_bytes(payload)
             elif kind == RESET or (kind in (HEADERS, DATA) and flags & END_STREAM):
                 self.windows.pop(stream, None)
+
+    def until_over(self) -> None:
+        """Waits until its calls are."""
+        end = time.monotonic() + PATIENCE
+        while self.windows:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{len(self.windows)} calls are not over after {PATIENCE} s")
+            self.read(wait=True)
 
     def head(self, fields: bytes = FIELDS) -> bytes:
         """Begins a call."""

@@ -16,6 +16,8 @@ final class GRPCConnection: ChannelDuplexHandler {
     /// Of all messages that have come in part, in bytes.
     static let mostReceived = 4 << 20
     private static let mostStreams = 256
+    /// Of one call, in a row, where the client's frames are spent.
+    private static let mostSilences = 100
     /// Of one call that is told piece by piece, of what has not left yet.
     private static let mostUnsent = 64
     /// Of a message: whether it is compressed, and its length.
@@ -183,8 +185,17 @@ final class GRPCConnection: ChannelDuplexHandler {
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
             call.partSince = nil
-            // A frame may bring thousands that say nothing.
-            if reader.received(message) { earn() } else { budget.spend() }
+            guard !reader.received(message) else {
+                call.silences = 0
+                earn()
+                continue
+            }
+            call.silences += 1
+            budget.spend()
+            // A frame may bring thousands of them, and a read many frames. What others of the connection spent is not this call's doing.
+            if call.silences >= Self.mostSilences, budget.isSpent, budget.pause(now: Self.clock()) > 0 {
+                call.fail(.resourceExhausted, "too many of the call's messages say nothing")
+            }
         }
     }
 

@@ -18,6 +18,8 @@ final class GRPCCall {
     var received = ByteBuffer()
     /// Since when a part of a message waits for the rest, of a call that has many; `nil`: none does.
     var partSince: NIODeadline?
+    /// How many of its messages have said nothing since one did.
+    var silences = 0
     /// The client sends no more of it.
     var isRead = false
     /// The answer's head is written.
