@@ -66,6 +66,33 @@ final class AcceptPause: ChannelInboundHandler {
     }
 }
 
+/// A connection that keeps what it writes until the end of the tick.
+protocol FlushedConnection: AnyObject {
+    /// Hands what is written to the socket. Called once per tick and connection.
+    func flushNow()
+}
+
+/// The connections of a door that have something to write: all are flushed at the end of the tick, by one task of the loop. Confined to
+/// their event loop.
+final class DoorFlushes {
+    private let eventLoop: any EventLoop
+    private var planned: [any FlushedConnection] = []
+
+    init(eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    func plan(_ connection: any FlushedConnection) {
+        planned.append(connection)
+        guard planned.count == 1 else { return }
+        eventLoop.assumeIsolated().execute { [self] in
+            let connections = planned
+            planned.removeAll(keepingCapacity: true)
+            for connection in connections { connection.flushNow() }
+        }
+    }
+}
+
 extension EventLoop {
     /// Waits until a door's connections have closed, which they do by themselves once they are answered. What has not after 5 seconds is
     /// left to the process' end.

@@ -6,7 +6,7 @@ internal import NIOHTTP2
 
 /// One client of the gRPC door (gRPC over HTTP2). The frames of all its streams come here: a channel for each would cost as much as
 /// the decision that it asks for. Confined to the coordinator's event loop.
-final class GRPCConnection: ChannelDuplexHandler {
+final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -321,11 +321,10 @@ final class GRPCConnection: ChannelDuplexHandler {
     private func planFlush() {
         guard !isFlushPlanned else { return }
         isFlushPlanned = true
-        door.planFlush(of: self)
+        door.flushes.plan(self)
     }
 
-    /// What was written in this tick leaves.
-    func flush() {
+    func flushNow() {
         isFlushPlanned = false
         context?.flush()
     }

@@ -15,12 +15,11 @@ final class GRPCDoorContext {
     let methods: [String: GRPCMethod]
     /// What stands for all that there is not.
     let unknownMethod: GRPCMethod
+    let flushes: DoorFlushes
     private let access: AccessControl
     private let refusedLogins: RefusedLogins
     private let maximumConnections: Int
-    private let eventLoop: any EventLoop
     private var connections: [ObjectIdentifier: GRPCConnection] = [:]
-    private var toFlush: [GRPCConnection] = []
 
     init(
         methods: [GRPCMethod], access: AccessControl, maximumConnections: Int, eventLoop: any EventLoop,
@@ -30,7 +29,7 @@ final class GRPCDoorContext {
         unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
         self.access = access
         self.maximumConnections = maximumConnections
-        self.eventLoop = eventLoop
+        flushes = DoorFlushes(eventLoop: eventLoop)
         refusedLogins = RefusedLogins(door: "grpc", logger: logger)
     }
 
@@ -57,17 +56,6 @@ final class GRPCDoorContext {
         if access.caller(key: key) != nil { return true }
         refusedLogins.refused(from: address())
         return false
-    }
-
-    /// All that have something to write do so at the end of the tick, by one task of the loop.
-    func planFlush(of connection: GRPCConnection) {
-        toFlush.append(connection)
-        guard toFlush.count == 1 else { return }
-        eventLoop.assumeIsolated().execute { [self] in
-            let connections = toFlush
-            toFlush.removeAll(keepingCapacity: true)
-            for connection in connections { connection.flush() }
-        }
     }
 
     /// No further call is taken; connections end when theirs are answered.

@@ -9,7 +9,7 @@ internal import NIOTLS
 ///
 /// Lives on the coordinator's event loop and enters it without a hop. Commands start without waiting for earlier answers;
 /// at most `longestPipeline` are pending, then reading pauses.
-final class RESPConnection: ChannelDuplexHandler {
+final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -307,7 +307,6 @@ final class RESPConnection: ChannelDuplexHandler {
         door.flushes.plan(self)
     }
 
-    /// Hands what is written to the socket. Called once per tick and connection.
     func flushNow() {
         isFlushPlanned = false
         guard let context else { return }

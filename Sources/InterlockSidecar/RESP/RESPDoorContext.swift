@@ -6,7 +6,7 @@ package import NIOCore
 package final class RESPDoorContext {
     let access: AccessControl
     let logger: Logger
-    let flushes: RESPFlushes
+    let flushes: DoorFlushes
     let commands: RESPCommands
     let errors = RESPErrorCounters()
     /// After this time without reading a single byte of its replies a client is dropped.
@@ -31,7 +31,7 @@ package final class RESPDoorContext {
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
-        flushes = RESPFlushes(eventLoop: coordinator.eventLoop)
+        flushes = DoorFlushes(eventLoop: coordinator.eventLoop)
         commands = RESPCommands(
             coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics,
             tracer: tracer)
@@ -114,24 +114,4 @@ struct RESPSession {
     var isToldOfLosses = false
     /// It follows the events.
     var follower: UInt64?
-}
-
-/// The connections that have something to write: all are flushed at the end of the tick, by one task of the loop.
-final class RESPFlushes {
-    private let eventLoop: any EventLoop
-    private var planned: [RESPConnection] = []
-
-    init(eventLoop: any EventLoop) {
-        self.eventLoop = eventLoop
-    }
-
-    func plan(_ connection: RESPConnection) {
-        planned.append(connection)
-        guard planned.count == 1 else { return }
-        eventLoop.assumeIsolated().execute { [self] in
-            let connections = planned
-            planned.removeAll(keepingCapacity: true)
-            for connection in connections { connection.flushNow() }
-        }
-    }
 }
