@@ -122,13 +122,12 @@ package struct RateLimitDomain: Hashable, Sendable {
 }
 
 extension RateLimitDomain {
-    /// As `ServiceDefinition.digest`: what has its default does not count.
+    /// By which sidecars find out that they run with different rules of a domain, as with `ServiceDefinition.digest`.
     package var digest: String {
         var own = self
         own.name = ""
         own.rules = []
-        let settings = Self.changed(own, from: Self.unset) + Self.settings(of: rules, at: "")
-        return TextDigest.of(settings.joined(separator: "\n"))
+        return TextDigest.of(TextDigest.settings(of: own, except: Self.unset) + Self.settings(of: rules, at: ""))
     }
 
     private static func settings(of rules: [DescriptorRule], at path: String) -> [String] {
@@ -136,14 +135,10 @@ extension RateLimitDomain {
             let path = "\(path).\(place)"
             var own = rule
             own.rules = []
-            return changed(own, from: unsetRule).map { path + $0 } + settings(of: rule.rules, at: path)
+            return TextDigest.settings(of: own, except: unsetRule).map { path + $0 } + settings(of: rule.rules, at: path)
         }
     }
 
     private static let unset = Set(TextDigest.settings(of: RateLimitDomain(name: "")))
     private static let unsetRule = Set(TextDigest.settings(of: DescriptorRule(key: "")))
-
-    private static func changed(_ value: Any, from unset: Set<String>) -> [String] {
-        TextDigest.settings(of: value).filter { !unset.contains($0) }
-    }
 }

@@ -66,15 +66,12 @@ public struct ServiceDefinition: Hashable, Sendable {
 
 extension ServiceDefinition {
     /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
-    ///
-    /// What has its default does not count, so that a newer version, which has more settings, agrees with an older one.
     package var digest: String {
         var unset = Self.unset
         unset.insert(".name=\(name)")
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
-        let settings = TextDigest.settings(of: self).filter { !unset.contains($0) }
-        return TextDigest.of(settings.joined(separator: "\n"))
+        return TextDigest.of(TextDigest.settings(of: self, except: unset))
     }
 
     private static let unset = Set(TextDigest.settings(of: ServiceDefinition(name: "")))

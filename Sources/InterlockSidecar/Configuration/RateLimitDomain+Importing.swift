@@ -41,8 +41,8 @@ extension DescriptorRule {
 
     /// - Parameter isDetailed: a rule that leads here shows the values in its metrics.
     fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
-        guard depth <= RateLimitDomain.deepest else {
-            value.refuse("expected descriptors nested \(RateLimitDomain.deepest) deep at most")
+        guard depth <= DescriptorEntry.most else {
+            value.refuse("expected descriptors nested \(DescriptorEntry.most) deep at most")
             return []
         }
         return siblings(value) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }

@@ -38,8 +38,6 @@ extension DomainSettings {
 
 extension RateLimitDomain {
     static let counterCounts = 1...10_000_000
-    /// How deep rules may be nested: as many entries as a descriptor may have.
-    static let deepest = 64
 
     fileprivate mutating func read(_ value: ConfigurationValue) {
         value.section { section in
@@ -81,8 +79,8 @@ extension DescriptorRule {
 
     /// - Parameter depth: how many entries lead to these.
     fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
-        guard depth <= RateLimitDomain.deepest else {
-            value.refuse("expected descriptors nested \(RateLimitDomain.deepest) deep at most")
+        guard depth <= DescriptorEntry.most else {
+            value.refuse("expected descriptors nested \(DescriptorEntry.most) deep at most")
             return []
         }
         return siblings(value) { DescriptorRule(reading: $0, deep: depth) }
