@@ -113,7 +113,7 @@ let package = Package(
         .target(
             name: "InterlockEnvoy", dependencies: [protobuf],
             // What its code is made from, by Tools/protobuf.sh.
-            exclude: ["envoy", "grpc"], swiftSettings: houseRules),
+            exclude: ["envoy", "google", "grpc"], swiftSettings: houseRules),
         .target(
             name: "InterlockSidecar",
             dependencies: [

@@ -45,10 +45,10 @@ struct ConfigurationDriftTests {
             return RateLimitDomain(name: "catalog", rules: [DescriptorRule(key: "k", limit: .rate(limit, isAligned: false))])
         }
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
-            try await fleet.sidecars[0].reload(domains: [domain(limit: 5)])
-            try await fleet.sidecars[1].reload(domains: [domain(limit: 6)])
+            await fleet.sidecars[0].reload(domains: [domain(limit: 5)])
+            await fleet.sidecars[1].reload(domains: [domain(limit: 6)])
             for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["domain:catalog"]) }
-            try await fleet.sidecars[1].reload(domains: [domain(limit: 5)])
+            await fleet.sidecars[1].reload(domains: [domain(limit: 5)])
             for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
         }
     }

@@ -244,7 +244,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// - Returns: whether it is awaited.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
-        guard !call.isOver, let context else { return false }
+        guard !call.isOver, context != nil else { return false }
         var buffer = Self.allocator.buffer(capacity: 256)
         buffer.writeInteger(UInt8(0))
         buffer.writeInteger(UInt32(0))
