@@ -163,7 +163,7 @@ struct HTTP2Tests {
     @Test(
         "a flood of frames that ask for an answer ends the connection", arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestDoor.with(firstRequestTimeout: .seconds(60)) { door in
             try await Client.with(port: door.client.port) { client in
                 let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
                 let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 50_000)

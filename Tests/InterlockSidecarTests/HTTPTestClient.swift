@@ -1,6 +1,5 @@
 import FoundationEssentials
 import NIOCore
-import NIOPosix
 
 @testable import InterlockSidecar
 
@@ -127,12 +126,7 @@ struct HTTPTestClient: Sendable {
     private func connected<Result: Sendable>(
         _ body: @Sendable (Inbound, Outbound) async throws -> Result
     ) async throws -> Result {
-        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .connect(host: "127.0.0.1", port: port) { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
-                }
-            }
+        let channel = try await RawConnection.connect(to: port)
         return try await channel.executeThenClose { inbound, outbound in try await body(inbound, outbound) }
     }
 }

@@ -69,6 +69,9 @@ struct HTTPTestDoor {
             door.firstRequestTimeout = firstRequestTimeout
             door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            var stage = "opened"
+            // A test whose time is over says where it stood.
+            defer { if Task.isCancelled { print("the door was being \(stage)") } }
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask {
                     // A door that cannot open is waited for by nobody.
@@ -80,16 +83,19 @@ struct HTTPTestDoor {
                     port = number
                     break
                 }
+                stage = "made ready"
                 try await eventually("the coordinator is ready") { await coordinator.isReady }
                 let test = HTTPTestDoor(
                     client: HTTPTestClient(port: port ?? 0), coordinator: coordinator, redis: redis,
                     shutDown: { await group.triggerGracefulShutdown() })
+                stage = "used"
                 do {
                     try await body(test)
                 } catch {
                     await group.triggerGracefulShutdown()
                     throw error
                 }
+                stage = "closed"
                 await group.triggerGracefulShutdown()
                 try await tasks.waitForAll()
             }

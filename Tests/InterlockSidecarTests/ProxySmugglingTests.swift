@@ -1,5 +1,6 @@
 import Interlock
 import InterlockCore
+import InterlockProcesses
 import NIOCore
 import Testing
 
@@ -225,7 +226,7 @@ struct ProxySmugglingTests {
             try await HTTPTestDoor.with(services: [service]) { door in
                 for number in 1...3 {
                     try await door.expect(504, "GET", "/proxy/shop/a")
-                    #expect(upstream.connectionCount == number)
+                    try await eventually("the upstream has accepted it") { upstream.connectionCount == number }
                 }
             }
         }

@@ -1,5 +1,4 @@
 import NIOCore
-import NIOPosix
 
 /// Sends a request and reads the answer as bytes, both at the same time.
 enum ProxyTestClient {
@@ -13,12 +12,7 @@ enum ProxyTestClient {
 
     /// Sends on a connection of its own, and reads until the other side closes.
     static func exchange(port: Int, head: String, body: ByteBuffer) async throws -> Answer {
-        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .connect(host: "127.0.0.1", port: port) { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
-                }
-            }
+        let channel = try await RawConnection.connect(to: port)
         var received = try await channel.executeThenClose { inbound, outbound in
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask {

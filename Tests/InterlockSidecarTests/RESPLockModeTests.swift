@@ -4,7 +4,6 @@ import InterlockCore
 import InterlockSidecar
 import InterlockProcesses
 import NIOCore
-import NIOPosix
 import Testing
 
 @Suite("RESP door: how locks are held, and for how long", .timeLimit(.minutes(2)))
@@ -358,12 +357,7 @@ extension RESPLockModeTests {
         port: Int, _ opening: String,
         _ turn: @Sendable (_ received: String, _ say: NIOAsyncChannelOutboundWriter<ByteBuffer>) async throws -> Bool
     ) async throws -> String {
-        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .connect(host: "127.0.0.1", port: port) { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
-                }
-            }
+        let channel = try await RawConnection.connect(to: port)
         return try await channel.executeThenClose { inbound, outbound in
             try await outbound.write(ByteBuffer(string: opening))
             var received = ""
