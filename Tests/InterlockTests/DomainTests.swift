@@ -2,6 +2,7 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import NIOCore
 import Testing
 
 @Suite("Domains of descriptors on a real Redis")
@@ -152,6 +153,21 @@ struct DomainTests {
             try await Self.expect(fleet, Self.ask("general"), over: [false])
             try await Self.expect(fleet, Self.ask("general"), over: [true])
             #expect(try await fleet.sidecars[0].decide("unknown", [Self.ask("general")]) == nil)
+        }
+    }
+
+    @Test("a domain that is a shadow refuses nobody, and counts whom it would have refused")
+    func shadowDomain() async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))]) { $0.isShadow = true }
+        try await Fleet.run(domains: settings) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<3 {
+                let answer = try #require(try await sidecar.decide("edge", [Self.ask("ip")]))
+                #expect(!answer.isOverLimit)
+            }
+            let domains = try await sidecar.eventLoop.submit { sidecar.callsOnEventLoop().allDomains() }.get()
+            let decisions = try #require(domains.first?.rules.first?.decisions)
+            #expect([decisions.ok, decisions.overLimit, decisions.shadow] == [1, 0, 2])
         }
     }
 

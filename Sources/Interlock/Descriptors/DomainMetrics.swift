@@ -24,13 +24,15 @@ final class DomainMetrics {
             shadow = counter("shadow")
         }
 
-        /// - Parameter inSumOnly: its metrics tell values apart.
-        func count(_ status: DescriptorStatus, inSumOnly: Bool = false) {
+        /// - Parameters:
+        ///   - isRefused: the whole request was. If not, a status that is over its limit is one of a domain that is a shadow.
+        ///   - inSumOnly: its metrics tell values apart.
+        func count(_ status: DescriptorStatus, isRefused: Bool, inSumOnly: Bool = false) {
             let counter: Counter
-            if status.isOverLimit {
+            if status.isOverLimit && isRefused {
                 counter = overLimit
                 sum.overLimit += 1
-            } else if status.isShadowRefusal {
+            } else if status.isOverLimit || status.isShadowRefusal {
                 counter = shadow
                 sum.shadow += 1
             } else {
@@ -71,13 +73,13 @@ final class DomainMetrics {
             }
             guard rule.rule.hasDetailedMetrics else {
                 // Of one that a reload has replaced nothing is counted.
-                rules[rule]?.count(status)
+                rules[rule]?.count(status, isRefused: answer.isOverLimit)
                 continue
             }
-            rules[rule]?.count(status, inSumOnly: true)
+            rules[rule]?.count(status, isRefused: answer.isOverLimit, inSumOnly: true)
             var name = CounterName()
             for entry in ask.entries { name.append(key: entry.key, value: entry.value) }
-            decisions(ofValue: name.text).count(status)
+            decisions(ofValue: name.text).count(status, isRefused: answer.isOverLimit)
         }
     }
 
