@@ -175,6 +175,9 @@ package final class CoordinatorCalls {
                         fail("the descriptor meets no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
                         return true
                     }
+                    guard answer.cause != .redis else {
+                        return completion(.failed(InterlockError(.unavailable, "Redis is away: what is left is not known")))
+                    }
                     return completion(.decided(LimitAnswer(status, of: rule, isShadow: domains.isShadow(rule, in: name))))
                 }
             })

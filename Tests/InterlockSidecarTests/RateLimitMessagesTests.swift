@@ -85,7 +85,8 @@ struct RateLimitMessagesTests {
             #expect(response.statuses.count == statuses.count)
             for (told, status) in zip(response.statuses, statuses) { Self.check(told, status) }
             let fields = response.responseHeadersToAdd.map(\.key)
-            #expect(fields == (decision.binding == nil ? [] : ["RateLimit", "RateLimit-Policy"]))
+            let cause = decision.isOverLimit ? ["Interlock-Cause"] : []
+            #expect(fields == cause + (decision.binding == nil ? [] : ["RateLimit", "RateLimit-Policy"]))
         }
     }
 
@@ -98,6 +99,21 @@ struct RateLimitMessagesTests {
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
         #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
         #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
+    }
+
+    @Test("a refusal says why; where Redis is away and nothing may pass, nothing is told of what is left")
+    func causes() throws {
+        let status = DescriptorStatus(isOverLimit: true, bound: .limited(limit: 5, window: .seconds(1)), rule: Self.rules[0])
+        for (cause, count) in [(DescriptorAnswer.Cause.limit, 3), (.local, 3), (.redis, 1)] {
+            var buffer = ByteBuffer()
+            RateLimitAnswer(DescriptorAnswer(isOverLimit: true, statuses: [status], cause: cause)).write(to: &buffer)
+            let response = try Response(serializedBytes: Array(buffer.readableBytesView))
+            #expect(response.statuses[0].code == .overLimit && response.statuses[0].hasCurrentLimit == (cause != .redis))
+            let fields = response.responseHeadersToAdd
+            #expect(fields.first?.key == "Interlock-Cause")
+            #expect(fields.first?.value == cause.rawValue)
+            #expect(fields.count == count)
+        }
     }
 
     @Test(

@@ -192,11 +192,39 @@ struct DomainTests {
             await fleet.server.kill()
             try await eventually("the sidecar has seen it") { await !fleet.sidecars[0].isReady }
             var over: [Bool] = []
-            for _ in 0..<3 { over.append(try await Self.decided(fleet, Self.ask("ip")).isOver) }
+            var cause: DescriptorAnswer.Cause?
+            for _ in 0..<3 {
+                let answer = try #require(try await fleet.sidecars[0].decide("edge", [Self.ask("ip")]))
+                over.append(answer.isOverLimit)
+                cause = answer.isOverLimit ? answer.cause : nil
+            }
             switch policy {
-            case .local: #expect(over == [false, false, true])
+            case .local:
+                #expect(over == [false, false, true])
+                #expect(cause == .local)
             case .allow: #expect(over == [false, false, false])
-            case .deny: #expect(over == [true, true, true])
+            case .deny:
+                #expect(over == [true, true, true])
+                #expect(cause == .redis)
+            }
+        }
+    }
+
+    @Test("without Redis, what a rule refuses anyway is refused for that")
+    func awayAndBlocked() async throws {
+        let rules = [DescriptorRule(key: "ip", limit: Self.rate(2)), DescriptorRule(key: "never", limit: .blocked)]
+        let settings = Self.settings(rules) {
+            $0.isIndependent = true
+            $0.whenRedisIsDown = .deny
+        }
+        try await Fleet.run(domains: settings) { fleet in
+            await fleet.server.kill()
+            try await eventually("the sidecar has seen it") { await !fleet.sidecars[0].isReady }
+            for (asks, cause) in [
+                ([Self.ask("never"), Self.ask("ip")], DescriptorAnswer.Cause.limit), ([Self.ask("ip")], .redis),
+            ] {
+                let answer = try #require(try await fleet.sidecars[0].decide("edge", asks))
+                #expect(answer.isOverLimit && answer.cause == cause)
             }
         }
     }

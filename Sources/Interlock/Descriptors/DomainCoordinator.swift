@@ -177,11 +177,12 @@ final class DomainCoordinator {
     private func planFlushOfRest(_ domain: Domain) { if domain.limiter.hasArrivals { planFlush(of: domain) } }
 
     private func settle(
-        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, sentAt: Instant, now: Instant
+        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, cause: DescriptorAnswer.Cause = .limit,
+        sentAt: Instant, now: Instant
     ) {
         var settled = settlements
         settlements = []
-        domain.limiter.settle(verdict, of: batch, sentAt: sentAt, now: now, into: &settled)
+        domain.limiter.settle(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &settled)
         for settlement in settled { deliver(domain, settlement.id, settlement.answer) }
         settled.removeAll(keepingCapacity: true)
         settlements = settled
@@ -207,13 +208,13 @@ final class DomainCoordinator {
         domain.metrics.alone.increment(by: batch.requests.count)
         switch domain.limiter.domain.whenRedisIsDown {
         case .allow: settle(domain, batch, .allGranted(batch), sentAt: now, now: now)
-        case .deny: settle(domain, batch, .noneGranted(batch), sentAt: now, now: now)
+        case .deny: settle(domain, batch, .noneGranted(batch), cause: .redis, sentAt: now, now: now)
         case .local:
             var counters =
                 domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.mostAlone))
             let verdict = counters.judge(batch, sidecars: sidecars(), now: now)
             domain.localCounters = counters
-            settle(domain, batch, verdict, sentAt: now, now: now)
+            settle(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }
     }
 

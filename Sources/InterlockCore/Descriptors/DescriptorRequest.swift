@@ -58,14 +58,27 @@ package struct DescriptorStatus: Hashable, Sendable {
 
 /// What was decided about a request.
 package struct DescriptorAnswer: Hashable, Sendable {
+    /// Why a request is refused.
+    package enum Cause: String, Sendable {
+        /// A limit is reached.
+        case limit
+        /// Redis is away, or late, and this sidecar's share of a limit is used up.
+        case local
+        /// Redis is away, or late, and the domain lets nothing pass then: of what is left nothing is known.
+        case redis
+    }
+
     /// It is over one of its limits that refuse.
     package var isOverLimit: Bool
     /// Of each descriptor in turn.
     package var statuses: [DescriptorStatus]
+    /// How it was decided: if it is refused, why.
+    package var cause: Cause
 
-    package init(isOverLimit: Bool, statuses: [DescriptorStatus]) {
+    package init(isOverLimit: Bool, statuses: [DescriptorStatus], cause: Cause = .limit) {
         self.isOverLimit = isOverLimit
         self.statuses = statuses
+        self.cause = cause
     }
 }
 

@@ -165,8 +165,9 @@ package struct DomainLimiter: Sendable {
         }
     }
 
-    private func answer(_ statuses: [DescriptorStatus]) -> DescriptorAnswer {
-        DescriptorAnswer(isOverLimit: !domain.isShadow && statuses.contains(where: \.isOverLimit), statuses: statuses)
+    private func answer(_ statuses: [DescriptorStatus], cause: DescriptorAnswer.Cause = .limit) -> DescriptorAnswer {
+        DescriptorAnswer(
+            isOverLimit: !domain.isShadow && statuses.contains(where: \.isOverLimit), statuses: statuses, cause: cause)
     }
 
     // MARK: Batches
@@ -220,10 +221,12 @@ package struct DomainLimiter: Sendable {
     package mutating func forgetRefusals() { refusals.forgetAll() }
 
     /// The verdict on a batch: an answer for each of its requests, in order.
-    /// - Parameter sentAt: before the batch was sent.
+    /// - Parameters:
+    ///   - cause: why this verdict refuses.
+    ///   - sentAt: before the batch was sent.
     package mutating func settle(
-        _ verdict: DescriptorVerdict, of batch: DescriptorBatch, sentAt: Instant, now: Instant,
-        into settlements: inout [Settlement]
+        _ verdict: DescriptorVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
+        now: Instant, into settlements: inout [Settlement]
     ) {
         var used = verdict.counters.map(\.count)
         var place = 0
@@ -242,7 +245,7 @@ package struct DomainLimiter: Sendable {
                     Settlement(
                         id: request.id,
                         answer: judged(
-                            request, number: number, of: run, fits, most: most, batch, verdict, &used)))
+                            request, number: number, of: run, fits, most: most, batch, verdict, cause, &used)))
             }
         }
         remember(verdict, batch, used, sentAt: sentAt, now: now)
@@ -251,7 +254,7 @@ package struct DomainLimiter: Sendable {
     /// What becomes of one request of a run; counts it as the script did.
     private func judged(
         _ request: DescriptorBatch.Request, number: Int, of run: DescriptorBatch.Run, _ fits: [Int], most: Int,
-        _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, _ used: inout [Int64]
+        _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, _ cause: DescriptorAnswer.Cause, _ used: inout [Int64]
     ) -> DescriptorAnswer {
         for (charge, fit) in zip(batch.charges[run.charges], fits) {
             let isOnItsOwn = batch.isIndependent || batch.counters[charge.counter].isShadow
@@ -271,7 +274,9 @@ package struct DomainLimiter: Sendable {
             statuses[place].isOverLimit = isOver && !isShadow
             statuses[place].isShadowRefusal = isOver && isShadow
         }
-        return answer(statuses)
+        // What was known to be refused is, whoever decides about the rest.
+        let isKnown = cause != .limit && request.plan.items.contains { $0.status.isOverLimit }
+        return answer(statuses, cause: isKnown ? .limit : cause)
     }
 
     /// What was refused need not be asked about again for as long as that is certain; what was given back may change it.

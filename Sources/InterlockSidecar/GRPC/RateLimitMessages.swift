@@ -77,6 +77,9 @@ struct RateLimitAnswer: GRPCMessage {
     private typealias Code = Envoy_Service_Ratelimit_V3_RateLimitResponse.Code
     private typealias Unit = Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit
 
+    /// Tells callers of the proxy why they are refused.
+    private static let causeField = "Interlock-Cause"
+
     let decision: DescriptorAnswer
 
     init(_ decision: DescriptorAnswer) {
@@ -86,11 +89,19 @@ struct RateLimitAnswer: GRPCMessage {
     func write(to buffer: inout ByteBuffer) {
         var writer = ProtobufWriter(capacity: 64 + 128 * decision.statuses.count)
         writer.write(1, Self.code(decision.isOverLimit))
+        // Without Redis, where nothing may pass, nothing is known of what is left.
+        let isKnown = decision.cause != .redis
         for status in decision.statuses {
-            writer.write(2) { Self.write(status, to: &$0) }
+            writer.write(2) { Self.write(status, isKnown: isKnown, to: &$0) }
+        }
+        if decision.isOverLimit {
+            writer.write(3) { header in
+                header.write(1, Self.causeField)
+                header.write(2, decision.cause.rawValue)
+            }
         }
         // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left.
-        if let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
+        if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
                 header.write(1, "RateLimit")
@@ -107,8 +118,9 @@ struct RateLimitAnswer: GRPCMessage {
         buffer.writeBytes(writer.bytes)
     }
 
-    private static func write(_ status: DescriptorStatus, to writer: inout ProtobufWriter) {
+    private static func write(_ status: DescriptorStatus, isKnown: Bool, to writer: inout ProtobufWriter) {
         writer.write(1, code(status.isOverLimit))
+        guard isKnown else { return }
         switch status.bound {
         case .none: break
         case .unlimited: writer.write(3, UInt64(UInt32.max))
