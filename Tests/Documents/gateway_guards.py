@@ -48,7 +48,7 @@ class Sample:
 
     def answers(self, port: int) -> bool:
         try:
-            return self.ask("/search", port=port)[0] != 0
+            return self.ask("/", port=port)[0] != 0
         except OSError:
             return False
 
@@ -77,6 +77,19 @@ class Sample:
             if line.startswith(name + " "):
                 return float(line.split()[-1])
         return 0
+
+
+def addresses(sample: Sample) -> None:
+    """An address has five requests in a second, whatever it asks for; what a busy sidecar refuses does not count."""
+    for number in range(50):
+        status, headers, _ = sample.ask(f"/search?q={number}")
+        if status == 429 and headers.get("interlock-cause") == "limit":
+            break
+    else:
+        raise Failure("fifty requests of one address were let pass")
+    told = headers["ratelimit"], headers["ratelimit-policy"]
+    if number < 5 or not told[0].startswith('"remote_address";r=0') or told[1] != '"remote_address";q=5;w=1':
+        raise Failure(f"of one address, request {number + 1} was refused, and told {told}")
 
 
 def outcomes(sample: Sample) -> None:
@@ -170,5 +183,6 @@ def redis_milliseconds(redis: Connection) -> int:
 
 def check_guards(world: World, envoy: Path) -> None:
     sample = Sample(world, envoy)
+    addresses(sample)
     outcomes(sample)
     quotas(sample, envoy)

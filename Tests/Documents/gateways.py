@@ -7,6 +7,7 @@ back; and when Redis or a sidecar goes, Envoy does as it was told.
 
 import argparse
 import http.client
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from declarations import compare_declarations
 from gateway_client import message
 from gateway_floods import LOG_FIELDS, Flooder, body
 from gateway_guards import check_guards
-from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports, is_free
+from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports, is_open
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
@@ -47,10 +48,10 @@ SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
 ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
 
 DOMAIN = """
-redis: {{ url: "redis://127.0.0.1:{redis}" }}
-listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
 # A machine that is busy is no Redis that is away: what is decided without it is not within the limit.
-rls: {{ timeout: 2s }}
+redis: {{ url: "redis://127.0.0.1:{redis}", timeout: 10s }}
+listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
+rls: {{ timeout: 8s }}
 rate_limits:
   edge:
     when_redis_is_down: {policy}
@@ -105,6 +106,20 @@ class Gateway:
             return connection.getresponse().status
         except OSError:
             return 0
+
+    def metric(self, name: str, *labels: str) -> float:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=PATIENCE)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        lines = (line for line in text.splitlines() if line.startswith(name + "{"))
+        return sum(float(line.split()[-1]) for line in lines if all(label in line for label in labels))
+
+    def decisions(self, rule: str, decision: str) -> float:
+        return self.metric("interlock_descriptor_decisions_total", f'rule="{rule}"', f'decision="{decision}"')
+
+    def cancelled(self) -> float:
+        return self.metric("interlock_grpc_requests_total", "ShouldRateLimit", 'status="cancelled"')
 
     def status(self, headers: dict[str, str], path: str = "/") -> int:
         try:
@@ -192,6 +207,9 @@ class Check:
     def shadows(self) -> None:
         if any(self.gateways[0].status({"x-shadow": "on"}) != 200 for _ in range(5)):
             raise Failure("a shadow refused somebody")
+        counts = [self.gateways[0].decisions("shadow", decision) for decision in ("ok", "shadow", "over_limit")]
+        if counts != [1, 4, 0]:
+            raise Failure(f"of a shadow's limit of 1, five requests were counted as {counts}")
 
     def given_back(self) -> None:
         gateway = self.gateways[0]
@@ -203,9 +221,36 @@ class Check:
         if taken != [200, 200, 429]:
             raise Failure(f"after two hits were given back it answered {taken}")
 
-    def redis_goes(self) -> None:
-        """One sidecar allows, the other denies, and neither is slow."""
+    def given_up(self) -> None:
+        """A call whose deadline passes, and one that is cancelled, leave nothing behind."""
         assert self.world.redis
+        gateway = self.gateways[0]
+        before = gateway.cancelled()
+        request = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("away", "given up")])
+        with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
+            stub = rls_pb2_grpc.RateLimitServiceStub(channel)
+            stub.ShouldRateLimit(request, timeout=PATIENCE)
+            self.world.redis.send_signal(signal.SIGSTOP)
+            try:
+                calls = [stub.ShouldRateLimit.future(request, timeout=0.5), stub.ShouldRateLimit.future(request)]
+                if calls[0].code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise Failure(f"a call whose deadline had passed ended with {calls[0].code()}")
+                calls[1].cancel()
+                self.world.until("the sidecar knows that both are given up", lambda: gateway.cancelled() == before + 2)
+            finally:
+                self.world.redis.send_signal(signal.SIGCONT)
+            stub.ShouldRateLimit(request, timeout=PATIENCE)
+        for gateway in self.gateways:
+            gateway.until_ready(200)
+
+    def redis_goes(self) -> None:
+        """One sidecar allows, the other denies, neither is slow, and who watches their health is told."""
+        assert self.world.redis
+        channel = grpc.insecure_channel(f"127.0.0.1:{self.gateways[0].grpc}")
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=4 * PATIENCE)
+        healthy, unhealthy = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+        if next(watch).status != healthy:
+            raise Failure("a watch does not begin with the status")
         self.world.stop(self.world.redis)
         for gateway, expected in zip(self.gateways, (200, 429), strict=True):
             gateway.until_ready(503)
@@ -216,15 +261,27 @@ class Check:
                 took.append(time.monotonic() - began)
                 if status != expected:
                     raise Failure(f"without Redis Envoy answered {status}, not {expected}")
-            print(f"envoy: without Redis: {expected}, {sorted(took)[10] * 1000:.1f} ms")
+            half = sorted(took)[10]
+            print(f"envoy: without Redis: {expected}, {half * 1000:.1f} ms")
+            if half > 0.2:
+                raise Failure(f"without Redis an answer took {half:.2f} s")
+        status, headers = self.gateways[1].ask({"x-away": "a"})
+        known = headers.get("ratelimit"), headers.get("x-ratelimit-remaining")
+        if (status, headers.get("interlock-cause"), *known) != (429, "redis", None, None):
+            raise Failure(f"a refusal for want of Redis tells {headers}")
+        if next(watch).status != unhealthy:
+            raise Failure("who watches the health is not told that Redis is away")
         self.world.start_redis()
+        if next(watch).status != healthy:
+            raise Failure("who watches the health is not told that Redis is back")
+        channel.close()
         for gateway in self.gateways:
             gateway.until_ready(200)
 
     def sidecar_goes(self) -> None:
         """Without a service, Envoy does as `failure_mode_deny` says."""
         for gateway, expected in zip(self.gateways, (200, 500), strict=True):
-            self.world.stop(gateway.sidecar)
+            self.world.stop(gateway.sidecar, signal.SIGKILL)
             status = gateway.status({"x-away": "a"})
             if status != expected:
                 raise Failure(f"without a sidecar Envoy answered {status}, not {expected}")
@@ -331,7 +388,7 @@ def certificates(world: World) -> None:
         "  tls: { certificate: server.pem, key: server.key, grpc_client_ca: ca.pem } }\n"
     )
     sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
-    world.until("the door with certificates is open", lambda: not is_free(port))
+    world.until("the door with certificates is open", lambda: is_open(port))
 
     def read(name: str) -> bytes:
         return (world.folder / name).read_bytes()
@@ -354,6 +411,32 @@ def certificates(world: World) -> None:
     print("envoy: certificates of another authority, and none, are refused")
 
 
+def keys(world: World) -> None:
+    """The door lets in who shows a key."""
+    resp, http_port, port = free_ports(3)
+    configuration = world.folder / "keys.yaml"
+    configuration.write_text(
+        f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}" }}\n'
+        f'listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http_port}", grpc: "127.0.0.1:{port}" }}\n'
+        "auth: { keys: [ { name: edge, key_env: WEB_KEY, role: use } ] }\n"
+    )
+    sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
+    world.until("the door with keys is open", lambda: is_open(port))
+    request = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("a", "b")])
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for key in ("a-key-for-web", "another", None):
+            metadata = [("authorization", f"Bearer {key}")] if key else []
+            try:
+                rls_pb2_grpc.RateLimitServiceStub(channel).ShouldRateLimit(request, metadata=metadata, timeout=PATIENCE)
+                status = grpc.StatusCode.OK
+            except grpc.RpcError as error:
+                status = error.code()
+            expected = grpc.StatusCode.OK if key == "a-key-for-web" else grpc.StatusCode.UNAUTHENTICATED
+            if status != expected:
+                raise Failure(f"with the key {key} a call ended with {status}")
+    world.stop(sidecar)
+
+
 def one(key: str, value: str) -> ratelimit_pb2.RateLimitDescriptor:
     return ratelimit_pb2.RateLimitDescriptor(entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)])
 
@@ -371,11 +454,13 @@ def main() -> None:
         client(gateways[0].grpc)
         silent_stream(gateways[0].grpc)
         certificates(world)
+        keys(world)
         check = Check(world, gateways)
         check.limits()
         check.answers()
         check.shadows()
         check.given_back()
+        check.given_up()
         check.redis_goes()
         check.sidecar_goes()
         check_guards(world, envoy)

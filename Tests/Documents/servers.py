@@ -55,6 +55,15 @@ def is_free(port: int) -> bool:
     return True
 
 
+def is_open(port: int) -> bool:
+    """Whether somebody listens there; `is_free` would take it from who is about to."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except OSError:
+        return False
+    return True
+
+
 def environment(**more: str) -> dict[str, str]:
     """Settings for other sidecars on this machine must not reach these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
@@ -206,8 +215,8 @@ class World:
         self.processes.append(process)
         return process
 
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGTERM)
+    def stop(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM) -> None:
+        process.send_signal(how)
         try:
             process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

@@ -152,12 +152,12 @@ struct ConfigurationAccessTests {
         }
     }
 
-    @Test("a listener that other hosts reach needs keys")
-    func openListener() {
+    @Test("a listener that other hosts reach needs keys", arguments: ["resp", "http", "grpc"])
+    func openListener(door: String) {
         #expect(
-            refusals(of: "\nlisten: { resp: \"0.0.0.0:7379\" }") == [
+            refusals(of: "\nlisten: { \(door): \"0.0.0.0:7379\" }") == [
                 """
-                file.yaml:2: listen.resp: 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
+                file.yaml:2: listen.\(door): 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
                 add a key, or listen on 127.0.0.1
                 """
             ]
