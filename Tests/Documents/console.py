@@ -224,9 +224,12 @@ class Check:
     def queue_and_break(self, ops: Visitor) -> None:
         waiter = Connection(self.world.ports[RESP], self.keys["web"])
         waiter.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-4")
+        waiting = ops.page.locator("section", has_text="Who waits where").locator("tbody tr")
+        # The other sidecar's caller must not be before it in the queue.
+        expect(waiting).to_have_count(1)
         distant = Connection(self.other_port, self.keys["web"])
         distant.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-9")
-        expect(ops.page.locator("section", has_text="Who waits where").locator("tbody tr")).to_have_count(2)
+        expect(waiting).to_have_count(2)
         self.draw(ops, "lock")
         ops.page.get_by_role("button", name="Break the lock").click()
         expect(ops.page.get_by_role("dialog", name="Break the lock orders/7?")).to_be_visible()
