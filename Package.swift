@@ -256,8 +256,9 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockEnvoy", "Hiredis", "InterlockProcesses",
-                "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle, nioHTTP1, nioHPACK,
+                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockOTLP", "InterlockEnvoy", "Hiredis",
+                "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle,
+                nioHTTP1, nioHPACK,
                 protobuf,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],

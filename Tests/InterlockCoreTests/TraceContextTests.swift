@@ -8,7 +8,7 @@ struct TraceContextTests {
     @Test("the standard's example is read, and written as it came")
     func example() throws {
         let context = try #require(TraceContext(traceparent: Self.example, state: "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"))
-        #expect(context.traceText == "0af7651916cd43dd8448eb211c80319c")
+        #expect(context.traceID.text == "0af7651916cd43dd8448eb211c80319c")
         #expect(context.spanID == 0xB7AD_6B71_6920_3331)
         #expect(context.isSampled)
         #expect(context.state == "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE")

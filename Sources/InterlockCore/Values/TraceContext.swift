@@ -9,6 +9,9 @@ package struct TraceContext: Hashable, Sendable {
             self.high = high
             self.low = low
         }
+
+        /// As logs and exemplars have it: 32 hexadecimal digits.
+        package var text: String { TraceContext.text(high) + TraceContext.text(low) }
     }
 
     package var traceID: TraceID
@@ -48,11 +51,8 @@ package struct TraceContext: Hashable, Sendable {
     }
 
     package var traceparent: String {
-        "00-\(Self.text(traceID.high))\(Self.text(traceID.low))-\(Self.text(spanID))-\(isSampled ? "01" : "00")"
+        "00-\(traceID.text)-\(Self.text(spanID))-\(isSampled ? "01" : "00")"
     }
-
-    /// The trace as logs and exemplars have it: 32 hexadecimal digits.
-    package var traceText: String { Self.text(traceID.high) + Self.text(traceID.low) }
 
     /// Hexadecimal digits, in lower case as the standard has them.
     private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {

@@ -194,7 +194,7 @@ package final class HTTPReply {
 
     private func fields(_ status: HTTPResponseStatus) -> [String: String] {
         var fields = ["route": path, "status": "\(status.code)"]
-        fields["trace"] = span?.context.traceText
+        fields["trace"] = span?.context.traceID.text
         return fields
     }
 

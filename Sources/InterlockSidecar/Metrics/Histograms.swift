@@ -5,8 +5,7 @@ internal import Synchronization
 
 /// A value that was recorded, and the trace that it was recorded in.
 struct Exemplar: Sendable {
-    /// 32 hexadecimal digits.
-    var trace: String
+    var trace: TraceContext.TraceID
     var nanoseconds: Int64
 }
 
@@ -75,7 +74,7 @@ final class TimeHistogram: TimerHandler, PrometheusSeries {
     /// Names the trace of one that took so long; it is recorded by itself.
     func exemplify(by trace: TraceContext, nanoseconds duration: Int64) {
         let duration = max(0, duration)
-        exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceText, nanoseconds: duration) }
+        exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceID, nanoseconds: duration) }
     }
 
     private func bucket(of duration: Int64) -> Int {

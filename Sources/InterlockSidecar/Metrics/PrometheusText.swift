@@ -1,3 +1,5 @@
+internal import InterlockCore
+
 /// An exposition as it is being written, with names, labels and numbers as its format has them.
 struct PrometheusText {
     private let format: ExpositionFormat
@@ -77,7 +79,7 @@ struct PrometheusText {
         if !all.isEmpty { text += "{\(all)}" }
         text += " \(value)"
         if let exemplar, format == .openMetrics {
-            text += " # {trace_id=\"\(exemplar.trace)\"} \(Self.number(Double(exemplar.nanoseconds) / 1e9))"
+            text += " # {trace_id=\"\(exemplar.trace.text)\"} \(Self.number(Double(exemplar.nanoseconds) / 1e9))"
         }
         text += "\n"
     }

@@ -272,7 +272,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     private func fields(_ failure: ProxyFailure) -> [String: String] {
         var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
-        fields["trace"] = call.span?.context.traceText
+        fields["trace"] = call.span?.context.traceID.text
         return fields
     }
 

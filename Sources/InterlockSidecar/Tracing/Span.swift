@@ -31,6 +31,7 @@ final class Span: StepSpan {
         self.parentID = parentID
         self.startedAt = startedAt
         self.tracer = tracer
+        attributes.reserveCapacity(Self.usualAttributes)
     }
 
     /// A step of this one.
@@ -49,6 +50,7 @@ final class Span: StepSpan {
     /// Somebody else has begun the trace.
     var hasParent: Bool { parentID != 0 }
 
+    private static let usualAttributes = 4
     /// In bytes: what is longer is cut, so that a queue of spans is bounded in size.
     private static let longestText = 512
 

@@ -15,7 +15,8 @@ internal import SwiftProtobuf
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
 struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
-    private static let batch = 512
+    /// The spans of a message. A connection for it costs as much as some hundred of them.
+    private static let batch = 2048
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// Between two attempts; twice as long each time.
@@ -26,7 +27,7 @@ struct SpanExporter: Service {
     private let endpoint: URL
     private let origin: HTTPOrigin
     private let queue: SpanQueue
-    private let resource: Opentelemetry_Proto_Resource_V1_Resource
+    private let messages: SpanMessages
     private let sent: Counter
     private let dropped: Counter
     private let failed: Counter
@@ -45,7 +46,7 @@ struct SpanExporter: Service {
             host: host, port: endpoint.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
             tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: nil) : nil)
         self.queue = queue
-        self.resource = .with { $0.attributes = resource.map { Self.attribute($0.key, .text($0.value)) } }
+        messages = SpanMessages(resource: resource)
         self.logger = logger
         func counter(_ outcome: String) -> Counter {
             Counter(label: "interlock_spans_total", dimensions: [("outcome", outcome)])
@@ -94,7 +95,7 @@ struct SpanExporter: Service {
         var reason = ""
         for attempt in 1...Self.attempts {
             do {
-                let answer = try await post(Self.message(spans, resource))
+                let answer = try await post(messages.request(spans))
                 let status = answer.head.status.code
                 if (200..<300).contains(status) {
                     count(spans.count, answer)
@@ -136,72 +137,5 @@ struct SpanExporter: Service {
             to: request, with: ByteBuffer(bytes: body), from: origin,
             settings: .init(connectTimeout: Self.timeout, idleTimeout: .zero, mostConnections: 1),
             mostBytes: Self.longestAnswer, within: Self.timeout, on: eventLoop)
-    }
-
-    // MARK: OTLP
-
-    static func message(
-        _ spans: some Sequence<FinishedSpan>, _ resource: Opentelemetry_Proto_Resource_V1_Resource
-    ) throws -> [UInt8] {
-        let request = Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest.with { request in
-            request.resourceSpans = [
-                .with { group in
-                    group.resource = resource
-                    group.scopeSpans = [
-                        .with { scope in
-                            scope.scope = .with {
-                                $0.name = "interlock"
-                                $0.version = SidecarVersion.current
-                            }
-                            scope.spans = spans.map(span)
-                        }
-                    ]
-                }
-            ]
-        }
-        return try request.serializedBytes()
-    }
-
-    private static func span(_ finished: FinishedSpan) -> Opentelemetry_Proto_Trace_V1_Span {
-        .with { span in
-            span.traceID = bytes(finished.context.traceID.high) + bytes(finished.context.traceID.low)
-            span.spanID = bytes(finished.context.spanID)
-            if finished.parentID != 0 { span.parentSpanID = bytes(finished.parentID) }
-            span.traceState = finished.context.state
-            span.flags = 1
-            span.name = finished.name
-            span.kind =
-                switch finished.kind {
-                case .internal: .internal
-                case .server: .server
-                case .client: .client
-                }
-            span.startTimeUnixNano = UInt64(clamping: finished.startedAt)
-            span.endTimeUnixNano = UInt64(clamping: finished.endedAt)
-            span.attributes = finished.attributes.map { attribute($0.name, $0.value) }
-            if let failure = finished.failure {
-                span.status = .with {
-                    $0.code = .error
-                    $0.message = failure
-                }
-            }
-        }
-    }
-
-    private static func attribute(_ name: String, _ value: Span.Value) -> Opentelemetry_Proto_Common_V1_KeyValue {
-        .with { attribute in
-            attribute.key = name
-            attribute.value = .with {
-                switch value {
-                case .text(let text): $0.stringValue = text
-                case .integer(let number): $0.intValue = number
-                }
-            }
-        }
-    }
-
-    /// The most significant first.
-    private static func bytes(_ number: UInt64) -> Data {
-        withUnsafeBytes(of: number.bigEndian) { Data($0) }
     }
 }

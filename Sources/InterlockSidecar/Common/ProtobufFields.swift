@@ -52,8 +52,12 @@ struct ProtobufReader {
 /// What stands before a field.
 enum ProtobufTag {
     static func number(_ field: UInt64) -> UInt64 { field << 3 }
+    /// A number of 8 bytes, the least significant first.
+    static func fixed64(_ field: UInt64) -> UInt64 { field << 3 | 1 }
     /// A text or a message.
     static func content(_ field: UInt64) -> UInt64 { field << 3 | 2 }
+    /// A number of 4 bytes, the least significant first.
+    static func fixed32(_ field: UInt64) -> UInt64 { field << 3 | 5 }
 }
 
 extension ByteBuffer {
@@ -87,19 +91,58 @@ struct ProtobufWriter {
         bytes.reserveCapacity(capacity)
     }
 
+    /// All that `write` writes.
+    static func bytes(capacity: Int = 0, _ write: (inout ProtobufWriter) -> Void) -> [UInt8] {
+        var writer = ProtobufWriter(capacity: capacity)
+        write(&writer)
+        return writer.bytes
+    }
+
     /// What is 0 is left out, as everywhere in proto3.
     mutating func write(_ field: UInt64, _ value: UInt64) {
-        guard value != 0 else { return }
-        write(varint: ProtobufTag.number(field))
-        write(varint: value)
+        if value != 0 { write(field, oneOf: value) }
     }
 
     /// An empty text is left out.
     mutating func write(_ field: UInt64, _ text: String) {
-        guard !text.isEmpty else { return }
+        if !text.isEmpty { write(field, oneOf: text) }
+    }
+
+    /// One of several fields that there may be: which of them it is counts, even where it is 0.
+    mutating func write(_ field: UInt64, oneOf value: UInt64) {
+        write(varint: ProtobufTag.number(field))
+        write(varint: value)
+    }
+
+    /// One of several fields that there may be: which of them it is counts, even where it is empty.
+    mutating func write(_ field: UInt64, oneOf text: String) {
         write(varint: ProtobufTag.content(field))
         write(varint: UInt64(text.utf8.count))
         bytes.append(text: text)
+    }
+
+    /// What is 0 is left out.
+    mutating func write(_ field: UInt64, fixed64 value: UInt64) {
+        guard value != 0 else { return }
+        write(varint: ProtobufTag.fixed64(field))
+        append(value.littleEndian)
+    }
+
+    /// What is 0 is left out.
+    mutating func write(_ field: UInt64, fixed32 value: UInt32) {
+        guard value != 0 else { return }
+        write(varint: ProtobufTag.fixed32(field))
+        append(value.littleEndian)
+    }
+
+    /// Part of the content that is being written: fields of it that were written before.
+    mutating func append(_ content: [UInt8]) { bytes += content }
+
+    /// Part of the content that is being written, the most significant byte first.
+    mutating func append(bigEndian number: UInt64) { append(number.bigEndian) }
+
+    private mutating func append(_ number: some FixedWidthInteger) {
+        withUnsafeBytes(of: number) { bytes.append(contentsOf: $0) }
     }
 
     /// A message.
@@ -126,11 +169,13 @@ struct ProtobufWriter {
     private mutating func end(contentFrom start: Int) {
         var length = bytes.count - start
         var place = start - 1
+        // Seven bits to a byte; one of them is there.
+        let more = (Int.bitWidth - length.leadingZeroBitCount - 1) / 7
+        if more > 0 { bytes.insert(contentsOf: repeatElement(0, count: more), at: start) }
         while length >= 0x80 {
             bytes[place] = UInt8(truncatingIfNeeded: length) | 0x80
             length >>= 7
             place += 1
-            bytes.insert(0, at: place)
         }
         bytes[place] = UInt8(length)
     }

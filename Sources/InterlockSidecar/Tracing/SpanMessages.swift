@@ -1,0 +1,86 @@
+internal import InterlockCore
+internal import InterlockOTLP
+
+/// Writes an `ExportTraceServiceRequest`, field by field: with the generated types that was three quarters of what a traced call costs.
+/// The numbers are those of `trace.proto`, `common.proto` and `resource.proto`; what is written is byte for byte what they write.
+struct SpanMessages {
+    /// A span that has a name, six attributes and no long texts.
+    private static let usualLength = 320
+
+    /// Where the spans come from, and what made them: alike in all messages.
+    private let resource: [UInt8]
+    private let scope: [UInt8]
+
+    /// - Parameter resource: what the spans come from.
+    init(resource: KeyValuePairs<String, String>) {
+        self.resource = ProtobufWriter.bytes { writer in
+            writer.write(1) { message in
+                for (name, value) in resource { message.write(1) { Self.write(name, .text(value), to: &$0) } }
+            }
+        }
+        scope = ProtobufWriter.bytes { writer in
+            writer.write(1) {
+                $0.write(1, "interlock")
+                $0.write(2, SidecarVersion.current)
+            }
+        }
+    }
+
+    func request(_ spans: some Collection<FinishedSpan>) -> [UInt8] {
+        ProtobufWriter.bytes(capacity: resource.count + scope.count + spans.count * Self.usualLength) { writer in
+            writer.write(1) { resourceSpans in
+                resourceSpans.append(resource)
+                resourceSpans.write(2) { scopeSpans in
+                    scopeSpans.append(scope)
+                    for span in spans { scopeSpans.write(2) { Self.write(span, to: &$0) } }
+                }
+            }
+        }
+    }
+
+    private static func write(_ span: FinishedSpan, to writer: inout ProtobufWriter) {
+        writer.write(1) {
+            $0.append(bigEndian: span.context.traceID.high)
+            $0.append(bigEndian: span.context.traceID.low)
+        }
+        writer.write(2) { $0.append(bigEndian: span.context.spanID) }
+        writer.write(3, span.context.state)
+        if span.parentID != 0 { writer.write(4) { $0.append(bigEndian: span.parentID) } }
+        writer.write(5, span.name)
+        writer.write(6, kind(span.kind))
+        writer.write(7, fixed64: UInt64(clamping: span.startedAt))
+        writer.write(8, fixed64: UInt64(clamping: span.endedAt))
+        for attribute in span.attributes { writer.write(9) { write(attribute.name, attribute.value, to: &$0) } }
+        if let failure = span.failure {
+            writer.write(15) {
+                $0.write(2, failure)
+                $0.write(3, code(.error))
+            }
+        }
+        // It is sampled.
+        writer.write(16, fixed32: 1)
+    }
+
+    /// A `KeyValue`.
+    private static func write(_ name: String, _ value: Span.Value, to writer: inout ProtobufWriter) {
+        writer.write(1, name)
+        writer.write(2) {
+            switch value {
+            case .text(let text): $0.write(1, oneOf: text)
+            case .integer(let number): $0.write(3, oneOf: UInt64(bitPattern: number))
+            }
+        }
+    }
+
+    private static func code(_ code: Opentelemetry_Proto_Trace_V1_Status.StatusCode) -> UInt64 { UInt64(code.rawValue) }
+
+    private static func kind(_ kind: Span.Kind) -> UInt64 {
+        let kind: Opentelemetry_Proto_Trace_V1_Span.SpanKind =
+            switch kind {
+            case .internal: .internal
+            case .server: .server
+            case .client: .client
+            }
+        return UInt64(kind.rawValue)
+    }
+}

@@ -1,0 +1,111 @@
+import FoundationEssentials
+import InterlockCore
+import InterlockOTLP
+import SwiftProtobuf
+import Testing
+
+@testable import InterlockSidecar
+
+/// What is written field by field is what the generated types write.
+@Suite("The messages to a collector")
+struct SpanMessagesTests {
+    typealias Request = Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest
+    typealias KeyValue = Opentelemetry_Proto_Common_V1_KeyValue
+
+    private static let texts = ["", "a", "größer", String(repeating: "long", count: 32), String(repeating: "x", count: 512)]
+
+    @Test("spans are written byte for byte as the generated types write them", arguments: 0..<20 as Range<UInt64>)
+    func spans(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        // So that the outer messages' lengths have one byte and up to three.
+        for count in [0, 1, 2, 60, 400] {
+            let spans = (0..<count).map { _ in Self.span(&random) }
+            let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
+            let written = SpanMessages(resource: resource).request(spans)
+            let request = Self.request(spans, resource)
+            #expect(try Request(serializedBytes: written) == request)
+            #expect(try written == request.serializedBytes() as [UInt8])
+        }
+    }
+
+    private static func text(_ random: inout SeededRandom) -> String { texts.randomElement(using: &random) ?? "" }
+
+    private static func number(_ random: inout SeededRandom) -> Int64 {
+        [0, 1, -1, 127, 128, 1_700_000_000_000_000_000, .max, .min].randomElement(using: &random) ?? 0
+    }
+
+    private static func span(_ random: inout SeededRandom) -> FinishedSpan {
+        let context = TraceContext(
+            traceID: .init(high: random.next(), low: random.next()), spanID: random.next(), isSampled: true, state: text(&random))
+        return FinishedSpan(
+            context: context, parentID: Bool.random(using: &random) ? 0 : random.next(), name: text(&random),
+            kind: [.internal, .server, .client].randomElement(using: &random) ?? .client, startedAt: number(&random),
+            endedAt: number(&random),
+            attributes: (0..<Int.random(in: 0..<4, using: &random)).map { _ in
+                (text(&random), Bool.random(using: &random) ? .text(text(&random)) : .integer(number(&random)))
+            },
+            failure: Bool.random(using: &random) ? nil : text(&random))
+    }
+
+    private static func request(_ spans: [FinishedSpan], _ resource: KeyValuePairs<String, String>) -> Request {
+        .with { request in
+            request.resourceSpans = [
+                .with { group in
+                    group.resource = .with { $0.attributes = resource.map { attribute($0.key, .text($0.value)) } }
+                    group.scopeSpans = [
+                        .with { scope in
+                            scope.scope = .with {
+                                $0.name = "interlock"
+                                $0.version = SidecarVersion.current
+                            }
+                            scope.spans = spans.map(span)
+                        }
+                    ]
+                }
+            ]
+        }
+    }
+
+    private static func span(_ finished: FinishedSpan) -> Opentelemetry_Proto_Trace_V1_Span {
+        .with { span in
+            span.traceID = bytes(finished.context.traceID.high) + bytes(finished.context.traceID.low)
+            span.spanID = bytes(finished.context.spanID)
+            if finished.parentID != 0 { span.parentSpanID = bytes(finished.parentID) }
+            span.traceState = finished.context.state
+            span.flags = 1
+            span.name = finished.name
+            span.kind =
+                switch finished.kind {
+                case .internal: .internal
+                case .server: .server
+                case .client: .client
+                }
+            span.startTimeUnixNano = UInt64(clamping: finished.startedAt)
+            span.endTimeUnixNano = UInt64(clamping: finished.endedAt)
+            span.attributes = finished.attributes.map { attribute($0.name, $0.value) }
+            if let failure = finished.failure {
+                span.status = .with {
+                    $0.code = .error
+                    $0.message = failure
+                }
+            }
+        }
+    }
+
+    private static func attribute(_ name: String, _ value: Span.Value) -> KeyValue {
+        .with { attribute in
+            attribute.key = name
+            attribute.value = .with {
+                switch value {
+                case .text(let text): $0.stringValue = text
+                case .integer(let number): $0.intValue = number
+                }
+            }
+        }
+    }
+
+    /// The most significant first.
+    private static func bytes(_ number: UInt64) -> Data {
+        withUnsafeBytes(of: number.bigEndian) { Data($0) }
+    }
+}
