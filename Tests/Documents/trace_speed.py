@@ -25,7 +25,7 @@ TRACING = 'tracing: {{ endpoint: "http://127.0.0.1:{collector}", sample: 1% }}\n
 #: Locks that a client takes and gives back at once, without waiting for replies in between.
 LOCKS = 25
 #: Of one sidecar, before it is the other's turn; and turns of a pair.
-ROUND_TRIPS, TURNS = 300, 20
+ROUND_TRIPS, TURNS = 300, 8
 #: What traces may add.
 MOST_ADDED = 0.03
 
@@ -144,7 +144,7 @@ def measure(world: World, tracing: str, tracing_first: bool) -> tuple[float, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
-    parser.add_argument("--pairs", type=int, default=8, choices=range(1, 101), metavar="N", help="1 to 100")
+    parser.add_argument("--pairs", type=int, default=20, choices=range(1, 101), metavar="N", help="1 to 100")
     arguments = parser.parse_args()
     collector = Collector()
     tracing = TRACING.format(collector=collector.server_port)
