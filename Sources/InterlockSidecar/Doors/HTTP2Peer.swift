@@ -40,9 +40,10 @@ final class HTTP2Breakage: NIOHTTP2FrameDelegate {
 }
 
 /// Reads nothing from a client that does not read, for its calls' answers would pile up, and after a while ends its connection; nor from one
-/// that is to pause. It stands between the bytes and the frames.
+/// that is to pause. It stands between the bytes and the frames, and hands the bytes on so that their parser keeps its buffer short.
 final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
     typealias OutboundIn = ByteBuffer
 
     private let patience: TimeAmount
@@ -52,6 +53,7 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     private var pauseEnd: Scheduled<Void>?
     private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
+    private var boundaries = FrameBoundaries()
 
     /// - Parameter patience: for so long a client may read nothing.
     init(patience: TimeAmount) {
@@ -83,6 +85,12 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
         guard isReadAsked, !isPaused, context.channel.isWritable else { return }
         isReadAsked = false
         context.read()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let (first, rest) = boundaries.parts(unwrapInboundIn(data))
+        context.fireChannelRead(wrapInboundOut(first))
+        if let rest { context.fireChannelRead(wrapInboundOut(rest)) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {

@@ -1,0 +1,65 @@
+import InterlockCore
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Where frames end in what a client sends")
+struct FrameBoundariesTests {
+    private static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
+
+    private static func frame(_ length: Int) -> [UInt8] {
+        [UInt8(length >> 16), UInt8(length >> 8 & 0xFF), UInt8(length & 0xFF), 0x2A, 0, 0, 0, 0, 0]
+            + Array(repeating: 7, count: length)
+    }
+
+    @Test(
+        "however frames and reads fall together, the parser stands at an end every so often", arguments: 0..<10 as Range<UInt64>)
+    func ends(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        let read = [1, 7, 1024, 16_384, 65_536].randomElement(using: &random) ?? 1
+        let longest = [0, 1, 500, 16_384].randomElement(using: &random) ?? 0
+        var sent = Self.preface
+        var ends: Set<Int> = [sent.count]
+        while sent.count < 200_000 {
+            sent += Self.frame(.random(in: longest / 2...longest, using: &random))
+            ends.insert(sent.count)
+        }
+        var boundaries = FrameBoundaries()
+        var handedOn: [UInt8] = []
+        var lastEnd = 0
+        var mostUncut = 0
+        var isEmptyHandedOn = false
+        for start in stride(from: 0, to: sent.count, by: read) {
+            let parts = boundaries.parts(ByteBuffer(bytes: sent[start..<min(start + read, sent.count)]))
+            for part in [parts.first, parts.rest].compactMap(\.self) {
+                if part.readableBytes == 0 { isEmptyHandedOn = true }
+                handedOn += part.readableBytesView
+                if ends.contains(handedOn.count) { lastEnd = handedOn.count }
+                mostUncut = max(mostUncut, handedOn.count - lastEnd)
+            }
+        }
+        #expect(handedOn == sent)
+        #expect(mostUncut <= 65_536 + 16_384 + 9 + read)
+        #expect(!isEmptyHandedOn)
+    }
+
+    @Test("what is no frame is handed on as it is")
+    func nonsense() {
+        var boundaries = FrameBoundaries()
+        for byte in [0xFF, 0, 0x20] as [UInt8] {
+            let bytes = ByteBuffer(repeating: byte, count: 100_000)
+            let parts = boundaries.parts(bytes)
+            var all = parts.first
+            if var rest = parts.rest { all.writeBuffer(&rest) }
+            #expect(all == bytes)
+        }
+    }
+
+    @Test("frames that end with a read are not cut")
+    func whole() {
+        var boundaries = FrameBoundaries()
+        #expect(boundaries.parts(ByteBuffer(bytes: Self.preface)).rest == nil)
+        for _ in 0..<1000 { #expect(boundaries.parts(ByteBuffer(bytes: Self.frame(100) + Self.frame(0))).rest == nil) }
+    }
+}
