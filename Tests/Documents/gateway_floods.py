@@ -88,7 +88,8 @@ class Flooder:
             try:
                 left = left[self.socket.send(left) :]
             except BlockingIOError:
-                select.select([self.socket], [self.socket], [])
+                if not any(select.select([self.socket], [self.socket], [], PATIENCE)):
+                    raise TimeoutError(f"nothing was read or sent for {PATIENCE} s") from None
                 self.read()
             except OSError as error:
                 raise Cut from error
@@ -136,7 +137,10 @@ class Flooder:
 
     def data(self, stream: int, payload: bytes, flags: int = END_STREAM) -> bytes:
         """Waits until the sidecar takes so much; nothing, when it takes no more of this call."""
+        end = time.monotonic() + PATIENCE
         while stream in self.windows and min(self.window, self.windows[stream]) < len(payload):
+            if time.monotonic() > end:
+                raise TimeoutError(f"no more than {self.windows[stream]} bytes of a call are taken after {PATIENCE} s")
             self.read(wait=True)
         if stream not in self.windows:
             return b""

@@ -1,15 +1,24 @@
-"""The sample of docs/envoy: what a real Envoy does about breakers, places and quotas that a sidecar tells it of.
+"""Breakers, places and quotas: what a real Envoy does with the sample of docs/envoy, and what gRPC's client is told.
 
-`make envoy` runs it after the limits of `gateways.py`.
+`make envoy` runs the first after the limits of `gateways.py`, and the second before them.
 """
 
 import http.client
 import json
+import queue
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import grpc
+from envoy.data.accesslog.v3 import accesslog_pb2
+from envoy.service.accesslog.v3 import als_pb2, als_pb2_grpc
+from envoy.service.auth.v3 import external_auth_pb2, external_auth_pb2_grpc
+
+from gateway_wire import HOUR, Door
 from servers import HTTP, PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 SAMPLE = Path(__file__).resolve().parents[2] / "docs/envoy"
@@ -186,3 +195,230 @@ def check_guards(world: World, envoy: Path) -> None:
     addresses(sample)
     outcomes(sample)
     quotas(sample, envoy)
+
+
+# ---- what gRPC's own client is told
+
+#: Whether Envoy's access log reports what becomes of a call.
+UNREPORTED: dict[str, str] = {}
+REPORTED = {"outcome": "access_log"}
+
+
+class Filter:
+    """Asks as Envoy's filter does whether a call may go."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.stub = external_auth_pb2_grpc.AuthorizationStub(channel)
+
+    def ask(self, extensions: dict[str, str], headers: dict[str, str] | None = None) -> external_auth_pb2.CheckResponse:
+        request = external_auth_pb2.CheckRequest()
+        request.attributes.context_extensions.update(extensions)
+        request.attributes.request.http.headers.update(headers or {})
+        return self.stub.Check(request, timeout=PATIENCE)
+
+    def expect_pass(self, what: str, headers: dict[str, str] | None = None, **extensions: str) -> dict[str, str]:
+        """Returns what Envoy adds to the service's answer."""
+        answer = self.ask(extensions, headers)
+        if answer.status.code or not answer.HasField("ok_response"):
+            raise Failure(f"{what}: {answer}")
+        return fields_of(answer.ok_response.response_headers_to_add)
+
+    def permit(self, service: str) -> Any:
+        """A permit's metadata, as Envoy keeps them."""
+        answer = self.ask({"service": service, **REPORTED})
+        metadata = answer.dynamic_metadata
+        if not answer.HasField("ok_response") or set(metadata.fields) != {"interlock.permit", "interlock.service"}:
+            raise Failure(f"instead of a permit for {service} came {answer}")
+        return metadata
+
+    def expect_denial(self, what: str, code: grpc.StatusCode, status: int, **extensions: str) -> dict[str, str]:
+        """Envoy's caller gets this status, and a problem document. Returns its fields."""
+        answer = self.ask(extensions)
+        denial = answer.denied_response
+        fields = fields_of(denial.headers)
+        seen = answer.status.code, denial.status.code, fields.get("content-type")
+        if seen != (code.value[0], status, "application/problem+json") or json.loads(denial.body)["status"] != status:
+            raise Failure(f"{what}: {answer}")
+        if status != 400 and not fields.get("retry-after", "").isdigit():
+            raise Failure(f"{what}: the caller is not told when to come again: {answer}")
+        return fields
+
+    def expect_error(self, what: str, code: grpc.StatusCode, **extensions: str) -> None:
+        try:
+            answer = self.ask(extensions)
+        except grpc.RpcError as error:
+            if error.code() != code:
+                raise Failure(f"{what}: {error}") from error
+        else:
+            raise Failure(f"{what} was answered: {answer}")
+
+
+def fields_of(options: Any) -> dict[str, str]:
+    return {option.header.key.lower(): option.header.value for option in options}
+
+
+def denials(check: Filter, log: "Log") -> None:
+    """Limits and places refuse until a time. What a caller said wrong is told the caller, and the rest Envoy."""
+    exhausted, invalid = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
+    told = check.expect_pass("a call within a limit", service="narrow")
+    if told["ratelimit-policy"] != '"1h";q=2;w=3600' or not told["ratelimit"].startswith('"1h";r=1;'):
+        raise Failure(f"a call within a limit is told {told}")
+    log.report(entry(check.permit("narrow")))
+    for outcome in (UNREPORTED, REPORTED):
+        told = check.expect_denial("a limit that is used up", exhausted, 429, service="narrow", **outcome)
+        if not HOUR - 60 <= int(told["retry-after"]) <= HOUR + 1:
+            raise Failure(f"at a limit of an hour a caller is told {told}")
+    check.expect_pass("a subject", {"x-user": "ann"}, service="personal", subject_header="X-User", cost="2")
+    check.expect_denial("a subject's limit", exhausted, 429, service="personal", subject="ann")
+    check.expect_pass("a subject without the field", service="personal", subject_header="x-user", subject="bob")
+    check.expect_denial("no subject where one is wanted", invalid, 400, service="personal")
+    check.expect_denial("no name for a subject", invalid, 400, service="personal", subject="a b\n")
+    for kind in (IGNORED[0], FAILED[0], GOOD[0]):
+        permit = check.permit("single")
+        check.expect_denial("no place", exhausted, 503, service="single", **REPORTED)
+        # It is free again, whatever became of the call.
+        log.report(entry(permit, **kind))
+    check.expect_error("no service", invalid, subject="ann")
+    check.expect_error("an outcome that is none", invalid, service="narrow", outcome="guessed")
+    check.expect_error("a cost of nothing", invalid, service="narrow", cost="0")
+    check.expect_error("an unknown service", grpc.StatusCode.NOT_FOUND, service="nowhere")
+
+
+def entry(
+    permit: Any,
+    status: int = 200,
+    flag: str = "",
+    asked: bool = True,
+    took: tuple[int, int] | None = None,
+    headers: dict[str, str] | None = None,
+    trailers: dict[str, str] | None = None,
+) -> accesslog_pb2.HTTPAccessLogEntry:
+    """What Envoy logs of a call. It `asked` an upstream; that had all, and began to answer, after so many ms."""
+    logged = accesslog_pb2.HTTPAccessLogEntry()
+    common, response = logged.common_properties, logged.response
+    if permit:
+        common.metadata.filter_metadata["envoy.filters.http.ext_authz"].CopyFrom(permit)
+    if flag:
+        setattr(common.response_flags, flag, True)
+    if asked:
+        common.upstream_remote_address.socket_address.address = "127.0.0.1"
+    if took:
+        common.time_to_last_upstream_tx_byte.FromMilliseconds(took[0])
+        common.time_to_first_upstream_rx_byte.FromMilliseconds(took[1])
+    response.response_code.value = status
+    response.response_headers.update(headers or {})
+    response.response_trailers.update(trailers or {})
+    return logged
+
+
+#: Kinds of entries, by what the breaker hears of each.
+IGNORED: list[dict[str, Any]] = [
+    {"flag": "downstream_connection_termination"},
+    {"flag": "downstream_remote_reset", "status": 500},
+    {"flag": "upstream_overflow", "status": 503},
+    {"asked": False},
+    {"asked": False, "status": 503},
+    # As the breaker has it.
+    {"status": 505},
+]
+FAILED: list[dict[str, Any]] = [
+    {"flag": "no_healthy_upstream", "status": 503, "asked": False},
+    {"flag": "dns_resolution_failure", "status": 503, "asked": False},
+    {"flag": "upstream_connection_failure", "status": 503, "asked": False},
+    {"flag": "upstream_request_timeout", "status": 504},
+    {"flag": "upstream_remote_reset"},
+    {"flag": "upstream_connection_termination"},
+    {"flag": "upstream_max_stream_duration_reached"},
+    {"flag": "upstream_protocol_error"},
+    *({"status": status} for status in (500, 503, 599)),
+    *({"trailers": {"grpc-status": code}} for code in ("2", "4", "13", "14", "77")),
+    {"headers": {"grpc-status": "14"}},
+]
+GOOD: list[dict[str, Any]] = [
+    *({"status": status} for status in (200, 302, 404, 429)),
+    *({"trailers": {"grpc-status": code}} for code in ("0", "5", "7", "8")),
+]
+
+
+class Log:
+    """One stream of access logs."""
+
+    def __init__(self, door: Door, channel: grpc.Channel) -> None:
+        self.door = door
+        self.entries: queue.Queue[list[accesslog_pb2.HTTPAccessLogEntry]] = queue.Queue()
+        stub = als_pb2_grpc.AccessLogServiceStub(channel)
+        self.call = stub.StreamAccessLogs.future(self.messages())
+
+    def messages(self) -> Iterator[als_pb2.StreamAccessLogsMessage]:
+        while entries := self.entries.get():
+            message = als_pb2.StreamAccessLogsMessage()
+            message.http_logs.log_entry.extend(entries)
+            yield message
+
+    def close(self) -> None:
+        self.entries.put([])
+        if error := self.call.exception(timeout=PATIENCE):
+            raise Failure(f"the access log ended with {error}")
+
+    def report(self, *entries: accesslog_pb2.HTTPAccessLogEntry, result: str = "reported") -> None:
+        """Sends them, and waits until they are counted as this."""
+        labels = "interlock_access_log_entries_total", f'result="{result}"'
+        expected = self.door.metric(*labels) + len(entries)
+        self.entries.put(list(entries))
+        self.door.world.until(f"entries are {result}", lambda: self.door.metric(*labels) == expected)
+
+    def expect_outcomes(self, service: str, **expected: float) -> None:
+        seen = {
+            outcome: self.door.metric("interlock_outcomes_total", f'service="{service}"', f'outcome="{outcome}"')
+            for outcome in expected
+        }
+        if seen != expected:
+            raise Failure(f"calls of {service} were counted as {seen}, not as {expected}")
+
+    def expect_breaker(self, service: str, *expected: str) -> None:
+        """Its state, and the cause."""
+
+        def seen() -> tuple[str, ...]:
+            told = json.loads(self.door.get(f"/v1/services/{service}")[1])
+            return (told["state"], told["cause"])[: len(expected)]
+
+        self.door.world.until(f"the breaker of {service} is {' for '.join(expected)}", lambda: seen() == expected)
+
+
+def logs(check: Filter, log: Log) -> None:
+    """What Envoy's access log says of calls is what their breakers hear."""
+    log.report(*(entry(check.permit("well"), **kind) for kind in IGNORED + GOOD))
+    log.expect_outcomes("well", ok=len(GOOD), error=0, ignore=len(IGNORED))
+    log.report(*(entry(check.permit("failing"), **kind) for kind in IGNORED + FAILED))
+    log.expect_outcomes("failing", ok=0, error=len(FAILED), ignore=len(IGNORED))
+    log.expect_breaker("failing", "open", "consecutive")
+    for outcome in (UNREPORTED, REPORTED):
+        check.expect_denial("an open breaker", grpc.StatusCode.UNAVAILABLE, 503, service="failing", **outcome)
+    # From the last byte of the request to the first of the answer.
+    log.report(entry(check.permit("well"), took=(0, 99)), entry(check.permit("well"), took=(5000, 5099)))
+    log.report(entry(check.permit("slow"), took=(1000, 1100)))
+    log.expect_breaker("slow", "open", "slow")
+    away = {"retry-after": "40"}
+    log.report(entry(check.permit("well"), 404, headers=away))
+    log.report(entry(check.permit("away"), 429, headers=away))
+    log.expect_breaker("away", "open", "retry_after")
+    told = check.expect_denial("a service that is away", grpc.StatusCode.UNAVAILABLE, 503, service="away")
+    if not 40 - PATIENCE <= int(told["retry-after"]) <= 44:
+        raise Failure(f"of a service that is away for 40 s a caller is told {told}")
+    once = entry(check.permit("well"))
+    log.report(once)
+    log.report(once, result="late")
+    log.report(entry(None), entry(None, 500), result="foreign")
+    # Nothing of all this was a failure of it, or slow.
+    log.expect_breaker("well", "closed")
+    log.door.world.until("no permit is under way", lambda: log.door.metric("interlock_permits_under_way") == 0)
+    others = len(GOOD) + len(IGNORED)
+    print(f"envoy: {len(FAILED)} kinds of failures in the access log opened a breaker, {others} others left one closed")
+
+
+def check_answers(door: Door) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+        check, log = Filter(channel), Log(door, channel)
+        denials(check, log)
+        logs(check, log)
+        log.close()

@@ -2,18 +2,21 @@
 
 `make envoy` runs it. Our declarations are a part of the published ones. Two Envoys before two sidecars on one Redis let
 no more pass than a limit says, by Redis' clock; shadows refuse nobody; callers are told what is left; hits are given
-back; and when Redis or a sidecar goes, Envoy does as it was told.
+back; and when Redis or a sidecar goes, Envoy does as it was told. What an Envoy would take long to come to,
+`gateway_wire.py` and `gateway_guards.py` ask by gRPC's own client.
 """
 
 import argparse
 import http.client
+import json
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from string import Template
 
@@ -32,8 +35,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from declarations import compare_declarations
 from gateway_client import message
 from gateway_floods import LOG_FIELDS, Flooder, body
-from gateway_guards import check_guards
-from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports, is_open
+from gateway_guards import FAILED, check_answers, check_guards
+from gateway_wire import CONFIGURATION, QUOTA, Door, check_wire, late, one, quotas
+from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
@@ -48,10 +52,9 @@ SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
 ACCESS_LOG = "envoy.service.accesslog.v3.AccessLogService"
 
 DOMAIN = """
-# A machine that is busy is no Redis that is away: what is decided without it is not within the limit.
-redis: {{ url: "redis://127.0.0.1:{redis}", timeout: 10s }}
-listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}" }}
 rls: {{ timeout: 8s }}
+services:
+  guarded: {{ limits: [{{ limit: 2, per: 1h }}], when_redis_is_down: deny }}
 rate_limits:
   edge:
     when_redis_is_down: {policy}
@@ -69,51 +72,20 @@ rate_limits:
 ENVOY = Path(__file__).with_suffix(".yaml").read_text()
 
 
-class Gateway:
+class Gateway(Door):
     """An Envoy before a sidecar of its own."""
 
     def __init__(self, world: World, envoy: Path, number: int, policy: str, deny: bool) -> None:
-        self.world = world
-        self.port, upstream, resp, http_port, self.grpc = free_ports(5)
-        settings = {
-            "port": self.port,
-            "upstream": upstream,
-            "resp": resp,
-            "http": http_port,
-            "grpc": self.grpc,
-            "redis": world.ports[REDIS],
-        }
-        configuration = world.folder / f"sidecar{number}.yaml"
-        configuration.write_text(DOMAIN.format(policy=policy, **settings))
-        self.sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
-        self.http = http_port
+        super().__init__(world, f"sidecar{number}", DOMAIN.format(policy=policy))
         self.until_ready(200)
+        self.port, upstream = free_ports(2)
         file = world.folder / f"envoy{number}.yaml"
-        texts = {name: str(value) for name, value in settings.items()}
-        file.write_text(Template(ENVOY).substitute(texts, deny=str(deny).lower(), timeout="5s"))
+        ports = {"port": str(self.port), "upstream": str(upstream), "grpc": str(self.grpc)}
+        file.write_text(Template(ENVOY).substitute(ports, deny=str(deny).lower(), timeout="5s"))
         self.envoy = world.start(
             str(envoy), "-c", str(file), "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"
         )
         world.until("Envoy answers", lambda: self.status({}) != 0)
-
-    def until_ready(self, status: int) -> None:
-        self.world.until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
-
-    def readiness(self) -> int:
-        try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=2)
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status
-        except OSError:
-            return 0
-
-    def metric(self, name: str, *labels: str) -> float:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=PATIENCE)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        lines = (line for line in text.splitlines() if line.startswith(name + "{"))
-        return sum(float(line.split()[-1]) for line in lines if all(label in line for label in labels))
 
     def decisions(self, rule: str, decision: str) -> float:
         return self.metric("interlock_descriptor_decisions_total", f'rule="{rule}"', f'decision="{decision}"')
@@ -128,16 +100,14 @@ class Gateway:
             return 0
 
     def ask(self, headers: dict[str, str], path: str = "/") -> tuple[int, dict[str, str]]:
+        return self.read(headers, path)[:2]
+
+    def read(self, headers: dict[str, str], path: str) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
-        answer.read()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
-
-    def stop(self) -> None:
-        for process in (self.envoy, self.sidecar):
-            if process.poll() is None:
-                self.world.stop(process)
+        body = answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
 
 
 def redis_time(redis: Connection) -> float:
@@ -211,6 +181,21 @@ class Check:
         if counts != [1, 4, 0]:
             raise Failure(f"of a shadow's limit of 1, five requests were counted as {counts}")
 
+    def guarded(self) -> None:
+        """What a service's limit refuses Envoy's caller is told, and what cannot be asked Envoy."""
+        if [gateway.status({}, "/guarded") for gateway in self.gateways] != [200, 200]:
+            raise Failure("calls within the limit of a service do not reach it")
+        for gateway in self.gateways:
+            status, headers, body = gateway.read({}, "/guarded")
+            problem = json.loads(body)
+            seen = status, headers["content-type"], problem["code"], problem["limit"]
+            if seen != (429, "application/problem+json", "limited", 2):
+                raise Failure(f"beyond the limit of a service Envoy answers {status} {headers} {body!r}")
+            if not 0 < int(headers["retry-after"]) <= 3601:
+                raise Failure(f"at a limit of an hour a caller is to come again after {headers['retry-after']} s")
+            if (status := gateway.status({}, "/nowhere")) != 502:
+                raise Failure(f"where the filter says 502 for a service that is none Envoy answers {status}")
+
     def given_back(self) -> None:
         gateway = self.gateways[0]
         taken = [gateway.status({"x-take": "a"}) for _ in range(6)]
@@ -246,12 +231,22 @@ class Check:
     def redis_goes(self) -> None:
         """One sidecar allows, the other denies, neither is slow, and who watches their health is told."""
         assert self.world.redis
-        channel = grpc.insecure_channel(f"127.0.0.1:{self.gateways[0].grpc}")
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=4 * PATIENCE)
-        healthy, unhealthy = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
-        if next(watch).status != healthy:
-            raise Failure("a watch does not begin with the status")
-        self.world.stop(self.world.redis)
+        with grpc.insecure_channel(f"127.0.0.1:{self.gateways[0].grpc}") as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=4 * PATIENCE)
+            healthy, unhealthy = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+            if next(watch).status != healthy:
+                raise Failure("a watch does not begin with the status")
+            self.world.stop(self.world.redis)
+            self.without_redis()
+            if next(watch).status != unhealthy:
+                raise Failure("who watches the health is not told that Redis is away")
+            self.world.start_redis()
+            if next(watch).status != healthy:
+                raise Failure("who watches the health is not told that Redis is back")
+        for gateway in self.gateways:
+            gateway.until_ready(200)
+
+    def without_redis(self) -> None:
         for gateway, expected in zip(self.gateways, (200, 429), strict=True):
             gateway.until_ready(503)
             took = []
@@ -269,19 +264,13 @@ class Check:
         known = headers.get("ratelimit"), headers.get("x-ratelimit-remaining")
         if (status, headers.get("interlock-cause"), *known) != (429, "redis", None, None):
             raise Failure(f"a refusal for want of Redis tells {headers}")
-        if next(watch).status != unhealthy:
-            raise Failure("who watches the health is not told that Redis is away")
-        self.world.start_redis()
-        if next(watch).status != healthy:
-            raise Failure("who watches the health is not told that Redis is back")
-        channel.close()
-        for gateway in self.gateways:
-            gateway.until_ready(200)
+        if (status := self.gateways[0].status({}, "/guarded")) != 502:
+            raise Failure(f"where the filter says 502 when a service's limit is not known Envoy answers {status}")
 
     def sidecar_goes(self) -> None:
         """Without a service, Envoy does as `failure_mode_deny` says."""
         for gateway, expected in zip(self.gateways, (200, 500), strict=True):
-            self.world.stop(gateway.sidecar, signal.SIGKILL)
+            self.world.stop(gateway.process, signal.SIGKILL)
             status = gateway.status({"x-away": "a"})
             if status != expected:
                 raise Failure(f"without a sidecar Envoy answered {status}, not {expected}")
@@ -335,8 +324,8 @@ def client(port: int) -> None:
 
 
 def slowly(messages: list[bytes], pause: float) -> Iterator[bytes]:
-    for one in messages:
-        yield one
+    for part in messages:
+        yield part
         time.sleep(pause)
 
 
@@ -380,15 +369,8 @@ def certificates(world: World) -> None:
         make(*new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signer = ("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-days", "2", "-extfile", "names")
         make("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
-    resp, http_port, port = free_ports(3)
-    configuration = world.folder / "certificates.yaml"
-    configuration.write_text(
-        f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}" }}\n'
-        f'listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http_port}", grpc: "127.0.0.1:{port}",\n'
-        "  tls: { certificate: server.pem, key: server.key, grpc_client_ca: ca.pem } }\n"
-    )
-    sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
-    world.until("the door with certificates is open", lambda: is_open(port))
+    tls = ", tls: { certificate: server.pem, key: server.key, grpc_client_ca: ca.pem }"
+    door = Door(world, "certificates", "", tls)
 
     def read(name: str) -> bytes:
         return (world.folder / name).read_bytes()
@@ -396,7 +378,7 @@ def certificates(world: World) -> None:
     for name in ("client", "stranger", ""):
         own = (read(f"{name}.key"), read(f"{name}.pem")) if name else (None, None)
         credentials = grpc.ssl_channel_credentials(read("ca.pem"), *own)
-        with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+        with grpc.secure_channel(f"127.0.0.1:{door.grpc}", credentials) as channel:
             try:
                 health_pb2_grpc.HealthStub(channel).Check(
                     health_pb2.HealthCheckRequest(service=SERVICE), timeout=PATIENCE
@@ -407,23 +389,15 @@ def certificates(world: World) -> None:
             else:
                 if name != "client":
                     raise Failure(f"the certificate of {name or 'nobody'} was let in")
-    world.stop(sidecar)
+    world.stop(door.process)
     print("envoy: certificates of another authority, and none, are refused")
 
 
 def keys(world: World) -> None:
     """The door lets in who shows a key."""
-    resp, http_port, port = free_ports(3)
-    configuration = world.folder / "keys.yaml"
-    configuration.write_text(
-        f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}" }}\n'
-        f'listen: {{ resp: "127.0.0.1:{resp}", http: "127.0.0.1:{http_port}", grpc: "127.0.0.1:{port}" }}\n'
-        "auth: { keys: [ { name: edge, key_env: WEB_KEY, role: use } ] }\n"
-    )
-    sidecar = world.start(str(world.binary), "serve", "--config", str(configuration))
-    world.until("the door with keys is open", lambda: is_open(port))
+    door = Door(world, "keys", "auth: { keys: [ { name: edge, key_env: WEB_KEY, role: use } ] }\n")
     request = rls_pb2.RateLimitRequest(domain="edge", descriptors=[one("a", "b")])
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
         for key in ("a-key-for-web", "another", None):
             metadata = [("authorization", f"Bearer {key}")] if key else []
             try:
@@ -434,11 +408,41 @@ def keys(world: World) -> None:
             expected = grpc.StatusCode.OK if key == "a-key-for-web" else grpc.StatusCode.UNAUTHENTICATED
             if status != expected:
                 raise Failure(f"with the key {key} a call ended with {status}")
-    world.stop(sidecar)
+    world.stop(door.process)
 
 
-def one(key: str, value: str) -> ratelimit_pb2.RateLimitDescriptor:
-    return ratelimit_pb2.RateLimitDescriptor(entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)])
+def wire(world: World) -> Future[None]:
+    """Returns the end of what takes a while: Redis must not go before it."""
+
+    def door(name: str, timeout: str) -> Door:
+        opened = Door(world, name, CONFIGURATION.format(timeout=timeout, failures=len(FAILED), quota=QUOTA))
+        opened.until_ready(200)
+        return opened
+
+    hasty = door("hasty", "15ms")
+    # Before there is another sidecar, whose share would be half of this one's.
+    late(world, hasty)
+    patient = door("patient", "8s")
+    end = beside(lambda: quotas(world, [patient, hasty]))
+    check_wire(patient)
+    check_answers(patient)
+    return end
+
+
+def beside(task: Callable[[], None]) -> Future[None]:
+    """Begins it in a thread that nobody waits for when another check fails."""
+    end: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            task()
+        except Exception as error:
+            end.set_exception(error)
+        else:
+            end.set_result(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    return end
 
 
 def main() -> None:
@@ -450,6 +454,7 @@ def main() -> None:
     try:
         count = compare_declarations(DECLARATIONS, PUBLISHED, NEWER)
         print(f"envoy: {count} fields of ours are as Envoy and gRPC published them")
+        divided = wire(world)
         gateways = [Gateway(world, envoy, 0, "allow", False), Gateway(world, envoy, 1, "deny", True)]
         client(gateways[0].grpc)
         silent_stream(gateways[0].grpc)
@@ -460,6 +465,8 @@ def main() -> None:
         check.answers()
         check.shadows()
         check.given_back()
+        check.guarded()
+        divided.result()
         check.given_up()
         check.redis_goes()
         check.sidecar_goes()

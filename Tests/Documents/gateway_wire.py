@@ -1,0 +1,379 @@
+"""What gRPC's own client sees of limits: hits, limits that requests bring along, metrics, answers in time, and quotas.
+
+`make envoy` runs it, with the real Envoys of `gateways.py`.
+"""
+
+import contextlib
+import http.client
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import grpc
+from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.rate_limit_quota.v3 import rlqs_pb2, rlqs_pb2_grpc
+from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
+from envoy.type.v3 import ratelimit_unit_pb2
+
+from servers import PATIENCE, REDIS, Failure, World, free_ports, is_open
+
+OK, OVER_LIMIT = rls_pb2.RateLimitResponse.OK, rls_pb2.RateLimitResponse.OVER_LIMIT
+HOUR = 3600
+#: `is_negative_hits` of a descriptor, which the published package does not have yet.
+NEGATIVE = b"\x20\x01"
+#: So many combinations of values have metrics of their own.
+DETAILS = 1000
+#: Of the quota that data planes divide, in a second, and for how long each goes by what it was told.
+QUOTA, LIFETIME = 100, 15
+#: What an answer that must not wait takes at most, on a machine that is busy.
+SOON = 2.0
+
+CONFIGURATION = """
+rls: {{ timeout: {timeout} }}
+services:
+  narrow: {{ limits: [{{ limit: 2, per: 1h }}] }}
+  personal: {{ limits: [{{ limit: 2, per: 1h, per_subject: true, subject: required }}] }}
+  single: {{ concurrency: 1 }}
+  # All kinds of failures, one after another, open it.
+  failing: {{ breaker: {{ consecutive_failures: {failures}, minimum_calls: 1000, ignore: [505], open_for: 30s..60s }} }}
+  # One that failed or was slow opens it.
+  well: {{ breaker: {{ consecutive_failures: 1, slow_call: 100ms, slow_rate: 1%, minimum_calls: 1, ignore: [505] }} }}
+  slow: {{ breaker: {{ slow_call: 100ms, minimum_calls: 1, open_for: 30s..60s }} }}
+  away: {{ }}
+rate_limits:
+  hits:
+    descriptors:
+      - {{ key: hits, limit: 10, per: 1h, name: ten }}
+      - {{ key: even, limit: 3600, per: 1h, algorithm: gcra, burst: 2 }}
+  detail:
+    descriptors: [{{ key: detail, limit: 5, per: 1h, detailed_metrics: true }}]
+  local:
+    when_redis_is_down: local
+    descriptors: [{{ key: late, limit: 4, per: 1h }}]
+  allow:
+    when_redis_is_down: allow
+    descriptors: [{{ key: late, limit: 1, per: 1h }}]
+  deny:
+    when_redis_is_down: deny
+    descriptors: [{{ key: late, limit: 100000, per: 1h }}]
+  parts:
+    descriptors: [{{ key: tenant, limit: {quota}, per: 1s }}]
+"""
+
+
+class Door:
+    """A sidecar with a gRPC door, and a configuration of its own."""
+
+    def __init__(self, world: World, name: str, configuration: str, tls: str = "") -> None:
+        self.world = world
+        resp, self.http, self.grpc = free_ports(3)
+        resp_at, http_at, grpc_at = (f'"127.0.0.1:{port}"' for port in (resp, self.http, self.grpc))
+        file = world.folder / f"{name}.yaml"
+        # A machine that is busy is no Redis that is away: what is decided without it is not within the limit.
+        file.write_text(
+            f'redis: {{ url: "redis://127.0.0.1:{world.ports[REDIS]}", timeout: 10s }}\n'
+            f"listen: {{ resp: {resp_at}, http: {http_at}, grpc: {grpc_at}{tls} }}\n"
+            f"{configuration}"
+        )
+        self.process = world.start(str(world.binary), "serve", "--config", str(file))
+        world.until(f"the door of {name} is open", lambda: is_open(self.grpc))
+
+    def until_ready(self, status: int) -> None:
+        self.world.until(f"the sidecar's readiness is {status}", lambda: self.readiness() == status)
+
+    def readiness(self) -> int:
+        try:
+            return self.get("/readyz", 2)[0]
+        except OSError:
+            return 0
+
+    def get(self, path: str, patience: float = PATIENCE) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=patience)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def series(self, name: str, *labels: str) -> dict[str, float]:
+        """A metric's values by their labels, of those that have these among them."""
+        lines = (line for line in self.get("/metrics")[1].splitlines() if line.startswith((name + "{", name + " ")))
+        values = (line.removeprefix(name).rsplit(" ", 1) for line in lines if all(label in line for label in labels))
+        return {labels: float(value) for labels, value in values}
+
+    def metric(self, name: str, *labels: str) -> float:
+        return sum(self.series(name, *labels).values())
+
+
+def one(
+    key: str, value: str, hits: int | None = None, override: tuple[int, str] | None = None
+) -> ratelimit_pb2.RateLimitDescriptor:
+    """A descriptor of one entry; of hits below 0 it gives back."""
+    descriptor = ratelimit_pb2.RateLimitDescriptor(
+        entries=[ratelimit_pb2.RateLimitDescriptor.Entry(key=key, value=value)]
+    )
+    if override:
+        descriptor.limit.requests_per_unit = override[0]
+        descriptor.limit.unit = ratelimit_unit_pb2.RateLimitUnit.Value(override[1])
+    if hits is not None:
+        descriptor.hits_addend.value = abs(hits)
+        if hits < 0:
+            descriptor.MergeFromString(NEGATIVE)
+    return descriptor
+
+
+class Asker:
+    """Asks about one domain."""
+
+    def __init__(self, channel: grpc.Channel, domain: str) -> None:
+        self.stub = rls_pb2_grpc.RateLimitServiceStub(channel)
+        self.domain = domain
+
+    def ask(
+        self, *descriptors: ratelimit_pb2.RateLimitDescriptor, hits: int = 0
+    ) -> tuple[rls_pb2.RateLimitResponse, dict[str, str]]:
+        """The answer, and what it tells the caller of the proxy."""
+        request = rls_pb2.RateLimitRequest(domain=self.domain, descriptors=descriptors, hits_addend=hits)
+        answer = self.stub.ShouldRateLimit(request, timeout=PATIENCE)
+        return answer, {field.key.lower(): field.value for field in answer.response_headers_to_add}
+
+    def expect(
+        self, what: str, descriptor: ratelimit_pb2.RateLimitDescriptor, code: int, left: int, whole: int, hits: int = 0
+    ) -> rls_pb2.RateLimitResponse.DescriptorStatus:
+        """Asks about one descriptor. All that was taken within the last minute is there again after `whole` seconds."""
+        answer, told = self.ask(descriptor, hits=hits)
+        status = answer.statuses[0]
+        if (answer.overall_code, status.code, status.limit_remaining) != (code, code, left):
+            raise Failure(f"{what}: expected code {code} and {left} left, got {answer}")
+        reset = status.duration_until_reset.seconds + status.duration_until_reset.nanos / 1e9
+        is_taken = left < status.current_limit.requests_per_unit
+        if reset > whole or (is_taken and reset <= whole - 60):
+            raise Failure(f"{what}: all of it is there in {reset} s, not in {whole} s")
+        if told.get("interlock-cause") != ("limit" if code == OVER_LIMIT else None):
+            raise Failure(f"{what}: the caller is told {told}")
+        return status
+
+
+def hits(channel: grpc.Channel) -> None:
+    """How much is taken: by the request or by the descriptor, nothing, or less than nothing."""
+    asker = Asker(channel, "hits")
+    for what, of_request, of_descriptor, code, left in (
+        ("a look at a fresh limit", 0, 0, OK, 10),
+        ("three hits of the request", 3, None, OK, 7),
+        ("five hits of the descriptor, in place of the request's three", 3, 5, OK, 2),
+        ("a look, in place of the request's three", 3, 0, OK, 2),
+        ("three hits where two are left", 3, None, OVER_LIMIT, 2),
+        ("a look after a refusal, which takes nothing", 0, 0, OK, 2),
+        ("no hits at all, which are one", 0, None, OK, 1),
+        ("the last hit", 1, None, OK, 0),
+        ("a look at a limit that is used up", 0, 0, OK, 0),
+        ("one hit more", 0, None, OVER_LIMIT, 0),
+        ("four hits that are given back", 0, -4, OK, 4),
+        ("three of the four", 3, None, OK, 1),
+        ("more given back than was taken", 0, -1000, OK, 10),
+    ):
+        status = asker.expect(what, one("hits", "a", of_descriptor), code, left, HOUR, of_request)
+        limit = status.current_limit
+        if (limit.requests_per_unit, limit.unit, limit.name) != (10, rls_pb2.RateLimitResponse.RateLimit.HOUR, "ten"):
+            raise Failure(f"{what}: the limit is told as {limit}")
+    answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 4), one("hits", "d", 0), hits=3)
+    if [status.limit_remaining for status in answer.statuses] != [7, 6, 10]:
+        raise Failure(f"of three descriptors with hits of 3, 4 and 0 is left {answer}")
+    # All or nothing: what is over takes nothing of the others.
+    answer, _ = asker.ask(one("hits", "b"), one("hits", "c", 7))
+    codes = [status.code for status in answer.statuses]
+    if (answer.overall_code, codes) != (OVER_LIMIT, [OK, OVER_LIMIT]):
+        raise Failure(f"one of two descriptors is over its limit, and the answer is {answer}")
+    for value, left in (("b", 7), ("c", 6)):
+        asker.expect("a look after all was refused", one("hits", value, 0), OK, left, HOUR)
+
+
+def overrides(channel: grpc.Channel) -> None:
+    """A descriptor that brings a limit of its own is held to that, and counted apart from what the rule counts."""
+    asker = Asker(channel, "hits")
+    own = rls_pb2.RateLimitResponse.RateLimit
+    asker.expect("the rule's own limit", one("hits", "own", 4), OK, 6, HOUR)
+    for what, taken, code, left in (
+        ("a limit of its own", 3, OK, 1),
+        ("more than is left of it", 2, OVER_LIMIT, 1),
+        ("the last of it", 1, OK, 0),
+    ):
+        status = asker.expect(what, one("hits", "own", taken, (4, "MINUTE")), code, left, 60)
+        if (status.current_limit.requests_per_unit, status.current_limit.unit) != (4, own.MINUTE):
+            raise Failure(f"{what} is told as {status}")
+    asker.expect("another limit of its own", one("hits", "own", 1, (1, "DAY")), OK, 0, 24 * HOUR)
+    asker.expect("a limit of its own of nothing", one("hits", "own", 1, (0, "DAY")), OVER_LIMIT, 0, 24 * HOUR)
+    asker.expect("the rule's own limit, after others", one("hits", "own", 0), OK, 6, HOUR)
+    # By the rule's algorithm, with its burst: three at once, each of which comes back after six minutes.
+    asker.expect("an evenly spaced limit of its own", one("even", "own", 3, (10, "HOUR")), OK, 0, 1080)
+    asker.expect("one ahead of its time", one("even", "own", 1, (10, "HOUR")), OVER_LIMIT, 0, 1080)
+    # Where no rule is met it holds all the same.
+    asker.expect("a limit of its own without a rule", one("nothing", "own", 2, (2, "HOUR")), OK, 0, HOUR)
+    asker.expect("more than that", one("nothing", "own", 1, (2, "HOUR")), OVER_LIMIT, 0, HOUR)
+
+
+def details(door: Door, channel: grpc.Channel) -> None:
+    """Of a rule with detailed metrics a thousand values are told apart, and the rest together."""
+    asker = Asker(channel, "detail")
+    for start in (0, 550):
+        answer, _ = asker.ask(*(one("detail", f"v{number}") for number in range(start, start + 550)))
+        if answer.overall_code != OK:
+            raise Failure(f"550 values with limits of their own are refused: {answer}")
+    asker.ask(one("detail", "v7", 5))
+    known = door.series("interlock_descriptor_decisions_total", 'domain="detail"', 'rule="detail=')
+    if len({labels.split('rule="')[1].split('"')[0] for labels in known}) != DETAILS:
+        raise Failure(f"of 1,100 values {len(known)} series are in the metrics")
+    for rule, decision, count in (
+        ("detail=v7", "ok", 1),
+        ("detail=v7", "over_limit", 1),
+        ("detail=v999", "ok", 1),
+        ("other", "ok", 100),
+    ):
+        labels = f'rule="{rule}"', f'decision="{decision}"'
+        seen = door.metric("interlock_descriptor_decisions_total", 'domain="detail"', *labels)
+        if seen != count:
+            raise Failure(f"{rule} was {decision} {count} times, and the metrics have {seen:.0f}")
+    print(f"envoy: of 1,100 values {DETAILS} have metrics of their own")
+
+
+def late(world: World, door: Door) -> None:
+    """Redis stands still, and each answer comes all the same, as the domain has it; then Redis decides again."""
+    assert world.redis
+    slowest = 0.0
+    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+
+        def expect(domain: str, value: str, cause: str | None) -> rls_pb2.RateLimitResponse:
+            nonlocal slowest
+            began = time.monotonic()
+            answer, told = Asker(channel, domain).ask(one("late", value))
+            slowest = max(slowest, time.monotonic() - began)
+            if (answer.overall_code, told.get("interlock-cause")) != (OVER_LIMIT if cause else OK, cause):
+                raise Failure(f"with a Redis that stands still {domain} answers {answer}")
+            return answer
+
+        def redis_decides() -> bool:
+            answer, told = Asker(channel, "deny").ask(one("late", "until"))
+            return answer.overall_code == OK and told["ratelimit"].startswith('"late"')
+
+        world.until("Redis decides in time", redis_decides)
+        alone = door.metric("interlock_descriptor_requests_alone_total")
+        world.redis.send_signal(signal.SIGSTOP)
+        try:
+            # This sidecar is the only one, and its share all there is.
+            for cause in (None, None, None, None, "local", "local"):
+                expect("local", "a", cause)
+            for _ in range(5):
+                expect("allow", "a", None)
+            for _ in range(5):
+                if expect("deny", "a", "redis").statuses[0].HasField("current_limit"):
+                    raise Failure("without Redis it is told what is left")
+        finally:
+            world.redis.send_signal(signal.SIGCONT)
+        if (count := door.metric("interlock_descriptor_requests_alone_total") - alone) != 16:
+            raise Failure(f"16 requests were answered without Redis, and the metrics have {count:.0f}")
+        world.until("Redis decides again", redis_decides)
+    print(f"envoy: with a Redis that stands still the slowest of 16 answers took {slowest * 1000:.0f} ms")
+    if slowest > SOON:
+        raise Failure(f"with a Redis that stands still an answer took {slowest:.1f} s")
+
+
+class Shares:
+    """What data planes have of each tenant's quota."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        #: Each with the time until which a data plane goes by it.
+        self.held: dict[tuple[Plane, str], tuple[int, float]] = {}
+        self.most = 0
+        self.strange: list[str] = []
+
+    def tell(self, plane: "Plane", action: rlqs_pb2.RateLimitQuotaResponse.BucketAction) -> None:
+        tenant, told = action.bucket_id.bucket["tenant"], action.quota_assignment_action
+        bucket = told.rate_limit_strategy.token_bucket
+        share = bucket.tokens_per_fill.value
+        seen = told.assignment_time_to_live.seconds, bucket.fill_interval.seconds, bucket.max_tokens
+        with self.lock:
+            if seen != (LIFETIME, 1, share):
+                self.strange.append(str(action))
+            now = time.monotonic()
+            self.held[plane, tenant] = share, now + LIFETIME
+            all_held = (held for (_, of), (held, until) in self.held.items() if of == tenant and until > now)
+            self.most = max(self.most, sum(all_held))
+
+    def of(self, plane: "Plane", tenant: str) -> int:
+        with self.lock:
+            return self.held.get((plane, tenant), (0, 0.0))[0]
+
+
+class Plane:
+    """A data plane: reports twice a second that it could do with more than there is, and goes by what it is told."""
+
+    def __init__(self, shares: Shares, door: Door, *tenants: str) -> None:
+        self.shares = shares
+        self.tenants = tenants
+        self.is_over = threading.Event()
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{door.grpc}")
+        self.answers = rlqs_pb2_grpc.RateLimitQuotaServiceStub(self.channel).StreamRateLimitQuotas(self.reports())
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def reports(self) -> Iterator[rlqs_pb2.RateLimitQuotaUsageReports]:
+        elapsed = 0
+        while True:
+            reports = rlqs_pb2.RateLimitQuotaUsageReports(domain="parts")
+            for tenant in self.tenants:
+                usage = reports.bucket_quota_usages.add(num_requests_allowed=QUOTA)
+                usage.bucket_id.bucket["tenant"] = tenant
+                usage.time_elapsed.FromMilliseconds(elapsed)
+            yield reports
+            elapsed = 500
+            if self.is_over.wait(elapsed / 1000):
+                return
+
+    def listen(self) -> None:
+        # Of a stream that breaks it hears no more, and nothing comes true that is waited for.
+        with contextlib.suppress(grpc.RpcError):
+            for answer in self.answers:
+                for action in answer.bucket_action:
+                    self.shares.tell(self, action)
+
+    def close(self) -> None:
+        self.is_over.set()
+        self.channel.close()
+
+
+def quotas(world: World, doors: list[Door]) -> None:
+    """Data planes at two sidecars have an even part each, never more than all together; one that left has none."""
+    shares = Shares()
+    leaving = Plane(shares, doors[1], "left")
+    world.until("the only data plane has all", lambda: shares.of(leaving, "left") == QUOTA)
+    leaving.close()
+    planes = [Plane(shares, doors[0], "shared", "left")]
+    world.until("the first data plane has all", lambda: shares.of(planes[0], "shared") == QUOTA)
+    planes.append(Plane(shares, doors[1], "shared"))
+
+    def is_divided() -> bool:
+        return [shares.of(plane, "shared") for plane in planes] == [QUOTA / 2] * 2
+
+    began = time.monotonic()
+    try:
+        world.until(
+            "the quota is divided, and that of one that left is had by another",
+            lambda: is_divided() and shares.of(planes[0], "left") == QUOTA,
+            4 * PATIENCE,
+        )
+    finally:
+        for plane in planes:
+            plane.close()
+    if shares.most > QUOTA or shares.strange:
+        raise Failure(f"of a quota of {QUOTA} {shares.most} were assigned, and {shares.strange}")
+    took = time.monotonic() - began
+    print(f"envoy: two sidecars divided a quota of {QUOTA} in {took:.0f} s, {shares.most} assigned at most")
+
+
+def check_wire(door: Door) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+        hits(channel)
+        overrides(channel)
+        details(door, channel)
