@@ -6,8 +6,9 @@ internal import ServiceLifecycle
 
 /// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
 package struct GRPCDoor: Service {
-    /// In bytes: a thousand have a hundred frames of the smallest kind, and some twenty calls.
-    private static let readLength = 1024
+    /// In bytes: so many have fifty frames of the smallest kind, and some seven calls. With twice as many a client beside two that give
+    /// up what is not answered within a millisecond waited nearly twice as long, and a third fewer of their calls were answered.
+    private static let readLength = 512
 
     private let coordinator: Coordinator
     private let access: AccessControl
