@@ -42,7 +42,8 @@ package struct DescriptorStatus: Hashable, Sendable {
     package var rule: DescriptorIndex.Rule?
     /// What can be taken still.
     package var remaining: Int64
-    /// Milliseconds until all of it can be taken again; 0: nothing is taken, or it was not looked at.
+    /// Milliseconds until all of it can be taken again, or until a window that has not begun would end; 0: nothing is taken of a limit
+    /// without such windows, or it was not looked at.
     package var resetAfter: Int64
     /// A shadow's rule would have refused it.
     package var isShadowRefusal = false

@@ -2,8 +2,8 @@ internal import NIOCore
 
 /// Where frames of HTTP/2 end in what a client sends (RFC 9113, section 4.1). Pure.
 ///
-/// NIO's parser gives the room of frames that it has read back only where what came ends together with a frame: as long as a client's
-/// frames end elsewhere, its buffer grows by all that is sent.
+/// NIO's parser gives the room of frames that it has read back only where what came ends together with a frame, or within the content of
+/// a `DATA` frame: as long as a client's frames end elsewhere, its buffer grows by all that is sent.
 struct FrameBoundaries {
     /// Of a connection, before its first frame.
     private static let prefaceLength = 24

@@ -40,7 +40,7 @@ enum MetricHelp {
         "interlock_locks_held": "Leases granted here that stand.",
         "interlock_locks_waiting": "Callers that wait for a lock here.",
         "interlock_metrics_dropped_total": "Metrics not kept because there are too many, or one of another type has the name.",
-        "interlock_outcomes_total": "Outcomes of permitted calls, as their callers reported them.",
+        "interlock_outcomes_total": "Outcomes of permitted calls, as the breaker took what was reported.",
         "interlock_permit_decisions_total": "Answers to requests for permits.",
         "interlock_permit_refusals_total": "Permits that were refused, by reason.",
         "interlock_permits_under_way": "Permits whose outcome is awaited here.",
