@@ -1,15 +1,19 @@
 import InterlockCore
+import InterlockHTTP
 import NIOCore
 import Testing
-
-@testable import InterlockSidecar
 
 @Suite("Where frames end in what a client sends")
 struct FrameBoundariesTests {
     private static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
 
-    private static func frame(_ length: Int) -> [UInt8] {
-        [UInt8(length >> 16), UInt8(length >> 8 & 0xFF), UInt8(length & 0xFF), 0x2A, 0, 0, 0, 0, 0]
+    private static let unknown: UInt8 = 0x2A
+    private static let headers: UInt8 = 1
+    private static let continuation: UInt8 = 9
+    private static let endHeaders: UInt8 = 4
+
+    private static func frame(_ length: Int, _ type: UInt8 = unknown, flags: UInt8 = 0) -> [UInt8] {
+        [UInt8(length >> 16), UInt8(length >> 8 & 0xFF), UInt8(length & 0xFF), type, flags, 0, 0, 0, 0]
             + Array(repeating: 7, count: length)
     }
 
@@ -22,10 +26,17 @@ struct FrameBoundariesTests {
         var sent = Self.preface
         var ends: Set<Int> = [sent.count]
         while sent.count < 200_000 {
-            sent += Self.frame(.random(in: longest / 2...longest, using: &random))
+            let length = Int.random(in: longest / 2...longest, using: &random)
+            if Bool.random(using: &random) {
+                sent += Self.frame(length)
+            } else {
+                // Between these the parser keeps all that there is.
+                sent += Self.frame(length, Self.headers)
+                sent += Self.frame(length, Self.continuation, flags: Self.endHeaders)
+            }
             ends.insert(sent.count)
         }
-        var boundaries = FrameBoundaries()
+        var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         var handedOn: [UInt8] = []
         var lastEnd = 0
         var mostUncut = 0
@@ -40,13 +51,13 @@ struct FrameBoundariesTests {
             }
         }
         #expect(handedOn == sent)
-        #expect(mostUncut <= 65_536 + 16_384 + 9 + read)
+        #expect(mostUncut <= 65_536 + 2 * (16_384 + 9) + read)
         #expect(!isEmptyHandedOn)
     }
 
     @Test("what is no frame is handed on as it is")
     func nonsense() {
-        var boundaries = FrameBoundaries()
+        var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         for byte in [0xFF, 0, 0x20] as [UInt8] {
             let bytes = ByteBuffer(repeating: byte, count: 100_000)
             let parts = boundaries.parts(bytes)
@@ -58,7 +69,7 @@ struct FrameBoundariesTests {
 
     @Test("frames that end with a read are not cut")
     func whole() {
-        var boundaries = FrameBoundaries()
+        var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         #expect(boundaries.parts(ByteBuffer(bytes: Self.preface)).rest == nil)
         for _ in 0..<1000 { #expect(boundaries.parts(ByteBuffer(bytes: Self.frame(100) + Self.frame(0))).rest == nil) }
     }

@@ -1,3 +1,4 @@
+internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP2
 
@@ -53,7 +54,7 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     private var pauseEnd: Scheduled<Void>?
     private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
-    private var boundaries = FrameBoundaries()
+    private var boundaries = FrameBoundaries(prefaceLength: FrameBoundaries.prefaceLength)
 
     /// - Parameter patience: for so long a client may read nothing.
     init(patience: TimeAmount) {
