@@ -26,6 +26,8 @@ NEGATIVE = b"\x20\x01"
 DETAILS = 1000
 #: Of the quota that data planes divide, in a second, and for how long each goes by what it was told.
 QUOTA, LIFETIME = 100, 15
+#: What a thousand long calls take at most, on a machine that is busy.
+LONG_CALLS = 30
 #: What an answer that must not wait takes at most, on a machine that is busy.
 SOON = 2.0
 
@@ -212,6 +214,18 @@ def overrides(channel: grpc.Channel) -> None:
     # Where no rule is met it holds all the same.
     asker.expect("a limit of its own without a rule", one("nothing", "own", 2, (2, "HOUR")), OK, 0, HOUR)
     asker.expect("more than that", one("nothing", "own", 1, (2, "HOUR")), OVER_LIMIT, 0, HOUR)
+
+
+def long_calls(channel: grpc.Channel) -> None:
+    """Whose calls are long is read as fast as others. If each of their parts cost a frame, it would take a minute."""
+    asker = Asker(channel, "hits")
+    descriptor = one("nothing", "x" * 32_000)
+    began = time.monotonic()
+    for _ in range(1000):
+        if asker.ask(descriptor)[0].overall_code != OK:
+            raise Failure("a long descriptor without a rule is refused")
+    if (took := time.monotonic() - began) > LONG_CALLS:
+        raise Failure(f"a thousand calls of 32 KB took {took:.0f} s")
 
 
 def details(door: Door, channel: grpc.Channel) -> None:

@@ -11,6 +11,9 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
+    /// In bytes: so many have fifty frames of the smallest kind, and some seven calls. With twice as many a client beside two that give
+    /// up what is not answered within a millisecond waited nearly twice as long, and a third fewer of their calls were answered.
+    static let readLength = 512
     /// Of one message, in bytes.
     static let longestMessage = 1 << 20
     /// Of all messages that have come in part, in bytes.
@@ -83,12 +86,16 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     // MARK: Frames
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        budget.spend()
         let frame = unwrapInboundIn(data)
+        if case .data(let data) = frame.payload {
+            guard case .byteBuffer(let bytes) = data.data else { return }
+            // The length of a long message is no reason to read its client slower: other clients have their turns anyway.
+            if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
+            return message(bytes, frame.streamID, isLast: data.endStream)
+        }
+        budget.spend()
         switch frame.payload {
         case .headers(let headers): head(headers, frame.streamID)
-        case .data(let data):
-            if case .byteBuffer(let bytes) = data.data { message(bytes, frame.streamID, isLast: data.endStream) }
         case .rstStream: calls[frame.streamID].map(giveUp)
         default: break
         }

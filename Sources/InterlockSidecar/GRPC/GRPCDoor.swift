@@ -6,10 +6,6 @@ internal import ServiceLifecycle
 
 /// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
 package struct GRPCDoor: Service {
-    /// In bytes: so many have fifty frames of the smallest kind, and some seven calls. With twice as many a client beside two that give
-    /// up what is not answered within a millisecond waited nearly twice as long, and a third fewer of their calls were answered.
-    private static let readLength = 512
-
     private let coordinator: Coordinator
     private let access: AccessControl
     private let certificate: DoorCertificate?
@@ -83,7 +79,7 @@ package struct GRPCDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: Self.readLength))
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: GRPCConnection.readLength))
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
