@@ -21,11 +21,30 @@ struct SpanMessagesTests {
         for count in [0, 1, 2, 60, 400] {
             let spans = (0..<count).map { _ in Self.span(&random) }
             let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
-            let written = SpanMessages(resource: resource).request(spans)
+            let (written, writtenCount) = SpanMessages(resource: resource).request(spans[...])
             let request = Self.request(spans, resource)
+            #expect(writtenCount == count)
             #expect(try Request(serializedBytes: written) == request)
             #expect(try written == request.serializedBytes() as [UInt8])
         }
+    }
+
+    @Test("a message ends with the span that makes it long enough, and the next begins behind it")
+    func long() throws {
+        var random = SeededRandom(seed: 1)
+        let spans = (0..<8000).map { _ in Self.span(&random) }
+        let messages = SpanMessages(resource: ["service.name": "interlock"])
+        var rest = spans[...]
+        var seen: [Opentelemetry_Proto_Trace_V1_Span] = []
+        while !rest.isEmpty {
+            let (body, count) = messages.request(rest)
+            #expect(count > 0)
+            // The last span has five of the longest texts.
+            #expect(body.count < SpanMessages.mostBytes + 5 * 600)
+            seen += try Request(serializedBytes: body).resourceSpans[0].scopeSpans[0].spans
+            rest = rest.dropFirst(count)
+        }
+        #expect(seen == spans.map(Self.span))
     }
 
     private static func text(_ random: inout SeededRandom) -> String { texts.randomElement(using: &random) ?? "" }

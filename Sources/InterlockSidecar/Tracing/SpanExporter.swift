@@ -15,8 +15,6 @@ internal import SwiftProtobuf
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
 struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
-    /// The spans of a message. A connection for it costs as much as some hundred of them.
-    private static let batch = 2048
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// Between two attempts; twice as long each time.
@@ -78,27 +76,27 @@ struct SpanExporter: Service {
         self.dropped.increment(by: dropped)
         var rest = spans[...]
         while !rest.isEmpty {
-            let reason = await send(rest.prefix(Self.batch))
-            if let reason {
+            let (body, count) = messages.request(rest)
+            if let reason = await send(body, of: count) {
                 failed.increment(by: rest.count)
                 logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest.count)", "error": reason])
                 return false
             }
-            rest = rest.dropFirst(Self.batch)
+            rest = rest.dropFirst(count)
         }
         return true
     }
 
     /// - Returns: why the collector did not take them; `nil`: it did, but for those that it says it has rejected.
-    private func send(_ spans: ArraySlice<FinishedSpan>) async -> String? {
+    private func send(_ body: [UInt8], of spans: Int) async -> String? {
         var pause = Self.retryPause
         var reason = ""
         for attempt in 1...Self.attempts {
             do {
-                let answer = try await post(messages.request(spans))
+                let answer = try await post(body)
                 let status = answer.head.status.code
                 if (200..<300).contains(status) {
-                    count(spans.count, answer)
+                    count(spans, answer)
                     return nil
                 }
                 reason = "status \(status)"

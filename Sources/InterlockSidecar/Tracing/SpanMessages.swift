@@ -4,7 +4,10 @@ internal import InterlockOTLP
 /// Writes an `ExportTraceServiceRequest`, field by field: with the generated types that was three quarters of what a traced call costs.
 /// The numbers are those of `trace.proto`, `common.proto` and `resource.proto`; what is written is byte for byte what they write.
 struct SpanMessages {
-    /// A span that has a name, six attributes and no long texts.
+    /// Of a message, but for the last of its spans, in bytes: proxies before a collector often take a megabyte. A connection for it costs
+    /// as much as some hundred spans, so that many are sent together.
+    static let mostBytes = 1 << 19
+    /// Of a span that has a name, six attributes and no long texts, in bytes.
     private static let usualLength = 320
 
     /// Where the spans come from, and what made them: alike in all messages.
@@ -26,16 +29,25 @@ struct SpanMessages {
         }
     }
 
-    func request(_ spans: some Collection<FinishedSpan>) -> [UInt8] {
-        ProtobufWriter.bytes(capacity: resource.count + scope.count + spans.count * Self.usualLength) { writer in
+    /// A message with the first of these spans.
+    /// - Returns: it, and how many of them it has.
+    func request(_ spans: ArraySlice<FinishedSpan>) -> (body: [UInt8], count: Int) {
+        var count = 0
+        let capacity = resource.count + scope.count + min(spans.count * Self.usualLength, Self.mostBytes)
+        let body = ProtobufWriter.bytes(capacity: capacity) { writer in
             writer.write(1) { resourceSpans in
                 resourceSpans.append(resource)
                 resourceSpans.write(2) { scopeSpans in
                     scopeSpans.append(scope)
-                    for span in spans { scopeSpans.write(2) { Self.write(span, to: &$0) } }
+                    for span in spans {
+                        guard scopeSpans.bytes.count < Self.mostBytes else { return }
+                        scopeSpans.write(2) { Self.write(span, to: &$0) }
+                        count += 1
+                    }
                 }
             }
         }
+        return (body, count)
     }
 
     private static func write(_ span: FinishedSpan, to writer: inout ProtobufWriter) {
