@@ -28,6 +28,7 @@ REDIS, RESP, HTTP, GRPC, SERVICE, EDGE = 6379, 7379, 7380, 7381, 8080, 10000
 PORTS = {REDIS: "redis-server", RESP: "sidecar", HTTP: "sidecar", GRPC: "sidecar", SERVICE: "service", EDGE: "envoy"}
 #: Seconds in which a program has to be ready or to stop, and from one word to the next while it is not ready.
 PATIENCE, QUIET = 15, 2
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NEXT = """
 In another terminal, by docs/envoy/README.md:
 
@@ -91,7 +92,7 @@ class Tour:
         # Settings for other sidecars on this machine must not reach this one. A session of its own: Ctrl-C goes to this
         # program only, which stops the others; should it be killed, the kernel does.
         settings = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
-        words = ["setpriv", "--pdeathsig", "TERM", "--", *command]
+        words = ["setpriv", "--pdeathsig", "KILL", "--", *command]
         with (self.folder / f"{name}.log").open("wb") as log:
             self.programs[name] = subprocess.Popen(
                 words, stdout=log, stderr=log, cwd=self.folder, env=settings, start_new_session=True
@@ -155,6 +156,7 @@ class Tour:
             statuses.append(str(ask(EDGE, path)[0]))
             while path == "/shop" and b"\ninterlock_permits_under_way 0\n" not in ask(HTTP, "/metrics")[2]:
                 self.check()
+                time.sleep(0.01)
         say(f"{path:8}  {' '.join(statuses)}")
         if statuses != expected.split():
             fail(f"{path} should have answered {expected}")
@@ -201,7 +203,8 @@ def main() -> int:
         programs.append(str(Path(path).absolute()))
     if taken := [f"{port} ({name})" for port, name in PORTS.items() if not is_free(port)]:
         fail(f"taken: port {', '.join(taken)}. Stop what listens there; `ss -ltnp` shows it")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for end in ENDS:
+        signal.signal(end, signal.default_int_handler)
     tour = Tour()
     try:
         tour.open(*programs)
@@ -216,9 +219,10 @@ def main() -> int:
         if options.once:
             fail("interrupted")
     finally:
-        for interrupt in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(interrupt, signal.SIG_IGN)
-        say("\nStopping")
+        for end in ENDS:
+            signal.signal(end, signal.SIG_IGN)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say("\nStopping")
         tour.close()
     shutil.rmtree(tour.folder)
     return 0
