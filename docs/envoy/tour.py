@@ -204,7 +204,8 @@ def main() -> int:
     if taken := [f"{port} ({name})" for port, name in PORTS.items() if not is_free(port)]:
         fail(f"taken: port {', '.join(taken)}. Stop what listens there; `ss -ltnp` shows it")
     for end in ENDS:
-        signal.signal(end, signal.default_int_handler)
+        if signal.getsignal(end) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(end, signal.default_int_handler)
     tour = Tour()
     try:
         tour.open(*programs)

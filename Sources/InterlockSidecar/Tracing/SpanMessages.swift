@@ -40,7 +40,7 @@ struct SpanMessages {
                 resourceSpans.write(2) { scopeSpans in
                     scopeSpans.append(scope)
                     for span in spans {
-                        guard scopeSpans.bytes.count < Self.mostBytes else { return }
+                        guard count == 0 || scopeSpans.bytes.count < Self.mostBytes else { return }
                         scopeSpans.write(2) { Self.write(span, to: &$0) }
                         count += 1
                     }
