@@ -246,6 +246,14 @@ def long_messages(flooder: Flooder, count: Count) -> NoReturn:
     answered(flooder, count, message(body(value="x" * (2 << 20))), 1)
 
 
+def many_entries(flooder: Flooder, count: Count) -> NoReturn:
+    """A descriptor of more entries than there may be in a whole request."""
+    descriptor = b"\x0a\x00" * 500_000
+    length = len(descriptor)
+    field = b"\x12" + bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + descriptor
+    answered(flooder, count, message(b"\x0a\x05speed" + field), 1)
+
+
 def nonsense(flooder: Flooder, count: Count) -> NoReturn:
     answered(flooder, count, message(b"\xff\xff\xff"), BATCH)
 
@@ -260,6 +268,7 @@ FLOODS: dict[str, tuple[Callable[[Flooder, Count], NoReturn], str]] = {
     "messages that only begin": (beginnings, "frames"),
     "messages that say nothing": (silent, "messages"),
     "10,000 descriptors": (many_descriptors, "calls"),
+    "500,000 entries": (many_entries, "calls"),
     "messages of 2 MB": (long_messages, "calls"),
     "malformed messages": (nonsense, "calls"),
 }

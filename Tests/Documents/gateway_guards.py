@@ -278,6 +278,11 @@ def denials(check: Filter, log: "Log") -> None:
         check.expect_denial("no place", exhausted, 503, service="single", **REPORTED)
         # It is free again, whatever became of the call.
         log.report(entry(permit, **kind))
+    fields = {f"x-{number}": "a" for number in range(1001)}
+    answer = check.ask({"service": "narrow"}, fields)
+    if answer.denied_response.status.code != 400:
+        raise Failure(f"a request of more fields than are taken: {answer}")
+    check.expect_error("more extensions than there are", invalid, **fields)
     check.expect_error("no service", invalid, subject="ann")
     check.expect_error("an outcome that is none", invalid, service="narrow", outcome="guessed")
     check.expect_error("a cost of nothing", invalid, service="narrow", cost="0")

@@ -51,6 +51,9 @@ final class AuthorizationService {
         }
     }
 
+    /// Of a request of the caller's, and of what Envoy was configured to say.
+    private static let mostFields = 1000
+
     private let calls: CoordinatorCalls
 
     init(calls: CoordinatorCalls) {
@@ -62,6 +65,13 @@ final class AuthorizationService {
     }
 
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
+        // Before they are all decoded. Said by the caller, as a subject is.
+        guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.mostFields else {
+            return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.mostFields) fields")))
+        }
+        guard message.countOfProtobufFields(1, 10) <= Self.mostFields else {
+            return call.fail(.invalidArgument, "there are at most \(Self.mostFields) context_extensions")
+        }
         guard let request = call.request(Request.self, message) else { return }
         do {
             let question = try Question(request.attributes)

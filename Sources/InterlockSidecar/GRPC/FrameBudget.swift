@@ -10,6 +10,7 @@ struct FrameBudget {
     private static let first: Int64 = 300
     /// For a call, which is of two frames and a few about windows.
     static let earned: Int64 = 8
+    private static let bytesPerFrame = 4096
     private static let nanosecondsPerFrame: Int64 = 1_000_000_000 / perSecond
 
     private var left = first
@@ -19,7 +20,9 @@ struct FrameBudget {
         countedAt = now
     }
 
-    mutating func spend() { left -= 1 }
+    mutating func spend(_ frames: Int64 = 1) { left -= frames }
+    /// For a message that is whole: it is decoded in one turn, however it came.
+    mutating func spend(messageOf bytes: Int) { spend(Int64(bytes / Self.bytesPerFrame)) }
     mutating func earn() { left = min(Self.most, left + Self.earned) }
 
     var isSpent: Bool { left <= 0 }

@@ -89,7 +89,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         let frame = unwrapInboundIn(data)
         if case .data(let data) = frame.payload {
             guard case .byteBuffer(let bytes) = data.data else { return }
-            // The length of a long message is no reason to read its client slower: other clients have their turns anyway.
+            // The parts of a long message are no scraps; other clients have their turns between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
             return message(bytes, frame.streamID, isLast: data.endStream)
         }
@@ -146,6 +146,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             }
             release(call)
             message.moveReaderIndex(forwardBy: Self.prefixLength)
+            budget.spend(messageOf: length)
             handle(call, message)
         case .stream: if keep(bytes, of: call) { handOver(call, isLast: isLast) }
         }
@@ -192,6 +193,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
             call.partSince = nil
+            budget.spend(messageOf: length)
             guard !reader.received(message) else {
                 call.silences = 0
                 earn()

@@ -55,6 +55,9 @@ final class RateLimitService {
         // Before they are all decoded.
         let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= mostDescriptors else { return refuse(call, descriptors: descriptors) }
+        guard message.countOfProtobufFields(2, 1) <= mostDescriptors * DescriptorEntry.most else {
+            return refuse(call, "a descriptor has at most \(DescriptorEntry.most) entries")
+        }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
         guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
         guard !request.descriptors.isEmpty else { return refuse(call, descriptors: 0) }
