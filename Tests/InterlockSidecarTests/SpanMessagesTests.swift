@@ -21,9 +21,11 @@ struct SpanMessagesTests {
         for count in [0, 1, 2, 60, 400] {
             let spans = (0..<count).map { _ in Self.span(&random) }
             let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
-            let (written, writtenCount) = SpanMessages(resource: resource).request(spans[...])
+            var batch = SpanBatch()
+            for span in spans { batch.append(span) }
+            #expect(batch.count == count)
+            let written = SpanMessages(resource: resource).request(batch)
             let request = Self.request(spans, resource)
-            #expect(writtenCount == count)
             #expect(try Request(serializedBytes: written) == request)
             #expect(try written == request.serializedBytes() as [UInt8])
         }
@@ -33,17 +35,14 @@ struct SpanMessagesTests {
     func long() throws {
         var random = SeededRandom(seed: 1)
         let spans = (0..<8000).map { _ in Self.span(&random) }
+        let queue = SpanQueue()
+        for span in spans { queue.push(span) }
         let messages = SpanMessages(resource: ["service.name": "interlock"])
-        var rest = spans[...]
-        var seen: [Opentelemetry_Proto_Trace_V1_Span] = []
-        while !rest.isEmpty {
-            let (body, count) = messages.request(rest)
-            #expect(count > 0)
-            // The last span has five of the longest texts.
-            #expect(body.count < SpanMessages.mostBytes + 5 * 600)
-            seen += try Request(serializedBytes: body).resourceSpans[0].scopeSpans[0].spans
-            rest = rest.dropFirst(count)
-        }
+        let bodies = queue.take().batches.map(messages.request)
+        #expect(bodies.count > 5)
+        // The last span has five of the longest texts.
+        #expect(bodies.allSatisfy { $0.count < SpanBatch.mostBytes + 5 * 600 })
+        let seen = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
         #expect(seen == spans.map(Self.span))
     }
 

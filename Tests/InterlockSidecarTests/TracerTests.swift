@@ -1,4 +1,6 @@
 import InterlockCore
+import InterlockOTLP
+import SwiftProtobuf
 import Testing
 
 @testable import InterlockSidecar
@@ -56,13 +58,17 @@ struct TracerTests {
         child.end(at: 1)
         child.end(at: 9)
         span.end()
-        let (spans, dropped) = queue.take()
+        let (batches, dropped) = queue.take()
         #expect(dropped == 0)
+        let request = try Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest(
+            serializedBytes: SpanMessages(resource: [:]).request(batches[0]))
+        let spans = request.resourceSpans[0].scopeSpans[0].spans
         #expect(spans.map(\.name) == ["b", "a"])
-        #expect(spans.map(\.parentID) == [span.context.spanID, 9])
-        #expect(spans.map(\.endedAt) == [5, 5])
-        #expect(spans[0].failure == "first")
-        #expect(queue.take().spans.isEmpty)
+        let parents = spans.map { span in span.parentSpanID.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }
+        #expect(parents == [span.context.spanID, 9])
+        #expect(spans.map(\.endTimeUnixNano) == [5, 5])
+        #expect(spans[0].status.message == "first")
+        #expect(queue.take().batches.isEmpty)
     }
 
     @Test("what comes while the queue is full is dropped and counted")
@@ -70,8 +76,8 @@ struct TracerTests {
         let queue = SpanQueue()
         let tracer = Self.tracer(1, queue: queue)
         for _ in 0..<(SpanQueue.capacity + 10) { tracer.begin("a", kind: .server, parent: nil)?.end() }
-        let (spans, dropped) = queue.take()
-        #expect(spans.count == SpanQueue.capacity)
+        let (batches, dropped) = queue.take()
+        #expect(batches.reduce(0) { $0 + $1.count } == SpanQueue.capacity)
         #expect(dropped == 10)
         #expect(queue.take().dropped == 0)
     }

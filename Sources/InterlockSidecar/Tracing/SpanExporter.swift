@@ -72,17 +72,16 @@ struct SpanExporter: Service {
     /// - Returns: whether the collector took all there was. When it does not take one batch it is not asked for the others.
     @discardableResult
     private func flush() async -> Bool {
-        let (spans, dropped) = queue.take()
+        let (batches, dropped) = queue.take()
         self.dropped.increment(by: dropped)
-        var rest = spans[...]
-        while !rest.isEmpty {
-            let (body, count) = messages.request(rest)
-            if let reason = await send(body, of: count) {
-                failed.increment(by: rest.count)
-                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest.count)", "error": reason])
+        var rest = batches.reduce(0) { $0 + $1.count }
+        for batch in batches {
+            if let reason = await send(messages.request(batch), of: batch.count) {
+                failed.increment(by: rest)
+                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest)", "error": reason])
                 return false
             }
-            rest = rest.dropFirst(count)
+            rest -= batch.count
         }
         return true
     }

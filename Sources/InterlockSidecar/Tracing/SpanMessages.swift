@@ -4,11 +4,8 @@ internal import InterlockOTLP
 /// Writes an `ExportTraceServiceRequest`, field by field: with the generated types that was three quarters of what a traced call costs.
 /// The numbers are those of `trace.proto`, `common.proto` and `resource.proto`; what is written is byte for byte what they write.
 struct SpanMessages {
-    /// Of a message, but for the last of its spans, in bytes: proxies before a collector often take a megabyte. A connection for it costs
-    /// as much as some hundred spans, so that many are sent together.
-    static let mostBytes = 1 << 19
-    /// Of a span that has a name, six attributes and no long texts, in bytes.
-    private static let usualLength = 320
+    /// What stands around the parts, in bytes.
+    private static let longestEnvelope = 16
 
     /// Where the spans come from, and what made them: alike in all messages.
     private let resource: [UInt8]
@@ -18,7 +15,7 @@ struct SpanMessages {
     init(resource: KeyValuePairs<String, String>) {
         self.resource = ProtobufWriter.bytes { writer in
             writer.write(1) { message in
-                for (name, value) in resource { message.write(1) { Self.write(name, .text(value), to: &$0) } }
+                for (name, value) in resource { message.write(1) { SpanBatch.write(name, .text(value), to: &$0) } }
             }
         }
         scope = ProtobufWriter.bytes { writer in
@@ -29,25 +26,35 @@ struct SpanMessages {
         }
     }
 
-    /// A message with the first of these spans.
-    /// - Returns: it, and how many of them it has.
-    func request(_ spans: ArraySlice<FinishedSpan>) -> (body: [UInt8], count: Int) {
-        var count = 0
-        let capacity = resource.count + scope.count + min(spans.count * Self.usualLength, Self.mostBytes)
-        let body = ProtobufWriter.bytes(capacity: capacity) { writer in
+    func request(_ batch: SpanBatch) -> [UInt8] {
+        ProtobufWriter.bytes(capacity: resource.count + scope.count + batch.bytes.count + Self.longestEnvelope) { writer in
             writer.write(1) { resourceSpans in
                 resourceSpans.append(resource)
                 resourceSpans.write(2) { scopeSpans in
                     scopeSpans.append(scope)
-                    for span in spans {
-                        guard count == 0 || scopeSpans.bytes.count < Self.mostBytes else { return }
-                        scopeSpans.write(2) { Self.write(span, to: &$0) }
-                        count += 1
-                    }
+                    scopeSpans.append(batch.bytes)
                 }
             }
         }
-        return (body, count)
+    }
+}
+
+/// The spans of one message, written as they end: what is kept of them until they are sent is one buffer. Spans as they were, freed by the
+/// thread that sends them, would scatter the memory of the thread that made them.
+struct SpanBatch: Sendable {
+    /// But for the last of its spans, in bytes: proxies before a collector often take a megabyte. A connection for it costs as much as some
+    /// hundred spans, so that many are sent together.
+    static let mostBytes = 1 << 19
+
+    private(set) var count = 0
+    private var writer = ProtobufWriter(capacity: 1 << 12)
+
+    var bytes: [UInt8] { writer.bytes }
+    var isFull: Bool { writer.bytes.count >= Self.mostBytes }
+
+    mutating func append(_ span: FinishedSpan) {
+        count += 1
+        writer.write(2) { Self.write(span, to: &$0) }
     }
 
     private static func write(_ span: FinishedSpan, to writer: inout ProtobufWriter) {
@@ -74,7 +81,7 @@ struct SpanMessages {
     }
 
     /// A `KeyValue`.
-    private static func write(_ name: String, _ value: Span.Value, to writer: inout ProtobufWriter) {
+    fileprivate static func write(_ name: String, _ value: Span.Value, to writer: inout ProtobufWriter) {
         writer.write(1, name)
         writer.write(2) {
             switch value {

@@ -103,26 +103,30 @@ package final class Tracer {
 /// Spans that are over and were not sent yet: so many at most, and those that come then are dropped and counted.
 final class SpanQueue: Sendable {
     private struct State {
-        var spans: [FinishedSpan] = []
+        var batches: [SpanBatch] = []
+        var count = 0
         var dropped: Int64 = 0
     }
 
-    /// Some 4 MB, of the longest texts 20.
+    /// Some 2 MB, of the longest texts 20.
     static let capacity = 8192
 
     private let state = NIOLockedValueBox(State())
 
     func push(_ span: FinishedSpan) {
         state.withLockedValue { state in
-            if state.spans.count < Self.capacity { state.spans.append(span) } else { state.dropped += 1 }
+            guard state.count < Self.capacity else { return state.dropped += 1 }
+            state.count += 1
+            if state.batches.last?.isFull ?? true { state.batches.append(SpanBatch()) }
+            state.batches[state.batches.count - 1].append(span)
         }
     }
 
     /// Takes all, and how many were dropped since it was last asked.
-    func take() -> (spans: [FinishedSpan], dropped: Int64) {
+    func take() -> (batches: [SpanBatch], dropped: Int64) {
         state.withLockedValue { state in
             defer { state = State() }
-            return (state.spans, state.dropped)
+            return (state.batches, state.dropped)
         }
     }
 }
