@@ -1,6 +1,6 @@
 """Measures what traces cost: processor time of an acquire and its release with 1 % of the calls traced, and with none.
 
-`make traces-speed` takes three minutes, and wants a machine that does nothing else. Two sidecars at a time take turns
+`make traces-speed` takes six minutes, and wants a machine that does nothing else. Two sidecars at a time take turns
 in bursts, so that what disturbs one disturbs both. How a process lies in memory differs from start to start by as much
 as is measured: the bound holds for the median of several pairs. The exit code is 1 if it is missed.
 """
@@ -25,7 +25,7 @@ TRACING = 'tracing: {{ endpoint: "http://127.0.0.1:{collector}", sample: 1% }}\n
 #: Locks that a client takes and gives back at once, without waiting for replies in between.
 LOCKS = 25
 #: Of one sidecar, before it is the other's turn; and turns of a pair.
-ROUND_TRIPS, TURNS = 300, 8
+ROUND_TRIPS, TURNS = 300, 3
 #: What traces may add.
 MOST_ADDED = 0.03
 
@@ -144,7 +144,7 @@ def measure(world: World, tracing: str, tracing_first: bool) -> tuple[float, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
-    parser.add_argument("--pairs", type=int, default=20, choices=range(1, 101), metavar="N", help="1 to 100")
+    parser.add_argument("--pairs", type=int, default=60, choices=range(1, 201), metavar="N", help="1 to 200")
     arguments = parser.parse_args()
     collector = Collector()
     tracing = TRACING.format(collector=collector.server_port)
