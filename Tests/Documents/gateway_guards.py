@@ -282,7 +282,7 @@ def denials(check: Filter, log: "Log") -> None:
     answer = check.ask({"service": "narrow"}, fields)
     if answer.denied_response.status.code != 400:
         raise Failure(f"a request of more fields than are taken: {answer}")
-    check.expect_error("more extensions than there are", invalid, **fields)
+    check.expect_error("more extensions than there are", invalid, service="narrow", **fields)
     check.expect_error("no service", invalid, subject="ann")
     check.expect_error("an outcome that is none", invalid, service="narrow", outcome="guessed")
     check.expect_error("a cost of nothing", invalid, service="narrow", cost="0")

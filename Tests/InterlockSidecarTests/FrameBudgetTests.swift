@@ -20,6 +20,21 @@ struct FrameBudgetTests {
         #expect((10_000...10_800).contains(frames))
     }
 
+    @Test("whose messages are long waits for what they take beyond their answers")
+    func long() {
+        var budget = FrameBudget(now: 0)
+        for _ in 0..<10_000 {
+            // Of 24 KB, with its head and end.
+            budget.spend(2)
+            budget.spend(messageOf: 24 << 10)
+            budget.earn()
+            #expect(!budget.isSpent)
+        }
+        for _ in 0..<4 { budget.spend(messageOf: 1 << 20) }
+        #expect(budget.isSpent)
+        #expect(budget.pause(now: 0) > 0)
+    }
+
     @Test("one whose calls are answered is never made to wait")
     func answered() {
         var budget = FrameBudget(now: 0)

@@ -70,6 +70,16 @@ struct RateLimitMessagesTests {
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
     }
 
+    @Test("fields are counted behind groups that are none of ours, as they are decoded there")
+    func groups() throws {
+        for group in [[0x7B, 0x7C], [0x7B, 0x7B, 0x0A, 1, 0, 0x7C, 8, 1, 0x7C]] as [[UInt8]] {
+            let bytes = group + [0x12, 0]
+            #expect(try Request(serializedBytes: bytes).descriptors.count == 1)
+            #expect(ByteBuffer(bytes: bytes).countOfProtobufFields(2) == 1)
+        }
+        #expect(ByteBuffer(repeating: 0x7B, count: 1 << 20).countOfProtobufFields(2) == 0)
+    }
+
     @Test("an answer is written byte for byte as the generated type writes it", arguments: 0..<20 as Range<UInt64>)
     func answers(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)

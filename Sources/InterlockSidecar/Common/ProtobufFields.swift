@@ -42,10 +42,25 @@ struct ProtobufReader {
         case 0: return varint() != nil
         case 1: place += 8
         case 2: return content() != nil
+        case 3: return skipGroup()
         case 5: place += 4
         default: return false
         }
         return place <= bytes.count
+    }
+
+    /// Fields within one, as nothing of ours has any more, with those within them: counted, for a call for each would fill the stack.
+    private mutating func skipGroup() -> Bool {
+        var depth = 1
+        while depth > 0 {
+            guard let tag = varint() else { return false }
+            switch tag & 7 {
+            case 3: depth += 1
+            case 4: depth -= 1
+            default: guard skip(behind: tag) else { return false }
+            }
+        }
+        return true
     }
 }
 

@@ -91,7 +91,7 @@ extension StepTrace {
     }
 }
 
-/// A step that is over, on its way to the collector.
+/// A step that is over, as the queue is told of it.
 struct FinishedSpan: Sendable {
     var context: TraceContext
     /// 0: it has none.

@@ -108,7 +108,7 @@ final class SpanQueue: Sendable {
         var dropped: Int64 = 0
     }
 
-    /// Some 2 MB, of the longest texts 20.
+    /// Some 2 MB as written, of the longest texts 20.
     static let capacity = 8192
 
     private let state = NIOLockedValueBox(State())
