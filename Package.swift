@@ -258,8 +258,7 @@ let package = Package(
             dependencies: [
                 "InterlockSidecar", "Interlock", "InterlockCore", "InterlockOTLP", "InterlockEnvoy", "Hiredis",
                 "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle,
-                nioHTTP1, nioHPACK,
-                protobuf,
+                nioHTTP1, nioHPACK, protobuf,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules

@@ -6,12 +6,13 @@ package import NIOCore
 /// a `DATA` frame: as long as a peer's frames end elsewhere, its buffer grows by all that is sent.
 package struct FrameBoundaries {
     /// What a client sends before its first frame, in bytes.
-    package static let prefaceLength = 24
+    static let prefaceLength = 24
     /// A frame begins with its length, which does not count what else stands before its content, with its type and its flags.
     private static let headLength = 5
     private static let restOfHead = 4
     /// In bytes: behind so many without one that was an end as well, the next end is made one.
     private static let mostUncut = 1 << 16
+
     /// In bytes, of what is on its way; 0: what comes next is the head of a frame.
     private var left: Int
     private var head: UInt64 = 0
@@ -72,13 +73,18 @@ package struct FrameBoundaries {
 }
 
 /// Hands bytes on so that the parser of frames behind it keeps its buffer short.
-final class FrameCutter: ChannelInboundHandler {
-    typealias InboundIn = ByteBuffer
-    typealias InboundOut = ByteBuffer
+package final class FrameCutter: ChannelInboundHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias InboundOut = ByteBuffer
 
-    private var boundaries = FrameBoundaries(prefaceLength: 0)
+    private var boundaries: FrameBoundaries
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    /// - Parameter isServer: the peer is a client, whose preface comes first.
+    package init(isServer: Bool) {
+        boundaries = FrameBoundaries(prefaceLength: isServer ? FrameBoundaries.prefaceLength : 0)
+    }
+
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let (first, rest) = boundaries.parts(unwrapInboundIn(data))
         context.fireChannelRead(wrapInboundOut(first))
         if let rest { context.fireChannelRead(wrapInboundOut(rest)) }

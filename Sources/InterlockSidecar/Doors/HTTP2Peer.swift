@@ -1,4 +1,3 @@
-internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP2
 
@@ -41,7 +40,7 @@ final class HTTP2Breakage: NIOHTTP2FrameDelegate {
 }
 
 /// Reads nothing from a client that does not read, for its calls' answers would pile up, and after a while ends its connection; nor from one
-/// that is to pause. It stands between the bytes and the frames, and hands the bytes on so that their parser keeps its buffer short.
+/// that is to pause. It stands between the bytes and the frames.
 final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -54,7 +53,6 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
     private var pauseEnd: Scheduled<Void>?
     private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
-    private var boundaries = FrameBoundaries(prefaceLength: FrameBoundaries.prefaceLength)
 
     /// - Parameter patience: for so long a client may read nothing.
     init(patience: TimeAmount) {
@@ -86,12 +84,6 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
         guard isReadAsked, !isPaused, context.channel.isWritable else { return }
         isReadAsked = false
         context.read()
-    }
-
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let (first, rest) = boundaries.parts(unwrapInboundIn(data))
-        context.fireChannelRead(wrapInboundOut(first))
-        if let rest { context.fireChannelRead(wrapInboundOut(rest)) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {

@@ -1,7 +1,7 @@
 /// How many frames of a client are read: those without which nothing is asked, pings, resets, scraps of messages, messages of a stream
 /// that say nothing and calls that fail, cost as much as those that are of use, and would keep the others waiting. A call that is
-/// answered earns more than it takes, unless it is long; whoever has spent what it has is read again when there is more. Pure: its owner hands the time in,
-/// in nanoseconds.
+/// answered earns more than it takes, unless it is long; whoever has spent what it has is read again when there is more. Pure: its
+/// owner hands the time in, in nanoseconds.
 struct FrameBudget {
     /// Frames that a client may send whatever they are, in a second.
     static let perSecond: Int64 = 1000

@@ -71,7 +71,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         configuration.headerBlockValidation = .disabled
         configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(connection.gate)
+        try pipeline.addHandlers(connection.gate, FrameCutter(isServer: true))
         try pipeline.addHandler(
             NIOHTTP2Handler(
                 mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,

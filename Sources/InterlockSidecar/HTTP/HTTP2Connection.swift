@@ -39,7 +39,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         let connection = HTTP2Connection(door: door, place: place, firstRequestBy: firstRequestBy)
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(UnreadAnswerGate(patience: door.idleTimeout))
+        try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), FrameCutter(isServer: true))
         // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
