@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DECLARATIONS = ROOT / "Sources/InterlockOTLP"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 STATE = "vendor=value,other=1"
+#: Spans wait so long for others before they are sent, in seconds.
+MESSAGE_PERIOD = 5.0
 #: What a call through the proxy is called.
 CALL = "GET /proxy/{service}/{path}"
 PUBLISHED = [trace_service_pb2, common_pb2, resource_pb2, trace_pb2]
@@ -136,8 +138,8 @@ services:
 
     def spans(self, count: int) -> list[trace_pb2.Span]:
         self.world.until(f"{count} spans have come", lambda: len(self.collector.spans) >= count)
-        # What does not belong there would come with the next batch.
-        time.sleep(0.7)
+        # What does not belong there would come with the next message.
+        time.sleep(MESSAGE_PERIOD + 0.5)
         spans, self.collector.spans = self.collector.spans, []
         if len(spans) != count:
             raise Failure(f"{[span.name for span in spans]} came where {count} spans are expected")

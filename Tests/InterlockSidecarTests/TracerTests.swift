@@ -1,5 +1,6 @@
 import InterlockCore
 import InterlockOTLP
+import Logging
 import SwiftProtobuf
 import Testing
 
@@ -75,11 +76,25 @@ struct TracerTests {
     func bounded() throws {
         let queue = SpanQueue()
         let tracer = Self.tracer(1, queue: queue)
-        for _ in 0..<(SpanQueue.capacity + 10) { tracer.begin("a", kind: .server, parent: nil)?.end() }
+        tracer.begin("a", kind: .server, parent: nil)?.end()
+        #expect(!queue.hasMany)
+        for _ in 0..<(SpanQueue.capacity + 9) { tracer.begin("a", kind: .server, parent: nil)?.end() }
+        #expect(queue.hasMany)
         let (batches, dropped) = queue.take()
         #expect(batches.reduce(0) { $0 + $1.count } == SpanQueue.capacity)
         #expect(dropped == 10)
         #expect(queue.take().dropped == 0)
+        #expect(!queue.hasMany)
+    }
+
+    @Test("sending spans ends when it is cancelled")
+    func cancelled() async throws {
+        let exporter = try SpanExporter(
+            TracingSettings(endpoint: "http://127.0.0.1:4318"), queue: SpanQueue(), resource: [:],
+            logger: Logger(label: "cancelled") { _ in SwiftLogNoOpLogHandler() })
+        let running = Task { try await exporter.run() }
+        running.cancel()
+        try await running.value
     }
 
     @Test("tracing is configured by a URL alone, or with a share")

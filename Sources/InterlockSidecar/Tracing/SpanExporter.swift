@@ -15,6 +15,8 @@ internal import SwiftProtobuf
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
 struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
+    /// What there is waits for so many pauses at most: a connection costs as much as some hundred spans, so that many are sent together.
+    private static let mostPauses = 10
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// Between two attempts; twice as long each time.
@@ -57,12 +59,17 @@ struct SpanExporter: Service {
     /// Sends until graceful shutdown, and then once more. Pauses end with it; what is being sent is sent.
     func run() async throws {
         var isWell = true
-        while !Task.isShuttingDownGracefully {
-            await pause(for: Self.pause)
+        // Where it is cancelled its pauses have no length.
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            await waitForMany()
             isWell = await flush()
         }
         // A collector that hangs has had its time.
         if isWell { await flush() }
+    }
+
+    private func waitForMany() async {
+        for _ in 0..<Self.mostPauses where !queue.hasMany && !Task.isShuttingDownGracefully { await pause(for: Self.pause) }
     }
 
     private func pause(for duration: Duration) async {

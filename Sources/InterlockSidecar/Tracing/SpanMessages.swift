@@ -39,11 +39,10 @@ struct SpanMessages {
     }
 }
 
-/// The spans of one message, written as they end: what is kept of them until they are sent is one buffer. Spans as they were, freed by the
+/// The spans of one message, written soon after they end: what is kept of them until they are sent is one buffer. Spans as they were, freed by the
 /// thread that sends them, would scatter the memory of the thread that made them.
 struct SpanBatch: Sendable {
-    /// But for the last of its spans, in bytes: proxies before a collector often take a megabyte. A connection for it costs as much as some
-    /// hundred spans, so that many are sent together.
+    /// But for the last of its spans, in bytes: proxies before a collector often take a megabyte.
     static let mostBytes = 1 << 19
 
     private(set) var count = 0
