@@ -15,6 +15,7 @@ from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
 from envoy.service.rate_limit_quota.v3 import rlqs_pb2, rlqs_pb2_grpc
 from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 from envoy.type.v3 import ratelimit_unit_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from servers import PATIENCE, REDIS, Failure, World, free_ports, is_open
 
@@ -384,6 +385,27 @@ def quotas(world: World, doors: list[Door]) -> None:
         raise Failure(f"of a quota of {QUOTA} {shares.most} were assigned, and {shares.strange}")
     took = time.monotonic() - began
     print(f"envoy: two sidecars divided a quota of {QUOTA} in {took:.0f} s, {shares.most} assigned at most")
+
+
+def farewell(door: Door) -> None:
+    """Who watches the health of a sidecar that ends is told so, and that the call is for another one."""
+    with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+        request = health_pb2.HealthCheckRequest(service="envoy.service.ratelimit.v3.RateLimitService")
+        watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)
+        if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
+            raise Failure("a watch does not begin with the status")
+        door.process.send_signal(signal.SIGTERM)
+        if next(watch).status != health_pb2.HealthCheckResponse.NOT_SERVING:
+            raise Failure("who watches the health is not told that the sidecar ends")
+        try:
+            next(watch)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE:
+                raise Failure(f"a watch ends with the sidecar as {error.code()}, not as unavailable") from error
+        else:
+            raise Failure("a watch goes on after the sidecar has said that it ends")
+    if door.process.wait(PATIENCE) != 0:
+        raise Failure("a sidecar whose health was watched does not end well")
 
 
 def check_wire(door: Door) -> None:

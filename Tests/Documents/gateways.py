@@ -36,7 +36,7 @@ from declarations import compare_declarations
 from gateway_client import message
 from gateway_floods import LOG_FIELDS, Flooder, body
 from gateway_guards import FAILED, check_answers, check_guards
-from gateway_wire import CONFIGURATION, QUOTA, Door, check_wire, late, one, quotas
+from gateway_wire import CONFIGURATION, QUOTA, Door, check_wire, farewell, late, one, quotas
 from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -423,7 +423,12 @@ def wire(world: World) -> Future[None]:
     # Before there is another sidecar, whose share would be half of this one's.
     late(world, hasty)
     patient = door("patient", "8s")
-    end = beside(lambda: quotas(world, [patient, hasty]))
+
+    def divide() -> None:
+        quotas(world, [patient, hasty])
+        farewell(hasty)
+
+    end = beside(divide)
     check_wire(patient)
     check_answers(patient)
     return end
