@@ -117,6 +117,36 @@ struct DomainTests {
         }
     }
 
+    @Test(
+        "what is refused counts up to a bound, however much is asked for",
+        arguments: [rate(10, per: 86_400), rate(10, per: 86_400, isAligned: true)])
+    func countsWithinBound(limit: DescriptorLimit) async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)]) {
+            $0.isIndependent = true
+            $0.countsRefused = true
+        }
+        try await Fleet.run(domains: settings) { fleet in
+            let key = "interlock:descriptors:{edge}:ip=x:86400s" + (limit == Self.rate(10, per: 86_400) ? "" : "~aligned")
+            func setCount(_ count: String) async throws {
+                let begun = try await fleet.cli("GET", key).text?.split(separator: ":").dropLast().map { $0 + ":" }.joined()
+                _ = try await fleet.cli("SET", key, (begun ?? "") + count, "PX", "86400000")
+            }
+            try await Self.expect(fleet, Self.ask("ip", cost: 8), left: [2])
+            try await setCount("9007199254740000")
+            // A thousand in a request: more than whatever is asked of one counter at a time.
+            let huge = (0..<1000).map { Self.ask("ip", cost: 1_000_000_000_000 - Int64($0)) }
+            for _ in 0..<3 {
+                let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
+                #expect(answer.statuses.allSatisfy { $0.isOverLimit && $0.remaining == 0 })
+            }
+            #expect(try await fleet.cli("GET", key).text?.split(separator: ":").last == "9007199254740992")
+            // Whoever wrote that.
+            try await setCount("9223372036854774784")
+            let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
+            #expect(answer.isOverLimit)
+        }
+    }
+
     @Test("a cost of 0 looks and takes nothing; hits that are given back can be taken again", arguments: algorithms)
     func looking(limit: DescriptorLimit) async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in

@@ -259,7 +259,8 @@ package struct DomainLimiter: Sendable {
         for (charge, fit) in zip(batch.charges[run.charges], fits) {
             let isOnItsOwn = batch.isIndependent || batch.counters[charge.counter].isShadow
             guard batch.countsRefused || number < (isOnItsOwn ? min(fit, most) : most) else { continue }
-            used[charge.counter] = max(0, used[charge.counter] + charge.cost)
+            let (sum, overflow) = used[charge.counter].addingReportingOverflow(charge.cost)
+            used[charge.counter] = overflow ? .max : max(0, sum)
         }
         var statuses = request.plan.items.map(\.status)
         for (place, charge) in zip(statuses.indices, run.chargeOfItem) {
