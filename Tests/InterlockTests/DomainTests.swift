@@ -215,6 +215,23 @@ struct DomainTests {
         }
     }
 
+    @Test("a limit that the asker brings is replaced by no rule, and replaces none")
+    func overridesAndReplacing() async throws {
+        var general = DescriptorRule(key: "general", limit: Self.rate(100))
+        general.name = "general"
+        var special = DescriptorRule(key: "special", limit: Self.rate(1000))
+        special.replaces = ["general"]
+        try await Fleet.run(domains: Self.settings([general, special])) { fleet in
+            func own(_ key: String) -> DescriptorAsk {
+                var own = Self.ask(key)
+                own.override = .init(limit: 5, window: .seconds(3600), name: "1h")
+                return own
+            }
+            try await Self.expect(fleet, own("general"), Self.ask("special"), left: [4, 999])
+            try await Self.expect(fleet, Self.ask("general"), own("special"), left: [99, 4])
+        }
+    }
+
     @Test("without Redis a domain does as it is told, and at once", arguments: OutagePolicy.allCases)
     func away(policy: OutagePolicy) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.whenRedisIsDown = policy }

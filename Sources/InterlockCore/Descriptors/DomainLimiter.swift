@@ -59,7 +59,7 @@ package struct DomainLimiter: Sendable {
     /// A request arrives. O(entries of its descriptors).
     package mutating func admit(_ asks: [DescriptorAsk], id: Int, now: Instant) -> Admission {
         var plan = DescriptorPlan(items: asks.map { item(for: $0, now: now) })
-        dropReplaced(&plan)
+        dropReplaced(&plan, of: asks)
         let isRefused = plan.items.contains { $0.status.isOverLimit }
         // What is known to be refused takes nothing of the others.
         if isRefused, !domain.isIndependent { for place in plan.items.indices { plan.items[place].charge = nil } }
@@ -153,13 +153,14 @@ package struct DomainLimiter: Sendable {
             definition: Int(limit.limit), subject: "\(counter):\(limit.name):\(algorithm):\(limit.capacity)")
     }
 
-    /// A rule that another one of the request replaces does not hold.
-    private func dropReplaced(_ plan: inout DescriptorPlan) {
-        func rule(_ item: DescriptorPlan.Item) -> DescriptorRule? { item.status.rule?.rule }
-        let replaced = Set(plan.items.lazy.compactMap(rule).flatMap(\.replaces))
-        guard !replaced.isEmpty else { return }
-        for place in plan.items.indices {
-            guard let name = rule(plan.items[place])?.name, replaced.contains(name) else { continue }
+    /// A rule that another one of the request replaces does not hold. In whose place the asker's own limit is replaces none, and is not
+    /// replaced.
+    private func dropReplaced(_ plan: inout DescriptorPlan, of asks: [DescriptorAsk]) {
+        guard plan.items.contains(where: { $0.status.rule?.rule.replaces.isEmpty == false }) else { return }
+        let rules = zip(asks, plan.items).map { ask, item in ask.override == nil ? item.status.rule?.rule : nil }
+        let replaced = Set(rules.lazy.compactMap(\.self).flatMap(\.replaces))
+        for (place, rule) in rules.enumerated() {
+            guard let name = rule?.name, replaced.contains(name) else { continue }
             plan.items[place] = DescriptorPlan.Item(
                 status: .init(isOverLimit: false, bound: .none, rule: plan.items[place].status.rule))
         }
