@@ -96,6 +96,60 @@ struct DescriptorMatchingTests {
         #expect(DescriptorIndex(Self.rules).match(unordered: Self.entries(bucket))?.rule.path == path)
     }
 
+    @Test(
+        "of several ways that a bucket's entries could go, one that leads to a rule is found",
+        arguments: [
+            ("plan=free,tenant=acme", "tenant,plan"), ("plan=free", "plan"),
+            ("plan=free,region=eu,tenant=acme", "tenant,region,plan"),
+            ("plan=free,region=eu", nil),
+        ] as [(String, String?)])
+    func backtracking(bucket: String, path: String?) {
+        let plan = DescriptorRule(key: "plan", limit: Self.limit(10))
+        let index = DescriptorIndex([
+            DescriptorRule(key: "plan", limit: Self.limit(1000)),
+            DescriptorRule(
+                key: "region", rules: [DescriptorRule(key: "plan", rules: [DescriptorRule(key: "other", limit: .blocked)])]),
+            DescriptorRule(key: "tenant", rules: [plan, DescriptorRule(key: "region", rules: [plan])]),
+        ])
+        #expect(index.match(unordered: Self.entries(bucket))?.rule.path == path)
+    }
+
+    @Test("values that look alike, and are not, are counted apart")
+    func lookingAlike() {
+        var limiter = DomainLimiter(
+            domain: RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "user", limit: Self.limit(1))]))
+        let names = ["caf\u{E9}", "cafe\u{301}"].map { DescriptorEntry(key: "user", value: $0) }
+        #expect(names[0] != names[1])
+        for (id, name) in names.enumerated() {
+            _ = limiter.admit([DescriptorAsk(entries: [name])], id: id, now: Instant(nanoseconds: 1))
+        }
+        let batch = limiter.nextBatch()
+        #expect(batch?.counters.count == 2)
+    }
+
+    @Test("whose count takes longer to lapse than its window has its place for as long, and each limit that askers bring has one")
+    func places() {
+        func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
+            var domain = RateLimitDomain(name: "edge", rules: [rule])
+            domain.maximumCounters = 1
+            var limiter = DomainLimiter(domain: domain)
+            for (place, ask) in asks.enumerated() {
+                // A minute apart.
+                _ = limiter.admit([ask], id: place, now: Instant(nanoseconds: Int64(place) * 60_000_000_000))
+            }
+            return limiter.nextBatch()?.counters.map(\.name) ?? []
+        }
+        let slow = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), algorithm: .gcra(burst: 1000))
+        let asks = ["1", "2"].map { DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }
+        #expect(counters(DescriptorRule(key: "ip", limit: .rate(slow, isAligned: false)), asks) == ["ip=1", "~crowd.ip"])
+        var own = asks
+        for place in own.indices {
+            own[place].entries = asks[0].entries
+            own[place].override = .init(limit: Int64(place + 1), window: .seconds(3600), name: "\(place + 1)")
+        }
+        #expect(counters(DescriptorRule(key: "ip", limit: Self.limit(1)), own) == ["ip=1", "~crowd.ip"])
+    }
+
     @Test("a quota is whole tokens in whole seconds, and a share of it holds a part of what the whole does")
     func quotaRates() {
         func rate(_ limit: Int64, _ milliseconds: Int64, _ algorithm: LimitAlgorithm = .fixed) -> QuotaRate {

@@ -87,8 +87,8 @@ final class GuardedService {
 
     /// As whom a call of this subject is counted.
     func counted(_ subject: String?, now: Instant) -> String? {
-        guard let subject, let window = definition.longestSubjectWindow,
-            !subjects.takeIn(subject, windowMilliseconds: window, now: now)
+        guard let subject, let memory = definition.longestSubjectMemory,
+            !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
         else { return subject }
         metrics.crowded.increment()
         return SubjectBook.crowd
@@ -114,8 +114,8 @@ final class GuardedService {
 
 extension ServiceDefinition {
     /// In milliseconds; `nil`: no limit counts per subject.
-    fileprivate var longestSubjectWindow: Int64? {
-        limits.lazy.filter(\.isPerSubject).map(\.window.wholeMilliseconds).max()
+    fileprivate var longestSubjectMemory: Int64? {
+        limits.lazy.filter(\.isPerSubject).map(\.memoryMilliseconds).max()
     }
 
     /// Names the service, the limit and what to add, as each door calls it.

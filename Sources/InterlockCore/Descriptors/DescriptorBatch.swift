@@ -117,14 +117,14 @@ package struct DescriptorBatch: Sendable {
     }
 
     private static func id(of charge: DescriptorPlan.Charge) -> CounterID {
-        CounterID(name: ExactText(charge.counter), limit: ExactText(charge.limit.name))
+        CounterID(name: charge.counter, limit: ExactText(charge.limit.name))
     }
 
     private mutating func place(of charge: DescriptorPlan.Charge) -> Int {
         let id = Self.id(of: charge)
         if let known = places[id] { return known }
         counters.append(
-            Counter(name: charge.counter, limit: charge.limit, isAligned: charge.isAligned, isShadow: charge.isShadow))
+            Counter(name: charge.counter.text, limit: charge.limit, isAligned: charge.isAligned, isShadow: charge.isShadow))
         places[id] = counters.count - 1
         return counters.count - 1
     }

@@ -105,7 +105,7 @@ package struct DescriptorPlan: Hashable, Sendable {
     /// A descriptor that there is something to take for.
     package struct Charge: Hashable, Sendable {
         /// Its counter's name; with the limit's, it is the counter's key.
-        package var counter: String
+        package var counter: ExactText
         package var limit: LimitDefinition
         package var isAligned: Bool
         package var isShadow: Bool

@@ -1,4 +1,4 @@
-/// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`.
+/// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`. Texts are compared byte by byte.
 package struct DescriptorEntry: Hashable, Sendable {
     /// Of one descriptor, or of one bucket of quotas.
     package static let most = 64
@@ -9,6 +9,15 @@ package struct DescriptorEntry: Hashable, Sendable {
     package init(key: String, value: String) {
         self.key = key
         self.value = value
+    }
+
+    package static func == (left: Self, right: Self) -> Bool {
+        ExactText(left.key) == ExactText(right.key) && ExactText(left.value) == ExactText(right.value)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(ExactText(key))
+        hasher.combine(ExactText(value))
     }
 }
 

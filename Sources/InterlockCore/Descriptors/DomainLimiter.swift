@@ -25,7 +25,7 @@ package struct DomainLimiter: Sendable {
 
     package let domain: RateLimitDomain
     package let index: DescriptorIndex
-    /// By the length of their windows, in milliseconds: what counts for a second is not remembered for a month.
+    /// By how long their counters last at most, in milliseconds: what counts for a second is not remembered for a month.
     private var subjects: [Int64: SubjectBook] = [:]
     private var refusals = RefusalMemory()
     private var arrived: Deque<DescriptorBatch.Request> = []
@@ -119,9 +119,9 @@ package struct DomainLimiter: Sendable {
         now: Instant
     ) -> DescriptorPlan.Item {
         var counter = counter
-        let window = limit.windowMilliseconds
-        if !subjects[window, default: SubjectBook(capacity: domain.maximumCounters)]
-            .takeIn(counter, windowMilliseconds: window, now: now)
+        let span = Self.span(of: limit)
+        if !subjects[span, default: SubjectBook(capacity: domain.maximumCounters)]
+            .takeIn(ask.override == nil ? counter : counter + ":" + limit.name, windowMilliseconds: span, now: now)
         {
             counter = SubjectBook.crowd + (rule.map { "." + $0.path } ?? "")
         }
@@ -139,7 +139,14 @@ package struct DomainLimiter: Sendable {
         }
         return DescriptorPlan.Item(
             status: .init(isOverLimit: false, bound: bound, rule: rule),
-            charge: .init(counter: counter, limit: limit, isAligned: isAligned, isShadow: isShadow, cost: ask.cost))
+            charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, isShadow: isShadow, cost: ask.cost))
+    }
+
+    /// In how many milliseconds its counters have lapsed: doublings of its window, for askers bring limits of all sizes.
+    private static func span(of limit: LimitDefinition) -> Int64 {
+        var span = limit.windowMilliseconds
+        while span < limit.memoryMilliseconds { span *= 2 }
+        return span
     }
 
     private static func counterID(_ counter: DescriptorBatch.Counter) -> RefusalMemory.CounterID {

@@ -67,6 +67,13 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The window's length in milliseconds.
     package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
+    /// In how many milliseconds nothing counts any more of what was granted: the window, or of `gcra` the time of all that can be granted at
+    /// once where that is longer.
+    package var memoryMilliseconds: Int64 {
+        guard case .gcra = algorithm else { return windowMilliseconds }
+        return max(windowMilliseconds, cellRate.time(of: capacity).whole / 1000 + 1)
+    }
+
     /// What can be granted at one instant when nothing was granted for long; a higher cost can never be granted.
     package var capacity: Int64 {
         if case .gcra(let burst) = algorithm { burst + 1 } else { limit }

@@ -20,7 +20,7 @@ package struct SubjectBook: Sendable {
     package var count: Int { current.count + former.count }
 
     /// Takes a subject in, if there is a place. `false`: there is none.
-    /// - Parameter window: of the longest limit, in milliseconds.
+    /// - Parameter window: within which each limit forgets, in milliseconds.
     package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
         if turn <= now {
             // Who was not seen for a whole window more is forgotten as well.
