@@ -81,22 +81,22 @@ package struct DescriptorIndex: Sendable {
         return match(at: node, counter)
     }
 
-    /// The rule that entries lead to which have no order: at each step the first of those that are left, by their keys, that leads on.
-    /// O(entries²).
+    /// The rule that entries lead to which have no order, each with a key of its own: of several ways the first by their keys. O(entries²),
+    /// and O(entries) for each rule that some of them lead to in vain: no rule is met twice.
     package func match(unordered entries: [DescriptorEntry]) -> Match? {
-        var left = entries.sorted { $0.key < $1.key }
-        var node = 0
-        var counter = CounterName()
-        next: while !left.isEmpty {
-            for (place, entry) in left.enumerated() {
-                guard let next = step(from: node, by: entry, &counter) else { continue }
-                node = next
-                left.remove(at: place)
-                continue next
-            }
-            return nil
+        match(unordered: entries.sorted { $0.key < $1.key }, from: 0, CounterName())
+    }
+
+    private func match(unordered left: [DescriptorEntry], from node: Int, _ counter: CounterName) -> Match? {
+        guard !left.isEmpty else { return match(at: node, counter) }
+        for (place, entry) in left.enumerated() {
+            var counter = counter
+            guard let next = step(from: node, by: entry, &counter) else { continue }
+            var rest = left
+            rest.remove(at: place)
+            if let found = match(unordered: rest, from: next, counter) { return found }
         }
-        return match(at: node, counter)
+        return nil
     }
 
     /// - Returns: the node that an entry leads to; `nil`, and the counter's name is as it was: to none.
