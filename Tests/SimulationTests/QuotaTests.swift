@@ -150,6 +150,28 @@ struct QuotaTests {
         #expect(plane.share == 0)
     }
 
+    @Test("of several at one address that break off together, none takes what another goes by", arguments: [false, true])
+    func broken(together: Bool) {
+        let stage = Self.stage(sidecars: 1)
+        let busy = DataPlane(on: stage, through: 0, address: "10.0.0.1")
+        let idle = DataPlane(on: stage, through: 0, address: "10.0.0.1")
+        for _ in 0..<12 { Self.round(stage, [(busy, 50), (idle, 1)]) }
+        #expect((busy.share, idle.share) == (8, 2))
+        var most: Int64 = 0
+        func run(milliseconds: Int64) {
+            for _ in 0..<milliseconds / 100 {
+                stage.run(milliseconds: 100)
+                most = max(most, busy.share + idle.share)
+            }
+        }
+        busy.hangUp()
+        if !together { run(milliseconds: 1000) }
+        idle.hangUp()
+        idle.report(5)
+        run(milliseconds: 20_000)
+        #expect(most == Self.limit)
+    }
+
     @Test(
         "without Redis it is told what the domain says, or nothing",
         arguments: [(.allow, .allow), (.deny, .deny), (.local, nil)] as [(OutagePolicy, QuotaAction?)])

@@ -76,26 +76,40 @@ final class QuotaCoordinator {
 
     /// One that comes back keeps its shares, where it is the only one. Another that took its place would use them a second time.
     private func dataPlane(from origin: Origin, isReturning: Bool) -> String {
-        let now = runtime.time.now()
-        left.removeAll { $0.until <= now }
-        shared = shared.filter { $0.value > now }
+        let now = forgetPast()
         let gone = left.firstIndex { $0.origin == origin }
         let isAlone = sessionsByOrigin[origin] == nil
         if let gone, isAlone, isReturning, shared[origin] == nil, shared.count < Self.mostOrigins {
             return left.remove(at: gone).dataPlane
         }
-        if gone != nil || !isAlone, shared.count < Self.mostOrigins {
-            shared[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
-        }
+        if gone != nil || !isAlone { share(origin, now) }
         lastNumber += 1
         return "\(runtime.id):\(lastNumber)"
     }
 
+    private func share(_ origin: Origin, _ now: Instant) {
+        if shared[origin] != nil || shared.count < Self.mostOrigins {
+            shared[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
+        }
+    }
+
+    /// - Returns: now.
+    private func forgetPast() -> Instant {
+        let now = runtime.time.now()
+        left.removeAll { $0.until <= now }
+        shared = shared.filter { $0.value > now }
+        return now
+    }
+
     fileprivate func ended(_ session: QuotaSession) {
+        let origin = session.origin
+        let now = forgetPast()
         sessions[ObjectIdentifier(session)] = nil
-        if let count = sessionsByOrigin[session.origin] { sessionsByOrigin[session.origin] = count > 1 ? count - 1 : nil }
-        let until = runtime.time.now().advanced(byMilliseconds: Self.keptMilliseconds)
-        left.append((session.dataPlane, session.origin, until))
+        let others = (sessionsByOrigin[origin] ?? 1) - 1
+        sessionsByOrigin[origin] = others > 0 ? others : nil
+        // Each goes by what it was told, and the first that comes back may be either.
+        if others > 0 || left.contains(where: { $0.origin == origin }) { share(origin, now) }
+        left.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
         if left.count > Self.mostOrigins { left.removeFirst() }
     }
 
@@ -151,7 +165,7 @@ package final class QuotaSession {
     /// Takes a report; what follows from it is told soon.
     package func report(_ usages: [QuotaUsage]) {
         let now = coordinator.runtime.time.now()
-        if buckets.count >= Self.mostBuckets, sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
+        if sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
             sweptAt = now
             let oldest = now.advanced(byMilliseconds: -Self.patienceMilliseconds)
             buckets = buckets.filter { $0.value.isPlanned || ($0.value.reportedAt ?? now) > oldest }

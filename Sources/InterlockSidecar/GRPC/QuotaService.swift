@@ -62,7 +62,10 @@ final class QuotaService {
             }
             guard let reports = call.request(Reports.self, message) else { return nil }
             guard let session = session(for: reports) else {
-                call.fail(.invalidArgument, "the domain is empty, or another one than that of the stream's first message")
+                call.fail(
+                    .invalidArgument,
+                    "the domain is empty, longer than \(ResourceName.longest) bytes, or another one than that of the stream's first message"
+                )
                 return nil
             }
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
@@ -86,7 +89,7 @@ final class QuotaService {
         /// `nil`: the message is of another domain.
         private func session(for reports: Reports) -> QuotaSession? {
             if let session { return reports.domain.isEmpty || reports.domain == domain ? session : nil }
-            guard !reports.domain.isEmpty else { return nil }
+            guard !reports.domain.isEmpty, reports.domain.utf8.count <= ResourceName.longest else { return nil }
             domain = reports.domain
             // The first report of a bucket is made at once.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
