@@ -202,6 +202,8 @@ def check_guards(world: World, envoy: Path) -> None:
 #: Whether Envoy's access log reports what becomes of a call.
 UNREPORTED: dict[str, str] = {}
 REPORTED = {"outcome": "access_log"}
+#: Levels of what another filter leaves in an entry of the access log.
+NESTED = 20
 
 
 class Filter:
@@ -303,6 +305,8 @@ def entry(
     common, response = logged.common_properties, logged.response
     if permit:
         common.metadata.filter_metadata["envoy.filters.http.ext_authz"].CopyFrom(permit)
+        # Of another filter, as deep as tokens may be.
+        common.metadata.filter_metadata["envoy.filters.http.jwt_authn"].update(deep(NESTED))
     if flag:
         setattr(common.response_flags, flag, True)
     if asked:
@@ -314,6 +318,10 @@ def entry(
     response.response_headers.update(headers or {})
     response.response_trailers.update(trailers or {})
     return logged
+
+
+def deep(levels: int) -> dict[str, Any]:
+    return {"claim": deep(levels - 1) if levels else "value"}
 
 
 #: Kinds of entries, by what the breaker hears of each.

@@ -66,7 +66,6 @@ extension GRPCCall {
         do {
             return try message.withUnsafeReadableBytes { bytes in
                 var options = BinaryDecodingOptions()
-                options.messageDepthLimit = 20
                 options.discardUnknownFields = true
                 return try Request(serializedBytes: Array(bytes), options: options)
             }
