@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import grpc
 from envoy.extensions.common.ratelimit.v3 import ratelimit_pb2
+from envoy.service.accesslog.v3 import als_pb2, als_pb2_grpc
 from envoy.service.rate_limit_quota.v3 import rlqs_pb2, rlqs_pb2_grpc
 from envoy.service.ratelimit.v3 import rls_pb2, rls_pb2_grpc
 from envoy.type.v3 import ratelimit_unit_pb2
@@ -388,8 +389,19 @@ def quotas(world: World, doors: list[Door]) -> None:
 
 
 def farewell(door: Door) -> None:
-    """Who watches the health of a sidecar that ends is told so, and that the call is for another one."""
+    """Who watches the health of a sidecar that ends is told so, and that the call is for another one; logs end well."""
+    is_over = threading.Event()
+
+    def logged() -> Iterator[als_pb2.StreamAccessLogsMessage]:
+        message = als_pb2.StreamAccessLogsMessage()
+        message.http_logs.log_entry.add()
+        yield message
+        is_over.wait()
+
     with grpc.insecure_channel(f"127.0.0.1:{door.grpc}") as channel:
+        log = als_pb2_grpc.AccessLogServiceStub(channel).StreamAccessLogs.future(logged())
+        counted = "interlock_access_log_entries_total", 'result="foreign"'
+        door.world.until("an entry is counted", lambda: door.metric(*counted) == 1)
         request = health_pb2.HealthCheckRequest(service="envoy.service.ratelimit.v3.RateLimitService")
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE)
         if next(watch).status != health_pb2.HealthCheckResponse.SERVING:
@@ -404,6 +416,10 @@ def farewell(door: Door) -> None:
                 raise Failure(f"a watch ends with the sidecar as {error.code()}, not as unavailable") from error
         else:
             raise Failure("a watch goes on after the sidecar has said that it ends")
+        broken = log.exception(timeout=PATIENCE)
+        is_over.set()
+        if broken:
+            raise Failure(f"an access log ends with the sidecar by {broken}")
     if door.process.wait(PATIENCE) != 0:
         raise Failure("a sidecar whose health was watched does not end well")
 

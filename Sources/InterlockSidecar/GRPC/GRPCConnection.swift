@@ -108,12 +108,12 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     private func head(_ head: HTTP2Frame.FramePayload.Headers, _ id: HTTP2StreamID) {
-        guard calls[id] == nil else {
-            // What stands behind a message says nothing here.
+        guard id > lastStream else {
+            // What stands behind a message says nothing here. Its call may be over, and its stream not reset yet.
             if head.endStream { message(ByteBuffer(), id, isLast: true) }
             return
         }
-        lastStream = max(lastStream, id)
+        lastStream = id
         idleSince = nil
         let path = head.headers.first(name: ":path") ?? ""
         let method = door.methods[path] ?? door.unknownMethod
@@ -233,7 +233,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     /// The one message of an answer, and the end of the call.
     func answer(_ call: GRPCCall, _ message: some GRPCMessage) {
         guard write(message, of: call, told: nil) else { return }
-        write(.headers(.init(headers: Self.good, endStream: true)), call.stream)
+        finish(call, Self.good)
         ended(call, .ok)
     }
 
@@ -278,14 +278,24 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         var headers = call.hasBegun ? HPACKHeaders() : Self.goodHead
         headers.add(name: "grpc-status", value: "\(status.rawValue)")
         if !message.isEmpty { headers.add(name: "grpc-message", value: GRPCStatus.encoded(message)) }
-        write(.headers(.init(headers: headers, endStream: true)), call.stream)
+        finish(call, headers)
         ended(call, status)
     }
 
     /// It is no call of gRPC.
     private func refuse(_ call: GRPCCall, httpStatus: String) {
-        write(.headers(.init(headers: HPACKHeaders([(":status", httpStatus)]), endStream: true)), call.stream)
-        cut(call)
+        finish(call, HPACKHeaders([(":status", httpStatus)]))
+        over(call)
+    }
+
+    /// The last fields of an answer. Where its request has not been read the client is told to send no more of it, once they are written:
+    /// before, they would go nowhere.
+    private func finish(_ call: GRPCCall, _ fields: HPACKHeaders) {
+        let last = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
+        guard !call.isRead, let context else { return write(last, call.stream) }
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenSuccess { [self, stream = call.stream] in write(.rstStream(.noError), stream) }
+        write(last, call.stream, written)
     }
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
@@ -295,19 +305,13 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         // What is wrong with it is the client's doing.
         default: break
         }
-        cut(call)
+        over(call)
     }
 
     /// Something was done for the client.
     private func earn() {
         budget.earn()
         if gate.isPaused, !budget.isSpent { gate.resume() }
-    }
-
-    /// A call whose answer is written: its stream ends when its request has been read, else the client is told to send no more of it.
-    private func cut(_ call: GRPCCall) {
-        if !call.isRead { write(.rstStream(.noError), call.stream) }
-        over(call)
     }
 
     private func over(_ call: GRPCCall) {
