@@ -282,7 +282,8 @@ struct DomainTests {
             $0.whenRedisIsDown = .deny
         }
         try await Fleet.run(domains: settings) { fleet in
-            try await Self.expect(fleet, Self.ask("ip"), over: [false])
+            // A machine that is busy may not answer within 15 ms.
+            try await eventually("it answers in time") { try await !Self.decided(fleet, Self.ask("ip", "w")).isOver }
             // Within what Redis' own timeout is: two seconds.
             try await fleet.cli("CLIENT", "PAUSE", "1500", "ALL")
             try await Self.expect(fleet, Self.ask("ip"), over: [true])
