@@ -41,10 +41,11 @@ struct BenchTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let copy = "\(folder.path)/interlock"
-        try FileManager.default.copyItem(atPath: try InterlockProcess.program(), toPath: copy)
+        // Another process makes the copy: a program cannot be started while this one, or what it starts meanwhile, has it open to write.
         let outcome = try await run(
-            .path(FilePath(copy)), arguments: ["bench", "lock"], environment: .inherit.updating(["PATH": folder.path]),
-            input: .none, output: .discarded, error: .string(limit: 4096))
+            .path("/bin/sh"),
+            arguments: ["-c", "/bin/cp \"$0\" \"$1\" && exec \"$1\" bench lock", try InterlockProcess.program(), copy],
+            environment: .inherit.updating(["PATH": folder.path]), input: .none, output: .discarded, error: .string(limit: 4096))
         #expect(outcome.terminationStatus == .exited(64))
         #expect(outcome.standardError.contains("`make build-bench` builds it"))
     }
