@@ -127,6 +127,24 @@ struct DescriptorMatchingTests {
         #expect(batch?.counters.count == 2)
     }
 
+    @Test("a count as large as there are numbers is told as none left")
+    func hugeCount() throws {
+        var domain = RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "user", limit: Self.limit(1))])
+        domain.isIndependent = true
+        domain.countsRefused = true
+        var limiter = DomainLimiter(domain: domain)
+        let now = Instant(nanoseconds: 1)
+        _ = limiter.admit([DescriptorAsk(entries: [DescriptorEntry(key: "user", value: "a")], cost: 1000)], id: 0, now: now)
+        let next = limiter.nextBatch()
+        let batch = try #require(next)
+        let verdict = DescriptorVerdict(
+            timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
+        var settlements: [DomainLimiter.Settlement] = []
+        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
+        #expect(settlements.map(\.answer.isOverLimit) == [true])
+        #expect(settlements.map { $0.answer.statuses.map(\.remaining) } == [[0]])
+    }
+
     @Test("whose count takes longer to lapse than its window has its place for as long, and each limit that askers bring has one")
     func places() {
         func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
