@@ -214,6 +214,30 @@ struct LimitTests {
         }
     }
 
+    @Test(
+        "a counter that was written by hand may be any number",
+        arguments: ["9223372036854775807", "-9223372036854775808", "-9200000000000000000", "1e300", "inf", "nan"])
+    func hugeCounters(count: String) async throws {
+        for algorithm in [LimitAlgorithm.fixed, .sliding] {
+            let limit = LimitDefinition(name: "1m", limit: 10, window: .seconds(60), algorithm: algorithm)
+            try await Fleet.run(services: [Self.service([limit])]) { fleet in
+                let sidecar = fleet.sidecars[0]
+                _ = try await sidecar.take(service: "catalog")
+                if algorithm == .fixed {
+                    try await fleet.cli("SET", "interlock:rate:{catalog}:1m", count, "KEEPTTL")
+                } else {
+                    try await fleet.cli("HSET", "interlock:rate:{catalog}:1m~sliding", "total", count)
+                }
+                let peeked = try await sidecar.peek(service: "catalog")
+                #expect(peeked.isTaken == count.hasPrefix("-"), "\(algorithm)")
+                #expect((peeked.remaining > 0) == count.hasPrefix("-"), "\(algorithm)")
+                // What is no whole number to the script is an error; nobody is granted anything beyond the limit.
+                if let answer = try? await sidecar.take(service: "catalog") { #expect(answer.isTaken == count.hasPrefix("-")) }
+                #expect(await sidecar.status.isRedisUp)
+            }
+        }
+    }
+
     @Test("what is known of a window's end neither keeps a deleted counter nor leaves one without an end")
     func knownEnd() async throws {
         let limit = LimitDefinition(name: "short", limit: 1_000_000, window: .milliseconds(300))

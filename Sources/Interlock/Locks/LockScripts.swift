@@ -118,6 +118,9 @@ struct AcquireScript: ScriptCommand {
         var nextEnd: Int64?
     }
 
+    /// No lease is as long, in milliseconds: an end that was written by hand may be any number.
+    private static let longest: Int64 = 1 << 53
+
     enum Reply {
         case granted(Grant)
         /// `ttl` in milliseconds, `nil`: without end; `place` in the queue, 0 being the first.
@@ -194,13 +197,14 @@ struct AcquireScript: ScriptCommand {
             let nextEnd = parts.count > 3 ? parts[3].integer : nil
             return .granted(
                 Grant(
-                    fence: value, group: parts.count > 2 ? parts[2].text : nil, nextEnd: nextEnd.flatMap { $0 < 0 ? nil : $0 }))
+                    fence: value, group: parts.count > 2 ? parts[2].text : nil,
+                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, Self.longest) }))
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let place = parts.count > 2 ? parts[2].integer : nil
             return .held(
-                ttl: value == -1 ? nil : max(0, value), place: place.flatMap { $0 < 0 ? nil : Int($0) })
+                ttl: value == -1 ? nil : max(0, min(value, Self.longest)), place: place.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
 }
