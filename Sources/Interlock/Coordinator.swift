@@ -146,7 +146,9 @@ public actor Coordinator: Service {
         guard !isStarted else { return }
         isStarted = true
         let floor = configuration.fleetSize
-        calls.limits.sidecars = { [fleet = calls.fleet] in max(floor, fleet.size) }
+        calls.limits.sidecars = { [fleet = calls.fleet] in
+            min(max(floor, fleet.size), InterlockConfiguration.fleetSizes.upperBound)
+        }
         calls.breakers.sidecars = calls.limits.sidecars
         calls.domains.sidecars = calls.limits.sidecars
         runtime.pipeline.onUp = { [weak self] server in

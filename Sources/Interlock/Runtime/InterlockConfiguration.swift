@@ -23,6 +23,8 @@ public struct InterlockConfiguration: Sendable {
     package var domains = DomainSettings()
     /// The least number of programs and sidecars to assume when Redis is away: each grants its share of the limits then.
     public var fleetSize: Int
+    /// So many may be assumed.
+    package static let fleetSizes = 1...10_000
     /// Shown to the fleet, and the label of owners that give none.
     public var host: String
     /// Shown to the fleet.

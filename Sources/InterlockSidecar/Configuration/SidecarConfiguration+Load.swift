@@ -1,3 +1,4 @@
+internal import Interlock
 import InterlockCore
 
 extension SidecarConfiguration {
@@ -75,14 +76,12 @@ extension SidecarConfiguration {
                 }
             }
             section.read("locks") { locks.read($0) }
-            section.read("fleet_size", into: &fleetSize) { $0.wholeNumber(in: Self.fleetSizes) }
+            section.read("fleet_size", into: &fleetSize) { $0.wholeNumber(in: InterlockConfiguration.fleetSizes) }
             section.read("services") { services = ServiceDefinition.list($0) }
             section.read("rate_limits") { domains.read(domains: $0) }
             section.read("rls") { domains.read(service: $0) }
         }
     }
-
-    private static let fleetSizes = 1...10_000
 }
 
 extension SidecarConfiguration {
