@@ -76,6 +76,35 @@ struct ConsoleTests {
         }
     }
 
+    @Test("each lock is on a page of the list, however many other keys lie among them", arguments: [500, 100])
+    func pages(others: Int) async throws {
+        try await HTTPTestDoor.with { door in
+            let client = RedisClient(configuration: door.redis.configuration)
+            try await client.connect()
+            for number in 0..<240 {
+                _ = try await client.send(AnyCommand(["SET", "interlock:lock:{job-\(number)}", "held", "PX", "600000"]))
+            }
+            for number in 0..<others { _ = try await client.send(AnyCommand(["SET", "interlock:fence:{job-\(number)}", "1"])) }
+            await client.close()
+            var seen: Set<JSONValue> = []
+            var next: String? = "0"
+            let deadline = ContinuousClock.now.advanced(by: .seconds(30))
+            while let cursor = next {
+                try #require(ContinuousClock.now < deadline)
+                let frame = try await door.client.send("GET", "/v1/live?view=locks&cursor=\(cursor)")
+                guard case .object(let page) = frame.json["locks"], case .list(let rows) = page["locks"],
+                    case .text(let following) = page["cursor"]
+                else { throw HTTPTestClient.NotHTTP(text: frame.body) }
+                // So much was looked at that it is not read yet.
+                if page["at_ms"] == .null { continue }
+                for case .object(let lock) in rows { seen.insert(lock["name"] ?? .null) }
+                next = following == "0" ? nil : following
+                #expect(page["complete"] == .flag(next == nil))
+            }
+            #expect(seen.count == 240)
+        }
+    }
+
     @Test("a stream begins with who looks, has each part, and then what has changed")
     func news() async throws {
         try await HTTPTestDoor.with { door in

@@ -11,13 +11,15 @@ final class LockPages {
     private var cursor: String
     private var names: [ResourceName] = []
     private var steps = 0
+    /// How often the next step is twice as wide.
+    private var widenings = 0
     private var commands = 0
 
     /// A page ends when it has so many.
     private static let most = 50
     /// The same where each is looked at by itself.
     private static let mostApart = 12
-    /// What one step found more is shown up to so many times that.
+    /// What one step found more is shown up to so many times that; beyond it the step begins the next page.
     private static let mostShown = 2
     /// A page ends after so many steps through the names, whatever they found.
     private static let mostSteps = 8
@@ -38,7 +40,7 @@ final class LockPages {
     func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
         let glob = search.text.isEmpty ? "*" : "*\(Self.literally(search.text))*"
         // The more steps were in vain, the wider is the next: other keys may be many.
-        let count = min(1000, size << steps)
+        let count = min(1000, size << widenings)
         calls.listLocks(
             cursor: cursor, matching: glob, count: count,
             completion: Completion { [self] _, answer in
@@ -47,11 +49,22 @@ final class LockPages {
                 switch answer {
                 case .failure(let error): done(.failure(error), commands)
                 case .success(let page):
-                    cursor = page.cursor
                     // A foreign key may have a name that is none of ours.
-                    names += page.names.compactMap { try? ResourceName($0) }
-                    let isOver = cursor == "0" || names.count >= size || steps >= Self.mostSteps || calls.now() >= deadline
-                    if isOver { look(done) } else { read(done) }
+                    let found = page.names.compactMap { try? ResourceName($0) }
+                    let isTooMuch = names.count + found.count > Self.mostShown * size
+                    if isTooMuch, !names.isEmpty {
+                        // No name is passed over: the cursor stays before this step.
+                        look(done)
+                    } else if isTooMuch, widenings > 0 {
+                        widenings = 0
+                        read(done)
+                    } else {
+                        cursor = page.cursor
+                        names += found
+                        widenings += 1
+                        let isOver = cursor == "0" || names.count >= size || steps >= Self.mostSteps || calls.now() >= deadline
+                        if isOver { look(done) } else { read(done) }
+                    }
                 }
                 return true
             })
@@ -59,10 +72,8 @@ final class LockPages {
 
     private func look(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
         // A name may come twice while the keys are being moved.
-        let all = Set(names)
-        let names = Array(all.sorted { $0.text < $1.text }.prefix(Self.mostShown * size))
-        let isComplete = cursor == "0" && names.count == all.count
-        let (cursor, wall) = (cursor, startedMilliseconds)
+        let names = Set(names).sorted { $0.text < $1.text }
+        let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
         commands += (names.count + calls.locksOfCommand - 1) / calls.locksOfCommand
         calls.inspectLocks(names) { [commands] answer in
