@@ -131,11 +131,12 @@ struct LivePartTests {
     // MARK: What this sidecar did since a page was read
 
     private static func row(
-        _ name: String, holders: Int64, label: String? = nil, fence: Int64 = 0, waiters: Int64 = 0
+        _ name: String, holders: Int64, label: String? = nil, fence: Int64? = 0, waiters: Int64 = 0, remaining: Int64 = 500
     ) -> JSONValue {
         .object([
-            "name": .text(name), "holders": .integer(holders), "label": label.map { .text($0) } ?? .null, "ttl_ms": .integer(500),
-            "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(waiters), "fence": .integer(fence),
+            "name": .text(name), "holders": .integer(holders), "label": label.map { .text($0) } ?? .null,
+            "ttl_ms": .integer(remaining), "at_ms": .integer(1000), "here": .flag(false), "waiters": .integer(waiters),
+            "fence": fence.map { .integer($0) } ?? .null,
         ])
     }
 
@@ -216,6 +217,22 @@ struct LivePartTests {
         let grants = [Self.grant("b", at: 1300)]
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText("a"), isFirst: true)).count == 1)
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: false)).count == 1)
+    @Test("a key that another program made once the lock had no fence any more is not told as free")
+    func overlayOfForeign() {
+        let row = Self.row("a", holders: 1, label: "foreign", fence: nil)
+        let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
+        #expect(rows[0]["holders"] == .integer(1))
+        #expect(rows[0]["label"] == .text("foreign"))
+        #expect(rows[0]["here"] == .flag(false))
+    }
+
+    @Test("a key may have a time to live beyond all numbers", arguments: [LockMode.exclusive, .shared])
+    func overlayWithoutBounds(mode: LockMode) {
+        let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
+        let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
+        #expect(rows[0]["label"] == .text("new"))
+    }
+
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 

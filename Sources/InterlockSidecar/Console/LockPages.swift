@@ -149,15 +149,20 @@ final class LockPages {
         if case .integer(let number) = value { number } else { 0 }
     }
 
+    /// When its lease ends, of several the last. A key may have been given a time to live without bounds.
+    private static func end(of lock: [String: JSONValue]) -> Int64 {
+        let (end, isBeyond) = integer(lock["at_ms"]).addingReportingOverflow(integer(lock["ttl_ms"]))
+        return isBeyond ? .max : end
+    }
+
     /// A lock that one has alone: fences tell what came after what.
     private static func updated(_ lock: [String: JSONValue], by grant: GrantRecord) -> [String: JSONValue] {
         var lock = lock
         let fence = integer(lock["fence"])
         guard grant.fence >= fence else { return lock }
         if grant.end == nil {
-            let readUntil = integer(lock["at_ms"]) + integer(lock["ttl_ms"])
             // Read after its last renewal.
-            if grant.fence == fence, integer(lock["holders"]) > 0, grant.promisedMilliseconds <= readUntil { return lock }
+            if grant.fence == fence, integer(lock["holders"]) > 0, grant.promisedMilliseconds <= end(of: lock) { return lock }
             let remaining = JSONValue.integer(grant.promisedMilliseconds - grant.grantedMilliseconds)
             lock["at_ms"] = .integer(grant.grantedMilliseconds)
             lock["holders"] = .integer(1)
@@ -170,8 +175,10 @@ final class LockPages {
         } else {
             guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
             // What was read after it had ended knows better: it may have been extended in another way.
+            // Without a fence nothing tells what came after what: another program may have made the key.
             let endedAt = grant.endedMilliseconds ?? grant.grantedMilliseconds
-            guard endedAt >= integer(lock["at_ms"]) || grant.fence > fence else { return lock }
+            let isLater = lock["fence"] != .null && grant.fence > fence
+            guard endedAt >= integer(lock["at_ms"]) || isLater else { return lock }
             // Where others wait it was passed on; the next reading tells to whom.
             lock["at_ms"] = .integer(endedAt)
             lock["holders"] = .integer(0)
@@ -199,7 +206,7 @@ final class LockPages {
         lock["here"] = .flag(true)
         if let newest = come.first {
             let at = newest.grantedMilliseconds
-            let readUntil = integer(lock["at_ms"]) + integer(lock["ttl_ms"])
+            let readUntil = end(of: lock)
             lock["label"] = .text(newest.label)
             lock["fence"] = .integer(newest.fence)
             lock["mode"] = .text(newest.mode.word)
