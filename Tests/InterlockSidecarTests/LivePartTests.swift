@@ -266,9 +266,9 @@ struct LivePartTests {
     func budget() {
         let budget = ReadBudget()
         func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
-        #expect(budget.mayRead(now: at(0)))
-        budget.spend(1000)
-        #expect(!budget.mayRead(now: at(1900)))
+        #expect(budget.begin(now: at(0)))
+        budget.settle(20)
+        #expect(!budget.begin(now: at(1900)))
         let topic = LiveTopic(.fleet)
         topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("it is read") }
         #expect(!topic.reading.isDone)
@@ -276,11 +276,26 @@ struct LivePartTests {
         #expect(topic.reading.members(empty: [:])["failure"] != .null)
         topic.readIfDue(now: at(2300), wall: { 1 }, budget: budget) { $0(.success(["a": .flag(true)]), 100, 1) }
         #expect(topic.reading.members(empty: [:]) == ["a": .flag(true), "at_ms": .integer(1), "failure": .null])
-        // Over a minute five a second are the most.
-        var read = 0
-        for tick in 0..<600 where budget.mayRead(now: at(3000 + Int64(tick) * 100)) {
-            budget.spend(3)
-            read += 3
+    }
+
+    @Test("whatever is looked at, and however much of it at once, a minute takes 25 commands a second of Redis, and 5 for one")
+    func budgetOfMany() {
+        func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
+        for (looking, rate) in [(1, 5), (64, 25)] {
+            for cost in [1, 3, 32] {
+                let budget = ReadBudget()
+                budget.looking = looking
+                var sent = 0
+                for tick in 0..<600 {
+                    // All begin before any has ended.
+                    let begun = (0..<looking).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100)) }
+                    for _ in 0..<begun { budget.settle(cost) }
+                    sent += begun * cost
+                }
+                // Ten beyond it may be begun.
+                #expect(sent <= 60 * rate + 10 * cost, "\(looking) look at what takes \(cost)")
+                #expect(sent >= 60 * rate, "\(looking) look at what takes \(cost)")
+            }
         }
         #expect(read <= 60 * 5 + 13)
     }

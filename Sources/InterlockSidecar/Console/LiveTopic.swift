@@ -49,7 +49,7 @@ final class LiveTopic {
         _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
     ) {
         guard !reading.isUnderWay, reading.dueAt <= now else { return }
-        guard budget.mayRead(now: now) else {
+        guard budget.begin(now: now) else {
             // What was read before stays, and is as old as it says.
             if !reading.isDone { reading.isPutOff = true }
             return
@@ -59,7 +59,7 @@ final class LiveTopic {
         read { [self] result, lifetime, commands in
             reading.isUnderWay = false
             reading.isPutOff = false
-            budget.spend(commands)
+            budget.settle(commands)
             // From its beginning: what takes long is not asked for all the time.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
@@ -132,13 +132,16 @@ final class ReadBudget {
     private var left = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
-    func mayRead(now: Instant) -> Bool {
+    /// Whether something may be read; its first command is spent with that.
+    func begin(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
         left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, looking))))
-        return left > 0
+        guard left > 0 else { return false }
+        left -= 1
+        return true
     }
 
-    /// What was spent beyond what was left has to be waited for, up to two seconds of one console.
-    func spend(_ commands: Int) { left = max(-Self.burst, left - Double(commands)) }
+    /// What was begun took so many. What that is beyond what was left has to be waited for.
+    func settle(_ commands: Int) { left -= Double(commands - 1) }
 }
