@@ -120,12 +120,29 @@ struct LivePartTests {
         }
         #expect(events.last == 150)
         #expect(Self.text(events).components(of: "\"generation\"") == EventHistory.capacity)
-        #expect(Self.text(events).hasPrefix(#"{"events":[{"v":1,"type":"breaker","origin":"a","db":0,"service":"search""#))
+        #expect(Self.text(events).hasPrefix(#"{"events":[{"at_ms":5,"db":0,"generation":150,"origin":"a","service":"search""#))
         let changes = events.changes(ofService: "search")
         #expect(changes.map(\.breaker.generation) == Array(stride(from: 150, to: 110, by: -2)))
         #expect(events.changes(ofService: "foreign").isEmpty)
         events.keep { _ in false }
         #expect(events.changes(ofService: "search").isEmpty)
+    }
+
+    @Test("an event that other readers would not take for JSON does not spoil those beside it")
+    func strangeEvents() throws {
+        let events = EventHistory()
+        let start = #"{"v":1,"type":"x.new","origin":"o","db":0,"at_ms":1"#
+        for end in [#","n":"good"}"#, ",}", #","n":01}"#, #","x":"\q"}"#, #","x":"# + String(repeating: "[", count: 300)] {
+            let bytes = Array((start + end).utf8)
+            // What no reader here takes is not heard at all.
+            guard let message = EventMessage(bytes) else { continue }
+            events.heard(message, InterlockEvent(json: bytes)) { _ in false }
+        }
+        let text = Self.text(events)
+        #expect(text.contains(#""n":"good""#))
+        #expect(!text.contains(",}") && !text.contains("01") && !text.contains("\\q") && !text.contains("[[[["), "\(text)")
+        // The same once it was shown.
+        #expect(Self.text(events) == text)
     }
 
     // MARK: What this sidecar did since a page was read
@@ -200,6 +217,22 @@ struct LivePartTests {
         }
     }
 
+    @Test("a key that another program made once the lock had no fence any more is not told as free")
+    func overlayOfForeign() {
+        let row = Self.row("a", holders: 1, label: "foreign", fence: nil)
+        let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
+        #expect(rows[0]["holders"] == .integer(1))
+        #expect(rows[0]["label"] == .text("foreign"))
+        #expect(rows[0]["here"] == .flag(false))
+    }
+
+    @Test("a key may have a time to live beyond all numbers", arguments: [LockMode.exclusive, .shared])
+    func overlayWithoutBounds(mode: LockMode) {
+        let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
+        let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
+        #expect(rows[0]["label"] == .text("new"))
+    }
+
     @Test("a lease that is extended here is shown with what it was extended to")
     func overlayRenewed() {
         let row = Self.row("a", holders: 1, label: "new", fence: 900)
@@ -217,22 +250,6 @@ struct LivePartTests {
         let grants = [Self.grant("b", at: 1300)]
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText("a"), isFirst: true)).count == 1)
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: false)).count == 1)
-    @Test("a key that another program made once the lock had no fence any more is not told as free")
-    func overlayOfForeign() {
-        let row = Self.row("a", holders: 1, label: "foreign", fence: nil)
-        let rows = Self.shown([row], [Self.grant("a", at: 300, ended: 400)])
-        #expect(rows[0]["holders"] == .integer(1))
-        #expect(rows[0]["label"] == .text("foreign"))
-        #expect(rows[0]["here"] == .flag(false))
-    }
-
-    @Test("a key may have a time to live beyond all numbers", arguments: [LockMode.exclusive, .shared])
-    func overlayWithoutBounds(mode: LockMode) {
-        let row = Self.row("a", holders: 1, label: "new", fence: 900, remaining: .max)
-        let rows = Self.shown([row], [Self.grant("a", mode: mode, at: 1100)])
-        #expect(rows[0]["label"] == .text("new"))
-    }
-
         #expect(Self.rows(LockPages.members(reading, grants, search: ExactText(""), isFirst: true)).count == 2)
     }
 
@@ -297,7 +314,6 @@ struct LivePartTests {
                 #expect(sent >= 60 * rate, "\(looking) look at what takes \(cost)")
             }
         }
-        #expect(read <= 60 * 5 + 13)
     }
 }
 
