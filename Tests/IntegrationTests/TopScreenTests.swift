@@ -33,6 +33,20 @@ struct TopScreenTests {
         #expect(TopKey.keys([]).isEmpty)
     }
 
+    @Test("a lock that is held since long is sorted before one that was held for a moment")
+    func held() throws {
+        func grant(_ name: String, _ granted: Int, _ ended: String) -> String {
+            #"{"name":"\#(name)","label":"l","fence":1,"mode":"exclusive","permits":null,"waited_ms":0,"granted_ms":\#(granted),"#
+                + #""ended_ms":\#(ended),"end":null}"#
+        }
+        var screen = TopScreen(
+            query: TopQuery(view: .grants), sort: TopTables.column("held", of: .grants), isReversed: true)
+        let grants = [grant("short", 99_000, "99005"), grant("long", 10_000, "null"), grant("other", 50_000, "60000")]
+        screen.show(try Self.frame(#""grants":{"grants":[\#(grants.joined(separator: ","))]}"#))
+        let rows = screen.page(columns: nil).drop { !$0.hasPrefix("GRANTED") }.dropFirst()
+        #expect(rows.compactMap { row in ["short", "long", "other"].first { row.contains($0) } } == ["long", "other", "short"])
+    }
+
     @Test("rows are sorted by a column, both ways, and a query is made of what is searched, opened and turned to")
     func acting() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))

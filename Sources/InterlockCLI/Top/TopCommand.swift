@@ -235,13 +235,18 @@ private struct TopSession {
                     guard query == screen.query else { continue }
                     answered = query
                     switch result {
-                    case .success(let text): screen.show(try TopFrame(text))
+                    case .success(let text):
+                        if let frame = try? TopFrame(text) {
+                            screen.show(frame)
+                        } else {
+                            screen.trouble = "The sidecar's answer cannot be read."
+                        }
                     case .failure(let error):
                         screen.trouble = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }
-                    if screen.query != answered { look() }
+                    if screen.query != answered || screen.frame == nil { look() }
                 }
                 terminal.draw(&screen)
             }

@@ -206,7 +206,7 @@ extension TopScreen {
         if let sort, columns.indices.contains(sort) {
             let order = columns[sort].order
             rows = rows.enumerated().sorted { left, right in
-                let (one, other) = (order(left.element), order(right.element))
+                let (one, other) = (order(left.element, now), order(right.element, now))
                 return one == other ? left.offset < right.offset : isReversed ? one > other : one < other
             }.map(\.element)
         } else if isReversed {

@@ -55,18 +55,18 @@ struct TopColumn: Sendable {
     var title: String
     var isNumber = false
     var cell: @Sendable (_ row: JSONValue, _ now: Int64) -> String
-    var order: @Sendable (_ row: JSONValue) -> Order
+    var order: @Sendable (_ row: JSONValue, _ now: Int64) -> Order
 
     /// A column of text.
     static func text(_ title: String, _ cell: @escaping @Sendable (JSONValue, Int64) -> String) -> TopColumn {
-        TopColumn(title: title, cell: cell, order: { .text(cell($0, 0).lowercased()) })
+        TopColumn(title: title, cell: cell, order: { .text(cell($0, $1).lowercased()) })
     }
 
     /// A column of whole numbers; none: empty.
     static func number(_ title: String, _ value: @escaping @Sendable (JSONValue) -> Int64?) -> TopColumn {
         TopColumn(
             title: title, isNumber: true, cell: { row, _ in value(row).map { "\($0)" } ?? "" },
-            order: { .number(value($0).map { Double($0) } ?? -1) })
+            order: { row, _ in .number(value(row).map { Double($0) } ?? -1) })
     }
 
     /// A column of times in milliseconds, made of the row and the time.
@@ -74,13 +74,13 @@ struct TopColumn: Sendable {
         TopColumn(
             title: title, isNumber: true,
             cell: { row, now in value(row, now).map { ReadableText.span(milliseconds: max(0, $0)) } ?? "" },
-            order: { .number(value($0, 0).map { Double($0) } ?? -1) })
+            order: { .number(value($0, $1).map { Double($0) } ?? -1) })
     }
 
     static func share(_ title: String, _ name: String) -> TopColumn {
         TopColumn(
             title: title, isNumber: true, cell: { row, _ in ReadableText.percentage(row[name].share) },
-            order: { .number($0[name].share) })
+            order: { row, _ in .number(row[name].share) })
     }
 }
 
@@ -199,7 +199,7 @@ enum TopTables {
             return ttl < 0
                 ? "without end" : ReadableText.span(milliseconds: max(0, ttl.less(now.less(row["at_ms"].integer ?? now))))
         },
-        order: { row in
+        order: { row, _ in
             let ttl = row["ttl_ms"].integer ?? 0
             return .number(ttl < 0 ? .infinity : Double(ttl) + Double(row["at_ms"].integer ?? 0))
         })
