@@ -8,8 +8,8 @@ struct DomainRoutes {
 
     var routes: [HTTPRoute] {
         [
-            HTTPRoute(.GET, "/v1/domains", reply: list),
-            HTTPRoute(.GET, "/v1/domains/{domain}/peek", reply: peek),
+            HTTPRoute(.GET, "/v1/domains", isTraced: false, reply: list),
+            HTTPRoute(.GET, "/v1/domains/{domain}/peek", isTraced: false, reply: peek),
         ]
     }
 
