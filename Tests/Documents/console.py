@@ -163,6 +163,7 @@ class Check:
         self.overview(ops)
         self.locks(ops)
         self.queue_and_break(ops)
+        self.another_holder(ops)
         self.held_elsewhere(ops)
         self.breaker(ops)
         self.lists(ops)
@@ -173,6 +174,7 @@ class Check:
         self.sidecar_away(ops)
         ops.close()
         self.role_use()
+        self.hidden()
         self.phone()
 
     def weigh(self) -> None:
@@ -216,6 +218,7 @@ class Check:
         self.here.call("LOCK.ACQUIRE", "orders/7", 60_000, "LABEL", "worker-3")
         ops.page.get_by_label("Part of the name").fill("orders/")
         expect(ops.page.locator("tbody tr")).to_have_count(1)
+        expect(ops.page.get_by_label("Part of the name")).to_be_focused()
         ops.shows("tbody", "worker-3")
         ops.page.get_by_role("link", name="orders/7").click()
         ops.shows("h1", "Lock orders/7")
@@ -245,6 +248,23 @@ class Check:
         ops.shows("main", "lost")
         ops.go("events")
         ops.shows("tbody", "orders/7, by ops")
+
+    def another_holder(self, ops: Visitor) -> None:
+        """Whoever has got the lock while the question is open was not asked about."""
+        grant = self.here.call("LOCK.ACQUIRE", "orders/9", 60_000, "LABEL", "worker-10")
+        assert isinstance(grant, list)
+        ops.go("lock/orders%2F9")
+        ops.shows("section", "worker-10")
+        ops.page.get_by_role("button", name="Break the lock").click()
+        self.here.call("LOCK.RELEASE", "orders/9", grant[0])
+        self.here.call("LOCK.ACQUIRE", "orders/9", 60_000, "LABEL", "worker-11")
+        ops.shows("section", "worker-11")
+        ops.page.get_by_role("button", name="Break it").click()
+        ops.shows("#told", "another holder")
+        ops.page.get_by_role("button", name="Break the lock").click()
+        expect(ops.page.get_by_role("dialog")).to_contain_text("worker-11")
+        ops.page.get_by_role("button", name="Break it").click()
+        ops.shows("#told", "was broken")
 
     @property
     def other_port(self) -> int:
@@ -369,11 +389,13 @@ class Check:
         ops.go("locks")
         ops.shows("main", "among-others")
         event = '{"v":1,"type":"x.new","origin":"o","db":0,"at_ms":9000000000000000000}'
+        redis.call("PUBLISH", "interlock:events", event[:-1] + ',"x":"\\q"}')
         ops.go("events")
         rows = ops.page.locator("tbody").first
 
         def is_told() -> bool:
             # Redis was away: the sidecar may not listen again yet.
+            redis.call("PUBLISH", "interlock:events", event[:-1] + ",}")
             redis.call("PUBLISH", "interlock:events", event)
             return "9999-12-31" in rows.inner_text()
 
@@ -404,6 +426,27 @@ class Check:
         expect(web.page.get_by_role("button", name="Force …")).to_be_hidden()
         web.page.get_by_role("button", name="Forget key").click()
         expect(web.page.get_by_role("dialog", name="API key")).to_be_visible()
+        web.close()
+
+    def hidden(self) -> None:
+        """A tab that is opened behind another asks for nothing until somebody looks at it."""
+        web = Visitor(self.browser, self.world)
+        web.page.add_init_script(
+            "window.isHidden_ = true; Object.defineProperty(document, 'hidden', { get: () => window.isHidden_ });"
+            f"sessionStorage.setItem('interlock-key', '{self.keys['web']}');"
+        )
+        asked: list[str] = []
+        web.page.on("request", lambda request: asked.append(request.url))
+        web.page.goto(f"{web.base}/console")
+        show = "(hidden) => { window.isHidden_ = hidden; document.dispatchEvent(new Event('visibilitychange')); }"
+        if any("/v1/live" in url for url in asked):
+            raise Failure("a page that nobody sees follows the sidecar")
+        web.page.evaluate(show, False)
+        web.shows("#link-text", "live")
+        web.page.evaluate(show, True)
+        web.shows("#link-text", "connecting")
+        web.page.evaluate(show, False)
+        web.shows("#link-text", "live")
         web.close()
 
     def phone(self) -> None:

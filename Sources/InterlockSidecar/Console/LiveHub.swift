@@ -194,11 +194,14 @@ private final class LiveFollower {
     private var quietTicks = 0
     /// For so many ticks it has taken nothing.
     private var stalledTicks = 0
+    private var ticksSinceGreeting = 0
     /// What it was told that it may do.
     private var role: APIKey.Role?
 
     /// After so many its place is another's: 30 s.
     private static let mostStalledTicks = 300
+    /// A minute.
+    private static let mostTicksWithoutGreeting = 600
 
     init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
         self.call = call
@@ -216,10 +219,14 @@ private final class LiveFollower {
 
     func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
 
-    /// Tells who it is and what it may do, at first and whenever that has changed.
+    /// Tells who it is, what it may do and what time it is: at first, whenever that has changed, and once a minute, for clocks are set.
     func greet(wall: Int64) {
-        guard let caller, caller.role != role, reply.isWritable else { return }
+        ticksSinceGreeting += 1
+        guard let caller, reply.isWritable, caller.role != role || ticksSinceGreeting > Self.mostTicksWithoutGreeting else {
+            return
+        }
         role = caller.role
+        ticksSinceGreeting = 0
         write(
             ByteBuffer(
                 string: ServerSentEvents.event(

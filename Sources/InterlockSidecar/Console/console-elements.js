@@ -150,7 +150,7 @@ function plot(seconds, title, first, second) {
 
 const number = (value) => Number(value).toLocaleString("en");
 const share = (value) => `${Math.round(Math.min(Math.max(value, 0), 1) * 100)}%`;
-const now = () => Date.now() + clockOffset;
+const now = () => performance.now() + clockOffset;
 
 function span(milliseconds) {
   const value = Math.max(0, milliseconds);

@@ -25,13 +25,19 @@ function holderWords(lock) {
   return lock.holders > 1 ? `${label ?? ""} and ${lock.holders - 1} more` : label ?? "";
 }
 
+/** So many holders of a lock are told of. */
+const mostListed = 100;
+
 let typing = null;
 function searchField(view) {
   const field = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off", maxLength: 256 });
-  field.addEventListener("input", () => {
+  const search = () => {
     clearTimeout(typing);
     typing = setTimeout(() => go(view, field.value ? { search: field.value } : {}, true), 300);
-  });
+  };
+  // Scripts that are composed of several keys: the view is made anew once a word is whole.
+  field.addEventListener("input", (event) => { if (event.isComposing) clearTimeout(typing); else search(); });
+  field.addEventListener("compositionend", search);
   return field;
 }
 
@@ -140,9 +146,15 @@ const views = {
       "None among the last 100 grants of this sidecar.");
     const note = make("p", { className: "note" });
     const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
-    breaking.addEventListener("click", () => act(`Break the lock ${name}?`,
-      `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
-      "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, {}, `The lock ${name} was broken.`));
+    breaking.addEventListener("click", () => {
+      const { mode: was, fence } = parts.lock;
+      // Readers come and go; of a lock that one has alone another may be the holder by now.
+      const hinders = () => (was === "exclusive" && parts.lock?.fence !== fence
+        ? `the lock ${name} has another holder than when you were asked. Look again.` : "");
+      act(`Break the lock ${name}?`,
+        `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
+        "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, {}, `The lock ${name} was broken.`, hinders);
+    });
     main.append(make("h1", {}, `Lock ${name}`), about, note, make("p", {}, breaking),
       section("Holders", holders), section("Who waits where", queue),
       section("The last grants through this sidecar", grants));
@@ -150,14 +162,17 @@ const views = {
       const lock = parts.lock;
       if (lock) {
         const leases = lock.leases ?? [];
+        const waiting = lock.queue ?? [];
         const isKnown = lock.at_ms !== null;
         about.show(!isKnown ? [["Held", "not known"]] : [
-          ["Held", lock.holders ? mode(lock) : "no"], ["Fence", lock.fence],
-          ["Remaining", lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""], ["Waiting", number(lock.waiters ?? 0)],
+          ["Held", lock.holders ? mode(lock) : "no"], ["Holders", lock.holders > 1 ? number(lock.holders) : ""], ["Fence", lock.fence],
+          ["Remaining", lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""],
+          ["Waiting", number(Math.max(lock.waiters ?? 0, waiting.reduce((sum, { waiters }) => sum + (waiters ?? 1), 0)))],
         ]);
         holders.show(isKnown ? leases : null);
-        queue.show(isKnown ? (lock.queue ?? []).map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
-        setText(note, age(lock));
+        queue.show(isKnown ? waiting.map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
+        setText(note, age(lock) + (leases.length >= mostListed && leases.length < lock.holders
+          ? ` Of ${number(lock.holders)} holders those are shown whose leases end first.` : ""));
         breaking.hidden = role !== "admin" || leases.length === 0;
       }
       if (parts.grants) grants.show(parts.grants.grants);
@@ -344,7 +359,7 @@ function enter() {
   route = readRoute();
   const isSearch = before && before.view === route.view && (route.view === "locks" || route.view === "services")
     && document.activeElement?.id === "search";
-  const typed = isSearch ? document.activeElement : null;
+  const { selectionStart, selectionEnd } = isSearch ? document.activeElement : {};
   parts = { sidecar: parts.sidecar };
   main.replaceChildren();
   draw = views[route.view]();
@@ -354,10 +369,10 @@ function enter() {
     if (isHere) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
   }
   document.title = `${main.querySelector("h1").textContent} – Interlock`;
-  if (typed) {
+  if (isSearch) {
     const field = $("search");
     field.focus();
-    field.setSelectionRange(field.value.length, field.value.length);
+    field.setSelectionRange(selectionStart, selectionEnd);
   } else if (before) {
     main.focus();
   }
@@ -381,6 +396,8 @@ function queryOfRoute() {
 
 async function follow() {
   stream?.abort();
+  // Nobody looks at it, and a browser has few connections to one host.
+  if (document.hidden) return;
   const own = new AbortController();
   stream = own;
   let pause = 250;
@@ -432,6 +449,8 @@ async function read(own) {
       }
     }
   } finally {
+    // What is not read to its end goes on otherwise.
+    stop();
     clearTimeout(watchdog);
     own.signal.removeEventListener("abort", stop);
   }
@@ -452,7 +471,7 @@ function received(message) {
   const part = JSON.parse(data);
   if (type === "hello") {
     role = part.role;
-    clockOffset = part.now_ms - Date.now();
+    clockOffset = part.now_ms - performance.now();
     setText($("who"), part.caller === "anonymous" ? "" : `as ${part.caller} (${part.role})`);
   } else {
     parts[type] = part;
@@ -469,18 +488,21 @@ function told(sidecar) {
     : `This sidecar cannot reach its Redis at ${sidecar.redis.address}: ${sidecar.redis.failure ?? "not connected"}. What is shown of it is as old as it says.`);
 }
 
-function away(why) {
+/** What is shown may be as it is no more. */
+function unknown(why) {
   main.classList.add("stale");
   $("link").className = "dot away";
-  setText($("link-text"), "not connected");
+  setText($("link-text"), why);
+}
+
+function away(why) {
+  unknown("not connected");
   trouble(`${why} What is shown is what it said last; trying again.`);
 }
 
 /** What is asked for is not there, now and later. */
 function refused(problem) {
-  main.classList.add("stale");
-  $("link").className = "dot away";
-  setText($("link-text"), "nothing to show");
+  unknown("nothing to show");
   trouble(problem.detail);
 }
 
@@ -537,8 +559,11 @@ function tell(text) {
   forgetting = setTimeout(() => setText($("told"), ""), 8000);
 }
 
-async function act(title, text, yes, method, path, body, done) {
+/** @param hinders says why it is not to be done any more, once it was confirmed; "": nothing does. */
+async function act(title, text, yes, method, path, body, done, hinders = () => "") {
   if (!(await ask(title, text, yes))) return;
+  const hindrance = hinders();
+  if (hindrance) return tell(`Not done: ${hindrance}`);
   try {
     const response = await fetch(path, {
       method, headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body), cache: "no-store", credentials: "omit",
@@ -553,10 +578,9 @@ async function act(title, text, yes, method, path, body, done) {
 
 // Times run on between what comes.
 setInterval(() => { if (!document.hidden) plan(); }, 250);
-// Nobody looks at a tab that is hidden, and a browser has few connections to one host.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) stream?.abort();
-  else follow();
+  follow();
+  if (document.hidden) unknown("connecting");
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
