@@ -5,8 +5,8 @@ internal import InterlockCore
 struct DescriptorScript: ScriptCommand {
     static let source = RedisScript(
         name: "descriptors.lua",
-        source: PackageResources.counters_lua + PackageResources.batch_lua + PackageResources.descriptors_lua
-            + PackageResources.reply_lua)
+        source: ScriptNumber.declaration + PackageResources.counters_lua + PackageResources.batch_lua
+            + PackageResources.descriptors_lua + PackageResources.reply_lua)
 
     var keys: KeySpace
     var domain: String

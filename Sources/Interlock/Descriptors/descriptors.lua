@@ -9,12 +9,10 @@
 --       have for one more, or 0
 --
 -- Guarantees that a request takes from all its counters or from none, unless each is for itself; that no counter holds more than its
--- limit, unless what is refused counts; that nothing is given back that was not taken; and that shadows refuse nobody: of what was
--- granted they take what they have room for.
+-- limit, unless what is refused counts, which it does up to `most_exact`; that nothing is given back that was not taken; and that
+-- shadows refuse nobody: of what was granted they take what they have room for.
 
 if ARGV[3] == '1' then is_room_for_all = false end
--- What is refused counts up to here: a number beyond is no whole one any more.
-local most_counted = 2 ^ 53
 
 -- Not everybody can be granted: goes through the runs in order. Returns what is used of each counter afterwards, and what the
 -- reply tells of shadows and charges.
@@ -28,7 +26,7 @@ local function judge()
   local mode, r, length = runs[1], 2, #KEYS
 
   local function settle(k, cost, is_given_back, taken, fits, count)
-    used[k] = math.max(0, math.min(used[k] + (is_given_back and -cost or cost) * taken, math.max(before[k], most_counted)))
+    used[k] = math.max(0, math.min(used[k] + (is_given_back and -cost or cost) * taken, math.max(before[k], most_exact)))
     if shadow[k] then told_last[k] = told_last[k] + count - fits end
     told_last[length + 1], told_last[length + 2] = fits, 0
     if fits < count then told_last[length + 2] = math.max(1, wait_for(k, used[k], math.min(cost, capacity[k]))) end

@@ -19,11 +19,12 @@ final class LockScripts: Sendable {
             "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
             + "local most_places, counts_listeners = \(LockMode.places.upperBound), \(!isOnCluster)\n"
         let shared = Array(constants.utf8) + PackageResources.locks_lua
-        let locks = Array(lifetime.utf8) + PackageResources.fences_lua + shared
+        let numbers = ScriptNumber.declaration + Array(lifetime.utf8)
+        let locks = numbers + PackageResources.fences_lua + shared
         let groups = locks + PackageResources.groups_lua
         let quorum = Array(lifetime.utf8) + PackageResources.quorum_lua
         let slack = "local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n"
-        let counter = Array((slack + lifetime).utf8) + PackageResources.fence_counter_lua
+        let counter = Array(slack.utf8) + numbers + PackageResources.fence_counter_lua
         let rest = PackageResources.fences_lua + shared
         acquire = RedisScript(
             name: "acquire.lua",
@@ -118,9 +119,6 @@ struct AcquireScript: ScriptCommand {
         var nextEnd: Int64?
     }
 
-    /// No lease is as long, in milliseconds: an end that was written by hand may be any number.
-    private static let longest: Int64 = 1 << 53
-
     enum Reply {
         case granted(Grant)
         /// `ttl` in milliseconds, `nil`: without end; `place` in the queue, 0 being the first.
@@ -198,13 +196,14 @@ struct AcquireScript: ScriptCommand {
             return .granted(
                 Grant(
                     fence: value, group: parts.count > 2 ? parts[2].text : nil,
-                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, Self.longest) }))
+                    nextEnd: nextEnd.flatMap { $0 < 0 ? nil : min($0, ScriptNumber.mostExact) }))
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
             let place = parts.count > 2 ? parts[2].integer : nil
             return .held(
-                ttl: value == -1 ? nil : max(0, min(value, Self.longest)), place: place.flatMap { $0 < 0 ? nil : Int($0) })
+                ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.mostExact)),
+                place: place.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
 }

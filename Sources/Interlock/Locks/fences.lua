@@ -1,6 +1,6 @@
 -- How locks get their fences: this text stands before all else of the scripts that grant them, but for what is done at once.
 --
--- Before it stands a constant: `fence_lifetime` in ms.
+-- Before it stand constants: `fence_lifetime` in ms, and `most_exact`, which every fence is below.
 
 -- The next fence of KEYS[2], higher than every one before it; or nil and the error. No counter is immortal, and a failover may set
 -- one back: Redis' clock keeps fences rising when theirs has lapsed, which it does not before the clock has reached its number.
@@ -12,7 +12,7 @@ local function mint(ttl)
   if type(last) == 'table' then return nil, last end
   last = last and tonumber(last)
   -- What is no fence was set by somebody else.
-  if last and last >= fence and last < 2^53 - 1 then
+  if last and last >= fence and last < most_exact - 1 then
     lifetime = lifetime + math.ceil((last + 1 - fence) / 1000)
     fence = last + 1
     redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime)

@@ -17,7 +17,7 @@ local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
 local function present_fence(ttl)
   local fence = tonumber(redis.call('GET', KEYS[2]) or '')
   -- What is no fence was set by somebody else.
-  if not (fence and fence >= 1 and fence < 2^53) then return mint(ttl) end
+  if not (fence and fence >= 1 and fence < most_exact) then return mint(ttl) end
   if ttl > fence_lifetime and redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
   return fence
 end

@@ -3,7 +3,8 @@ internal import InterlockCore
 
 /// See `peek.lua`.
 struct PeekScript: ScriptCommand {
-    static let source = RedisScript(name: "peek.lua", source: PackageResources.counters_lua + PackageResources.peek_lua)
+    static let source = RedisScript(
+        name: "peek.lua", source: ScriptNumber.declaration + PackageResources.counters_lua + PackageResources.peek_lua)
 
     struct Counter {
         var taken: Int64

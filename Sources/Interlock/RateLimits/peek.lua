@@ -1,4 +1,4 @@
--- Reads counters and changes nothing. Whoever has written a counter by hand may have made it any number: beyond what is counted
+-- Reads counters and changes nothing. Whoever has written a counter by hand may have made it any number: beyond `most_exact`
 -- it is told as that, since no reply holds more than 64 bits.
 --
 -- KEYS  the counters
@@ -8,7 +8,7 @@
 
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
-local reply, most_counted = {}, 2 ^ 53
+local reply = {}
 for k = 1, #KEYS do
   local a = 4 * k - 3
   local algorithm, capacity = ARGV[a], tonumber(ARGV[a + 1])
@@ -29,8 +29,8 @@ for k = 1, #KEYS do
     taken, reset = cells.taken(capacity), math.ceil(cells.wait(0, 0) / 1000)
     wait = cells.wait(0, capacity - 1)
   end
-  if taken ~= taken then taken = most_counted end
-  taken = math.max(-most_counted, math.min(taken, most_counted))
+  if taken ~= taken then taken = most_exact end
+  taken = math.max(-most_exact, math.min(taken, most_exact))
   reply[3 * k - 2], reply[3 * k - 1], reply[3 * k] = taken, reset, wait
 end
 return reply

@@ -26,9 +26,6 @@ package struct LimitRequest: Equatable, Sendable {
 /// How a batch was judged, by the script or by this sidecar's own counters.
 package struct LimitVerdict: Equatable, Sendable {
     package struct Counter: Equatable, Sendable {
-        /// No limit counts so far. Whoever has written a counter by hand may have made it any number.
-        private static let mostCounted: Int64 = 1 << 53
-
         /// What was taken before the batch, as far as is counted.
         package var count: Int64
         /// What can be taken in all: the definition's capacity, or this sidecar's share of it.
@@ -40,7 +37,7 @@ package struct LimitVerdict: Equatable, Sendable {
         package var excess: Int64
 
         package init(count: Int64, capacity: Int64, resetAfter: Int64, excess: Int64 = 0) {
-            self.count = max(-Self.mostCounted, min(count, Self.mostCounted))
+            self.count = max(-ScriptNumber.mostExact, min(count, ScriptNumber.mostExact))
             self.capacity = capacity
             self.resetAfter = resetAfter
             self.excess = excess
